@@ -1,0 +1,127 @@
+"""Offset arithmetic: topic-partitions, ranges and what lies between them. Opens nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "OffsetRange",
+    "TopicPartition",
+    "count",
+    "from_spark_json",
+    "merge",
+    "ranges_between",
+    "subtract",
+    "to_spark_json",
+]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TopicPartition:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class OffsetRange:
+    """Offsets from `start` to just before `end`, as in Spark's `KafkaOffsetRange`."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"an offset range needs 0 <= start <= end, got [{self.start}, {self.end})")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+
+def count(ranges: Iterable[OffsetRange]) -> int:
+    """Return how many offsets disjoint ranges hold."""
+    return sum(len(r) for r in ranges)
+
+
+def merge(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the union of ranges: sorted, disjoint, none touching the next."""
+    merged: list[OffsetRange] = []
+    for current in sorted(r for r in ranges if len(r)):
+        if merged and current.start <= merged[-1].end:
+            merged[-1] = OffsetRange(merged[-1].start, max(merged[-1].end, current.end))
+        else:
+            merged.append(current)
+    return merged
+
+
+def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return what of `whole` no part covers, in order."""
+    missing: list[OffsetRange] = []
+    at = whole.start
+    for part in merge(parts):
+        if part.end <= at:
+            continue
+        if part.start >= whole.end:
+            break
+        if part.start > at:
+            missing.append(OffsetRange(at, part.start))
+        at = part.end
+    if at < whole.end:
+        missing.append(OffsetRange(at, whole.end))
+    return missing
+
+
+def ranges_between(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, OffsetRange]]:
+    """Yield what a batch read from `start` to `end`, each partition of `end` in order.
+
+    A partition that `start` doesn't know was added to the topic later; Spark reads it from 0.
+
+    Raises:
+        ValueError: When a partition ends before it starts.
+    """
+    for tp in sorted(end):
+        first = start.get(tp, 0)
+        if end[tp] < first:
+            raise ValueError(f"{tp} ends at offset {end[tp]}, before its start {first}")
+        yield tp, OffsetRange(first, end[tp])
+
+
+def from_spark_json(text: str) -> dict[TopicPartition, int]:
+    """Parse offsets in the form that Spark's options and checkpoint share.
+
+    The form is `{"topic": {"0": 23, "1": -2}}`; -2 is earliest and -1 is latest.
+
+    Raises:
+        ValueError: When the text has another form.
+    """
+    parsed = json.loads(text)
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in parsed.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f'expected {{"topic": {{"0": 23}}}}, got {text[:200]}') from error
+
+
+def to_spark_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """Write offsets in the form that Spark's options and checkpoint share."""
+    nested: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return json.dumps(nested, separators=(",", ":"))
