@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "count",
     "from_spark_json",
     "merge",
+    "overlapping",
     "ranges_between",
     "subtract",
     "to_spark_json",
@@ -38,7 +40,9 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
-            raise ValueError(f"an offset range needs 0 <= start <= end, got [{self.start}, {self.end})")
+            raise ValueError(
+                f"an offset range needs 0 <= start <= end, got [{self.start}, {self.end})"
+            )
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -81,6 +85,13 @@ def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRan
     if at < whole.end:
         missing.append(OffsetRange(at, whole.end))
     return missing
+
+
+def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[OffsetRange]:
+    """Return those of sorted disjoint ranges that share an offset with `wanted`."""
+    first = bisect_right(merged, wanted.start, key=lambda r: r.end)
+    last = bisect_left(merged, wanted.end, key=lambda r: r.start)
+    return merged[first:last]
 
 
 def ranges_between(

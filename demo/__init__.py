@@ -1,0 +1,1 @@
+"""The demo: a real Kafka broker and real data on one machine."""

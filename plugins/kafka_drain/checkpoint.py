@@ -1,0 +1,133 @@
+"""Spark's checkpoint of one streaming query, parsed without Spark. Opens nothing.
+
+`offsets/<batch>` (Spark's `OffsetSeqLog`) is written before a batch runs and holds where it ends;
+`commits/<batch>` (`CommitLog`) is written after it. Both keep the last
+`spark.sql.streaming.minBatchesToRetain` (100) batches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import TopicPartition, from_spark_json
+
+__all__ = [
+    "Checkpoint",
+    "batch_id",
+    "compare_with_manifest",
+    "find_holes",
+    "parse_commit",
+    "parse_offsets",
+]
+
+VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the checkpoint says.
+
+    Attributes:
+        ends: For each batch that is still kept, where it ends, as offsets per partition.
+        commits: The batch ids that were committed and are still kept.
+    """
+
+    ends: Mapping[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    commits: frozenset[int] = frozenset()
+
+    @property
+    def last_offsets(self) -> int | None:
+        """Highest batch id whose end was written; None when there is none."""
+        return max(self.ends, default=None)
+
+    @property
+    def last_commit(self) -> int | None:
+        """Highest batch id that was committed; None when there is none."""
+        return max(self.commits, default=None)
+
+
+def batch_id(name: str) -> int | None:
+    """Return the batch id that a checkpoint file is named by; None for other files."""
+    return int(name) if name.isascii() and name.isdigit() else None
+
+
+def parse_offsets(
+    content: bytes, where: str
+) -> tuple[dict[TopicPartition, int] | None, list[Finding]]:
+    """Parse one file of `offsets/`: a version, a JSON line of metadata, a JSON line per source.
+
+    Returns:
+        Where the batch ends, None when that can't be told, and what is wrong with the file.
+    """
+    lines = content.decode("utf-8", errors="replace").rstrip("\n").split("\n")
+    try:
+        if lines[0] != VERSION or len(lines) != 3:
+            raise ValueError(f"expected {VERSION}, metadata and one source, got {len(lines)} lines")
+        json.loads(lines[1])
+        return from_spark_json(lines[2]), []
+    except ValueError as error:
+        return None, [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
+
+
+def parse_commit(content: bytes, where: str) -> list[Finding]:
+    """Check one file of `commits/`: a version and a line of JSON."""
+    lines = content.decode("utf-8", errors="replace").rstrip("\n").split("\n")
+    try:
+        if lines[0] != VERSION or len(lines) != 2:
+            raise ValueError(f"expected {VERSION} and a line of JSON, got {len(lines)} lines")
+        json.loads(lines[1])
+    except ValueError as error:
+        return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
+    return []
+
+
+def find_holes(batches: Iterable[int], folder: str) -> list[Finding]:
+    """Find batch ids that are missing between the lowest and the highest one."""
+    seen = set(batches)
+    if not seen:
+        return []
+    return [
+        Finding(Reason.CHECKPOINT_HOLE, folder, f"there is no file for batch {batch}")
+        for batch in range(min(seen), max(seen) + 1)
+        if batch not in seen
+    ]
+
+
+def compare_with_manifest(
+    checkpoint: Checkpoint, last_batch: int | None, folder: str
+) -> list[Finding]:
+    """Compare the checkpoint with the manifest's last batch.
+
+    The only difference that is in order: a manifest one batch ahead of the commits, when the
+    driver was killed between the two; Spark then skips that batch on the next run.
+
+    Args:
+        checkpoint: The checkpoint.
+        last_batch: The manifest's highest batch id; None when it has no batch.
+        folder: The checkpoint's folder relative to the archive.
+    """
+    if last_batch is None:
+        if checkpoint.last_commit is None:
+            return []
+        detail = f"the checkpoint committed batch {checkpoint.last_commit}, the manifest has none"
+        return [Finding(Reason.MANIFEST_MISSING, folder, detail)]
+    if checkpoint.last_offsets is None:
+        detail = f"the manifest ends with batch {last_batch}, the checkpoint has no offsets"
+        return [Finding(Reason.CHECKPOINT_MISSING, folder, detail)]
+    if checkpoint.last_commit is not None and checkpoint.last_commit > last_batch:
+        detail = (
+            f"the checkpoint committed batch {checkpoint.last_commit}, "
+            f"the manifest ends with {last_batch}"
+        )
+        return [Finding(Reason.MANIFEST_BEHIND, folder, detail)]
+    committed = -1 if checkpoint.last_commit is None else checkpoint.last_commit
+    if last_batch > checkpoint.last_offsets or last_batch > committed + 1:
+        detail = (
+            f"the manifest ends with batch {last_batch}, the checkpoint with offsets of "
+            f"{checkpoint.last_offsets} and commit {committed if committed >= 0 else 'none'}"
+        )
+        return [Finding(Reason.MANIFEST_AHEAD, folder, detail)]
+    return []

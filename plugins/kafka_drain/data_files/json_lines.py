@@ -1,0 +1,84 @@
+"""JSON data files, as Spark writes them: a line a record, bytes in base64, nulls left out."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import IO, Any
+
+import pyarrow as pa
+from upath import UPath
+
+from kafka_drain.data_files.records import DataFileError, batches_of_rows, columns_of_rows
+
+__all__ = ["read_columns", "read_records"]
+
+
+class _Inflated(io.RawIOBase):
+    """A zlib stream (Hadoop's DeflateCodec), read as it is inflated."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._inflate = zlib.decompressobj()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while True:
+            held = self._inflate.unconsumed_tail or self._source.read(1 << 16)
+            if not held:
+                if not self._inflate.eof:
+                    raise EOFError("the compressed stream ends too early")
+                return 0
+            inflated = self._inflate.decompress(held, len(target))
+            if inflated:
+                target[: len(inflated)] = inflated
+                return len(inflated)
+
+
+@contextmanager
+def _opened(path: UPath) -> Iterator[Iterator[dict[str, Any]]]:
+    with path.open("rb") as source:
+        lines: Any = source
+        if path.suffix == ".gz":
+            lines = gzip.GzipFile(fileobj=source)
+        elif path.suffix == ".bz2":
+            lines = bz2.BZ2File(source)
+        elif path.suffix == ".deflate":
+            lines = io.BufferedReader(_Inflated(source))
+        try:
+            yield (json.loads(line) for line in lines)
+        except (ValueError, EOFError, OSError, KeyError, zlib.error) as error:
+            raise DataFileError(f"not readable as JSON: {error}") from error
+
+
+def read_columns(path: UPath, names: list[str]) -> pa.Table:
+    """Return a few columns."""
+    with _opened(path) as rows:
+        return columns_of_rows(rows, names)
+
+
+def read_records(path: UPath) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order."""
+    with _opened(path) as rows:
+        yield from batches_of_rows(_decoded(row) for row in rows)
+
+
+def _decoded(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("key", "value"):
+        if row.get(name) is not None:
+            row[name] = b64decode(row[name], validate=True)
+    for header in row.get("headers") or ():
+        if header.get("value") is not None:
+            header["value"] = b64decode(header["value"], validate=True)
+    # Python 3.10 doesn't read the Z.
+    row["timestamp"] = datetime.fromisoformat(row["timestamp"].replace("Z", "+00:00"))
+    return row

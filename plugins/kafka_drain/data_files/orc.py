@@ -1,0 +1,46 @@
+"""ORC data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyarrow import orc
+from upath import UPath
+
+from kafka_drain.data_files.records import SCHEMA, DataFileError, conform
+
+__all__ = ["read_columns", "read_records"]
+
+
+@contextmanager
+def _opened(path: UPath) -> Iterator[orc.ORCFile]:
+    with path.open("rb") as source:
+        try:
+            yield orc.ORCFile(source)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise DataFileError(f"not readable as ORC: {error}") from error
+
+
+def read_columns(path: UPath, names: list[str]) -> pa.Table:
+    """Return a few columns."""
+    with _opened(path) as file:
+        return file.read(columns=names)
+
+
+def read_records(path: UPath) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order, a stripe at a time."""
+    with _opened(path) as file:
+        names = [name for name in SCHEMA.names if name in file.schema.names]
+        for stripe in range(file.nstripes):
+            yield _in_utc(file.read_stripe(stripe, columns=names))
+
+
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """ORC's timestamps have no zone; the drain's JVM writes them in UTC."""
+    position = batch.schema.get_field_index("timestamp")
+    if position < 0 or batch.schema.field(position).type.tz is not None:
+        return conform(batch)
+    times = batch.column(position).cast(pa.timestamp("us")).cast(SCHEMA.field("timestamp").type)
+    return conform(batch.set_column(position, SCHEMA.field("timestamp"), times))

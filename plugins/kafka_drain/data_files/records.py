@@ -1,0 +1,77 @@
+"""The columns of a record as pyarrow sees them, whatever the file's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "SCHEMA", "DataFileError", "batches_of_rows", "conform"]
+
+#: A record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
+SCHEMA = pa.schema(
+    [
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.large_binary())]))),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+
+#: Bounds of a batch in memory, whichever comes first.
+BATCH_ROWS = 50_000
+BATCH_BYTES = 64 << 20
+
+
+class DataFileError(Exception):
+    """Raised when a data file can't be read; the message says what is wrong with it."""
+
+
+def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give a batch the columns of SCHEMA: cast what differs, null where a column is missing."""
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def batches_of_rows(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Put plain rows into batches, as many as a batch's bounds allow.
+
+    The size of a row is taken as that of its value and key.
+    """
+    held: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row.get("value") or b"") + len(row.get("key") or b"")
+        if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
+            held, size = [], 0
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
+
+
+def rows_per_batch(size: int, rows: int) -> int:
+    """Return how many rows of a file make a batch, from its uncompressed size in bytes."""
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * max(rows, 1) // max(size, 1)))
+
+
+def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> pa.Table:
+    """Put single columns of plain rows into a table, with memory bounded by the columns."""
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    batches = []
+    iterator = iter(rows)
+    while held := list(islice(iterator, BATCH_ROWS)):
+        columns = [pa.array([row.get(f.name) for row in held], f.type) for f in schema]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return pa.Table.from_batches(batches, schema=schema)

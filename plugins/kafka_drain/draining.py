@@ -1,0 +1,142 @@
+"""A drain from the caller's side: plan, open the generation, write the spec, read the result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.errors import DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.job_spec import DrainSpec, read_result, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import to_spark_json
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.preflight import DrainPlan, preflight
+from kafka_drain.sink_options import PARTITION_COLUMNS
+from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
+from kafka_drain.spark_submit import SparkApplication, check_spark_version, prepare_application
+
+__all__ = ["DrainJob", "finish_drain", "prepare_drain"]
+
+
+@dataclass(frozen=True)
+class DrainJob:
+    """A drain that is ready to be submitted."""
+
+    plan: DrainPlan
+    application: SparkApplication
+    result_path: Path
+
+
+def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> DrainJob:
+    """Check everything, open the first generation where there is none, and write the job spec.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    check_spark_version(pipeline)
+    spec_path = folder / "drain.json"
+    application = prepare_application(
+        f"drain_{pipeline.name}",
+        application="drain",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+    )
+    plan = preflight(pipeline, cluster)
+    generation = plan.generation
+    plan.archive.create(
+        pipeline=pipeline.name,
+        cluster_id=plan.cluster_id,
+        topic_ids=_topic_ids(plan),
+    )
+    if generation is None:
+        generation = plan.archive.generation(1)
+    if not generation.checkpoint.exists():
+        generation.write(
+            starting_offsets=plan.starting_offsets,
+            file_format=pipeline.format,
+            partition_by=pipeline.partition_by,
+            reason="first",
+        )
+    spec = compile_spec(pipeline, plan, generation.data, generation.checkpoint, cluster, folder)
+    spec.write(spec_path)
+    return DrainJob(plan, application, Path(spec.result_path))
+
+
+def _topic_ids(plan: DrainPlan) -> dict[str, str]:
+    known = plan.archive.document()["topics"] if plan.archive.exists else {}
+    return known | {name: topic.id for name, topic in plan.topics.items()}
+
+
+def compile_spec(
+    pipeline: Pipeline,
+    plan: DrainPlan,
+    data: Any,
+    checkpoint: Any,
+    cluster: KafkaCluster,
+    folder: Path,
+) -> DrainSpec:
+    """Translate a pipeline into Spark's own option names; writes the secret ones to a file."""
+    connection, secrets = cluster.config.for_java()
+    secrets_path = folder / "secrets.json"
+    if secrets:
+        write_private(secrets_path, {f"kafka.{name}": value for name, value in secrets.items()})
+    options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
+    for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"):
+        options.pop(name, None)
+    # Resolved when the generation was opened; Spark reads them on its first run only.
+    options["startingOffsets"] = to_spark_json(plan.starting_offsets)
+    if pipeline.topics:
+        options["subscribe"] = ",".join(pipeline.topics)
+    elif pipeline.topic_pattern:
+        options["subscribePattern"] = pipeline.topic_pattern
+    else:
+        options["assign"] = json.dumps(pipeline.assign)
+    return DrainSpec(
+        pipeline=pipeline.name,
+        reader_options=options | {f"kafka.{name}": value for name, value in connection.items()},
+        file_format=pipeline.format,
+        writer_options={
+            "compression": pipeline.compression,
+            **{name: str(value) for name, value in pipeline.sink_options.items()},
+            "path": str(data),
+            "checkpointLocation": str(checkpoint),
+        },
+        partition_by=pipeline.partition_by,
+        columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},
+        log_levels=pipeline.log_levels,
+        start=to_spark_json(plan.start),
+        planned_end=to_spark_json(plan.end),
+        result_path=str(folder / "result.json"),
+        secrets_path=str(secrets_path) if secrets else "",
+    )
+
+
+def finish_drain(job: DrainJob) -> dict[str, Any]:
+    """Read what the Spark job wrote and return it as a small dict.
+
+    Raises:
+        DataLossError: When Kafka no longer had offsets that the job needed.
+        SparkJobError: When the job failed otherwise, or ended without a result.
+    """
+    result = read_result(job.result_path)
+    if result is None:
+        raise SparkJobError(
+            "spark-submit ended before the drain wrote a result; the reason is in the log above"
+        )
+    if "error" in result:
+        raise _job_error(result["error"])
+    return {"archive": str(job.plan.archive.root), **result}
+
+
+def _job_error(message: str) -> KafkaDrainError:
+    if "data may have been lost" in message or "KAFKA_DATA_LOSS" in message:
+        return DataLossError(f"Kafka lost offsets while the drain ran: {message}")
+    return SparkJobError(f"the drain failed in Spark: {message}")

@@ -1,0 +1,93 @@
+"""The Java that Spark and Kafka run on: where it is, and whether its version will do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka_drain.errors import MachineError
+
+__all__ = ["SUPPORTED_MAJORS", "Java", "require_java"]
+
+# Spark 4.0 needs 17 or later; from 24 on, Hadoop's calls to the security manager fail.
+SUPPORTED_MAJORS = (17, 21)
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_WHAT_TO_DO = (
+    "Install a JDK or JRE of version 17 or 21, or set JAVA_HOME to the folder of one (the one "
+    "that holds bin/java)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A `java` command that has been run, and its major version."""
+
+    path: Path
+    major: int
+
+
+def require_java() -> Java:
+    """Return the Java that this machine's programs will use: JAVA_HOME's, else the PATH's.
+
+    JAVA_HOME decides alone when it is set, because Spark's start scripts follow it too.
+
+    Raises:
+        MachineError: When there is no Java, it doesn't run, or its version isn't 17 or 21.
+    """
+    path = _find()
+    output = _version_output(path)
+    found = _VERSION.search(output)
+    if found is None:
+        raise MachineError(
+            f"`{path} -version` names no version, it printed: {_short(output)}. {_WHAT_TO_DO}"
+        )
+    major = int(found.group(1))
+    if major not in SUPPORTED_MAJORS:
+        raise MachineError(f"{path} is Java {major}, expected Java 17 or 21. {_WHAT_TO_DO}")
+    return Java(path, major)
+
+
+def _find() -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if not path.is_file():
+            raise MachineError(f"JAVA_HOME is {home}, where no bin/java is. {_WHAT_TO_DO}")
+        return path
+    on_path = shutil.which("java")
+    if on_path is None:
+        raise MachineError(
+            f"No Java found: JAVA_HOME isn't set and no java is on the PATH. {_WHAT_TO_DO}"
+        )
+    return Path(on_path).absolute()
+
+
+def _version_output(path: Path) -> str:
+    try:
+        run = subprocess.run(
+            [path, "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"{path} doesn't run: {error}. {_WHAT_TO_DO}") from error
+    output = run.stderr + run.stdout
+    if run.returncode != 0:
+        raise MachineError(
+            f"{path} doesn't run, `-version` ended with {run.returncode} and printed: "
+            f"{_short(output)}. {_WHAT_TO_DO}"
+        )
+    return output
+
+
+def _short(output: str) -> str:
+    return " ".join(output.split())[:200] or "nothing"

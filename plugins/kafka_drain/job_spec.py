@@ -1,0 +1,107 @@
+"""What crosses from Airflow to a Spark job: a JSON file. Both sides read it; plain Python only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DrainSpec", "RepublishSpec", "read_result", "write_private"]
+
+
+def write_private(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON file that only this user can read (mode 0600)."""
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(document, indent=2))
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """Read the result file of a job; None when the job ended before writing one."""
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
+
+
+@dataclass(frozen=True)
+class DrainSpec:
+    """One drain, in Spark's own option names.
+
+    Attributes:
+        pipeline: The pipeline's name.
+        reader_options: Options of the Kafka source, without secrets.
+        file_format: Format of the data files.
+        writer_options: Options of the file sink, with `path` and `checkpointLocation`.
+        partition_by: Columns that folders are named by.
+        columns: Spark SQL expression of each added partition column.
+        log_levels: Level by full logger name.
+        start: Offsets that the drain goes on from, in Spark's JSON form.
+        planned_end: Offsets that it was planned to reach, in Spark's JSON form. Records that
+            arrive until the query starts come on top.
+        result_path: Where the job writes its result.
+        secrets_path: File with the reader options that are secret; empty when there are none.
+    """
+
+    pipeline: str
+    reader_options: dict[str, str]
+    file_format: str
+    writer_options: dict[str, str]
+    partition_by: list[str]
+    columns: dict[str, str]
+    log_levels: dict[str, str]
+    start: str
+    planned_end: str
+    result_path: str
+    secrets_path: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write the spec, readable by this user only."""
+        write_private(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> DrainSpec:
+        """Read a spec."""
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class RepublishSpec:
+    """One republish by Spark's Kafka sink.
+
+    Attributes:
+        run: Name of the run.
+        files: Absolute path of each committed file.
+        file_format: Format of the data files.
+        data_folder: The data folder that the files are under; partition columns follow it.
+        topic: Target of all records (the sink's `topic` option); None for the `topic` column.
+        keep_partitions: Whether records go to the partition they came from.
+        records: How many records the files hold.
+        partitions: How many source partitions they came from.
+        writer_options: Options of the Kafka sink, without secrets.
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+        secrets_path: File with the writer options that are secret; empty when there are none.
+    """
+
+    run: str
+    files: list[str]
+    file_format: str
+    data_folder: str
+    topic: str | None
+    keep_partitions: bool
+    records: int
+    partitions: int
+    writer_options: dict[str, str]
+    log_levels: dict[str, str]
+    result_path: str
+    secrets_path: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write the spec, readable by this user only."""
+        write_private(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> RepublishSpec:
+        """Read a spec."""
+        return cls(**json.loads(path.read_text()))

@@ -1,0 +1,188 @@
+"""What we ask a Kafka cluster: its id, topics, offsets. The one place with an AdminClient."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError, TopicError
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.offsets import TopicPartition
+
+__all__ = ["KafkaCluster", "Topic"]
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster describes it."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+class KafkaCluster:
+    """Questions to a Kafka cluster.
+
+    Raises:
+        KafkaUnavailableError: From every method, when the brokers don't answer in time.
+    """
+
+    def __init__(self, config: KafkaConfig, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.config = config
+        self._timeout = timeout_seconds
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        # librdkafka prints refused connections to stderr; the error that we raise says it once.
+        return AdminClient({**self.config.for_librdkafka(), "log_level": 2})
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except KafkaException as error:
+            raise self._explain(error.args[0]) from error
+
+    def _explain(self, error: KafkaError) -> KafkaDrainError:
+        if error.code() in (
+            KafkaError._TRANSPORT,
+            KafkaError._TIMED_OUT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._RESOLVE,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError.LEADER_NOT_AVAILABLE,
+        ):
+            return KafkaUnavailableError(
+                f"no answer from Kafka at {self.config.bootstrap_servers} within "
+                f"{self._timeout:g} s ({error.str()}); check that the broker runs, that "
+                "bootstrap.servers is right and reachable from here"
+            )
+        return TopicError(f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}")
+
+    def cluster_id(self) -> str:
+        """Return the cluster's id."""
+        described = self._ask(
+            lambda: self._admin.describe_cluster(request_timeout=self._timeout).result(
+                self._timeout + 5
+            )
+        )
+        return str(described.cluster_id)
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that aren't internal."""
+        listed = self._ask(lambda: self._admin.list_topics(timeout=self._timeout))
+        return sorted(name for name in listed.topics if not name.startswith("__"))
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Describe topics.
+
+        Raises:
+            TopicError: When one doesn't exist; names it and the nearest that does.
+        """
+        if not names:
+            return {}
+        futures = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection(sorted(names)), request_timeout=self._timeout
+            )
+        )
+        described: dict[str, Topic] = {}
+        missing: list[str] = []
+        for name, future in futures.items():
+            try:
+                answer = future.result(self._timeout + 5)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._explain(error.args[0]) from error
+                missing.append(name)
+                continue
+            partitions = tuple(sorted(p.id for p in answer.partitions))
+            described[name] = Topic(name, str(answer.topic_id), partitions)
+        if missing:
+            existing = self.topic_names()
+            shown = ", ".join(existing[:10]) + (" …" if len(existing) > 10 else "")
+            raise TopicError(
+                f"topic {', '.join(sorted(missing))} doesn't exist at "
+                f"{self.config.bootstrap_servers}; there {'are' if existing else 'are no'} topics"
+                f"{': ' + shown if existing else ''}; create it or correct the name"
+            )
+        return described
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the topics that a regular expression matches whole, as Spark's subscribePattern.
+
+        Raises:
+            TopicError: When it matches none.
+        """
+        names = [name for name in self.topic_names() if re.fullmatch(pattern, name)]
+        if not names:
+            raise TopicError(
+                f"topic_pattern {pattern!r} matches no topic at {self.config.bootstrap_servers}; "
+                "create the topics or correct the pattern"
+            )
+        return names
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset that each partition still holds."""
+        return self._list_offsets(partitions, OffsetSpec.earliest(), "read_uncommitted")
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], isolation_level: str
+    ) -> dict[TopicPartition, int]:
+        """Return where each partition ends.
+
+        Args:
+            partitions: Which.
+            isolation_level: `read_committed` for the last stable offset, `read_uncommitted` for
+                the high watermark.
+        """
+        return self._list_offsets(partitions, OffsetSpec.latest(), isolation_level)
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the first offset whose timestamp is at or after a time in milliseconds.
+
+        A partition without such a record has offset -1.
+        """
+        found: dict[TopicPartition, int] = {}
+        for time in set(times.values()):
+            at_time = [tp for tp, wanted in times.items() if wanted == time]
+            found |= self._list_offsets(at_time, OffsetSpec.for_timestamp(time), "read_uncommitted")
+        return found
+
+    def _list_offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation_level: str
+    ) -> dict[TopicPartition, int]:
+        wanted = {KafkaTopicPartition(tp.topic, tp.partition): spec for tp in partitions}
+        if not wanted:
+            return {}
+        isolation = IsolationLevel[isolation_level.upper()]
+        futures = self._ask(
+            lambda: self._admin.list_offsets(
+                wanted, isolation_level=isolation, request_timeout=self._timeout
+            )
+        )
+        offsets: dict[TopicPartition, int] = {}
+        for tp, future in futures.items():
+            answer = self._ask(partial(future.result, self._timeout + 5))
+            offsets[TopicPartition(tp.topic, tp.partition)] = answer.offset
+        return offsets
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        """Return a topic's configuration."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        futures: dict[Any, Any] = self._ask(
+            lambda: self._admin.describe_configs([resource], request_timeout=self._timeout)
+        )
+        entries = self._ask(lambda: futures[resource].result(self._timeout + 5))
+        return {entry.name: str(entry.value) for entry in entries.values()}

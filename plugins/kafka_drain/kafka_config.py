@@ -1,0 +1,119 @@
+"""A Kafka connection's settings: librdkafka's words, checked, and the Java client's words.
+
+Airflow's Kafka connection holds librdkafka configuration; Spark needs the Java client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.option_checks import unknown
+
+__all__ = ["KafkaConfig"]
+
+# Keys that name where the cluster is and who we are; the same in both clients.
+_SAME = (
+    "bootstrap.servers",
+    "security.protocol",
+    "client.id",
+    "ssl.endpoint.identification.algorithm",
+)
+_SECRET = ("sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password")
+_LIBRDKAFKA_ONLY = (
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.keystore.location",
+    "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "broker.address.family",
+    "debug",
+)
+_ACCEPTED = (*_SAME, *_SECRET, *_LIBRDKAFKA_ONLY)
+# What people keep in the same connection for consumers and producers of their own.
+_IGNORED = ("group.id", "auto.offset.reset", "enable.auto.commit", "acks", "linger.ms")
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass(frozen=True)
+class KafkaConfig:
+    """How to reach a Kafka cluster. Its `repr` shows no secret.
+
+    Raises:
+        ConfigError: When a key is not accepted, or bootstrap.servers is missing.
+    """
+
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.settings:
+            if name not in _ACCEPTED and name not in _IGNORED:
+                # The value may be a secret under a misspelt name: it isn't shown.
+                raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Kafka connection")
+        if not self.settings.get("bootstrap.servers"):
+            raise ConfigError(
+                "the Kafka connection has no bootstrap.servers; put it into the connection's "
+                'extra: {"bootstrap.servers": "host:9092"}'
+            )
+
+    def __repr__(self) -> str:
+        return f"KafkaConfig({self.bootstrap_servers})"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Comma-separated `host:port` of the first brokers to ask."""
+        return str(self.settings["bootstrap.servers"])
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """Return the settings for confluent-kafka's clients."""
+        return {name: value for name, value in self.settings.items() if name in _ACCEPTED}
+
+    def for_java(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the settings for the Java client: the harmless ones, and the secret ones.
+
+        Raises:
+            ConfigError: When a mechanism has no translation.
+        """
+        settings = {name: str(value) for name, value in self.for_librdkafka().items()}
+        plain = {name: settings[name] for name in _SAME if name in settings}
+        secret: dict[str, str] = {}
+        mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+        if mechanism:
+            if mechanism not in _LOGIN_MODULES:
+                raise ConfigError(
+                    f"sasl.mechanism = {mechanism!r} is not acceptable; "
+                    f"accepted: {', '.join(_LOGIN_MODULES)}"
+                )
+            plain["sasl.mechanism"] = mechanism
+            secret["sasl.jaas.config"] = (
+                f"{_LOGIN_MODULES[mechanism]} required "
+                f"username={_quoted(settings.get('sasl.username', ''))} "
+                f"password={_quoted(settings.get('sasl.password', ''))};"
+            )
+        if "ssl.ca.location" in settings:
+            plain["ssl.truststore.type"] = "PEM"
+            plain["ssl.truststore.location"] = settings["ssl.ca.location"]
+        if "ssl.keystore.location" in settings:
+            plain["ssl.keystore.type"] = "PKCS12"
+            plain["ssl.keystore.location"] = settings["ssl.keystore.location"]
+        for name in ("ssl.key.password", "ssl.keystore.password"):
+            if name in settings:
+                secret[name] = settings[name]
+        return plain, secret

@@ -1,0 +1,195 @@
+"""The file sink's manifest, `_spark_metadata`, parsed without Spark. Opens nothing.
+
+The format is Spark's `FileStreamSinkLog` v1 on `CompactibleFileStreamLog`: a file a batch, named
+by the batch id, with the line `v1` and then one JSON object for each data file of that batch.
+Every tenth batch (`spark.sql.streaming.fileSink.log.compactInterval`) is `<id>.compact` and holds
+the lines of all batches so far; the files before it are deleted after a while.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from kafka_drain.findings import Finding, Reason
+
+__all__ = ["Manifest", "ManifestLog", "SinkFile", "assemble", "logs_to_read", "parse_log"]
+
+VERSION = "v1"
+_NAME = re.compile(r"(\d+)(\.compact)?")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFile:
+    """One line of the manifest.
+
+    Attributes:
+        path: Path relative to the generation's data folder.
+        size: Size in bytes.
+        modified: Modification time in milliseconds since 1970.
+        batch: The batch that wrote the file; None when a compaction has forgotten it.
+        log: Name of the manifest file that lists it.
+    """
+
+    path: str
+    size: int
+    modified: int
+    batch: int | None
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLog:
+    """One manifest file."""
+
+    name: str
+    batch: int
+    compacted: bool
+    added: tuple[SinkFile, ...] = ()
+    deleted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the manifest files say together.
+
+    Attributes:
+        files: The committed data files, by path relative to the data folder.
+        last_batch: Highest batch id; None when there is no batch.
+        batches: Batch ids whose own manifest file was read, lowest first (compacted ones are
+            in `files` only).
+    """
+
+    files: dict[str, SinkFile] = field(default_factory=dict)
+    last_batch: int | None = None
+    batches: tuple[int, ...] = ()
+
+
+def log_name(name: str) -> tuple[int, bool] | None:
+    """Return batch id and whether it is compacted; None for a name that is no manifest file."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), bool(match[2])) if match else None
+
+
+def logs_to_read(names: Iterable[str]) -> tuple[list[str], list[int]]:
+    """Return the manifest files that count, oldest first, and the batch ids missing in between.
+
+    That is the newest compacted file and what follows it, or everything from batch 0, as
+    `CompactibleFileStreamLog.allFiles` reads it.
+    """
+    logs = {parsed: name for name in names if (parsed := log_name(name))}
+    if not logs:
+        return [], []
+    first = max((batch for batch, compacted in logs if compacted), default=0)
+    by_batch: dict[int, str] = {}
+    for (batch, compacted), name in sorted(logs.items()):
+        # A compacted file replaces the plain one of its batch.
+        if batch > first or (batch == first and (compacted or batch not in by_batch)):
+            by_batch[batch] = name
+    last = max(batch for batch, _ in logs)
+    holes = [batch for batch in range(first, last + 1) if batch not in by_batch]
+    return [by_batch[batch] for batch in sorted(by_batch)], holes
+
+
+def parse_log(
+    name: str, content: bytes, data_folder: str
+) -> tuple[ManifestLog | None, list[Finding]]:
+    """Parse one manifest file.
+
+    Args:
+        name: The file's name.
+        content: Its bytes.
+        data_folder: The data folder relative to the archive, for example
+            `generations/0001/data`. The manifest holds absolute paths; what follows this folder
+            in them counts, so that an archive can be moved.
+
+    Returns:
+        The parsed file, None when nothing of it can be used, and what is wrong with it.
+    """
+    where = f"{data_folder}/_spark_metadata/{name}"
+    parsed_name = log_name(name)
+    if parsed_name is None:
+        raise ValueError(f"{name} is no manifest file's name")
+    batch, compacted = parsed_name
+    if not content.strip(b"\0\r\n "):
+        return None, [Finding(Reason.MANIFEST_EMPTY, where, f"{len(content)} bytes, all blank")]
+    lines = content.decode("utf-8", errors="replace").split("\n")
+    if lines[0] != VERSION:
+        detail = f"starts with {lines[0][:40]!r}, expected {VERSION!r}"
+        return None, [Finding(Reason.MANIFEST_CORRUPT, f"{where}:1", detail)]
+    findings: list[Finding] = []
+    added: list[SinkFile] = []
+    deleted: set[str] = set()
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        try:
+            path, entry = _parse_line(line, data_folder)
+        except _LineError as error:
+            findings.append(Finding(error.reason, f"{where}:{number}", str(error)))
+            continue
+        if entry["action"] == "delete":
+            deleted.add(path)
+            continue
+        added.append(
+            SinkFile(
+                path=path,
+                size=entry["size"],
+                modified=entry["modificationTime"],
+                batch=None if compacted else batch,
+                log=name,
+            )
+        )
+    return ManifestLog(name, batch, compacted, tuple(added), frozenset(deleted)), findings
+
+
+class _LineError(ValueError):
+    """Raised when a line of a manifest file can't be used."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def _parse_line(line: str, data_folder: str) -> tuple[str, dict[str, Any]]:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise _LineError(Reason.MANIFEST_CORRUPT, f"not JSON ({error}): {line[:80]!r}") from error
+    expected = {"path": str, "size": int, "modificationTime": int, "action": str}
+    for key, kind in expected.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get(key), kind):
+            raise _LineError(Reason.MANIFEST_CORRUPT, f"no {kind.__name__} {key!r}: {line[:80]!r}")
+    if entry["action"] not in ("add", "delete"):
+        raise _LineError(Reason.MANIFEST_CORRUPT, f"unknown action {entry['action']!r}")
+    # Spark writes the path as a URI: `file:///a%20b`.
+    _, found, path = unquote(entry["path"]).rpartition(f"/{data_folder}/")
+    if not found:
+        detail = f"{entry['path']} isn't under {data_folder}"
+        raise _LineError(Reason.FILE_OUTSIDE, detail)
+    return path, entry
+
+
+def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, list[Finding]]:
+    """Put parsed manifest files together, oldest first."""
+    files: dict[str, SinkFile] = {}
+    findings: list[Finding] = []
+    batches: list[int] = []
+    last: int | None = None
+    for log in logs:
+        for sink_file in log.added:
+            if sink_file.path in files:
+                where = f"{data_folder}/_spark_metadata/{log.name}"
+                detail = f"{sink_file.path} is listed in {files[sink_file.path].log} already"
+                findings.append(Finding(Reason.MANIFEST_DUPLICATE, where, detail))
+            files[sink_file.path] = sink_file
+        for path in log.deleted:
+            files.pop(path, None)
+        if not log.compacted:
+            batches.append(log.batch)
+        last = log.batch
+    return Manifest(files, last, tuple(batches)), findings

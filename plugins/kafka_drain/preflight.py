@@ -1,0 +1,282 @@
+"""Before a drain: is everything there, does it belong together, and what is there to do?
+
+Changes nothing. Spark accepts most of what is refused here, and then loses data in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.checkpoint import Checkpoint, compare_with_manifest
+from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, TopicError
+from kafka_drain.findings import Finding, errors
+from kafka_drain.kafka_cluster import KafkaCluster, Topic
+from kafka_drain.offsets import TopicPartition, count, ranges_between, to_spark_json
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.starting_offsets import resolve_starting_offsets
+
+__all__ = ["DrainPlan", "preflight"]
+
+
+@dataclass(frozen=True)
+class DrainPlan:
+    """What a drain will do.
+
+    Attributes:
+        pipeline: The pipeline.
+        archive: Its archive, which may not exist yet.
+        generation: The open generation; None when this drain opens the first one.
+        cluster_id: The Kafka cluster's id.
+        topics: The drained topics, by name.
+        starting_offsets: Where the generation starts.
+        start: Where this drain goes on.
+        end: Where it ends, if nothing more arrives.
+        hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
+        warnings: What the user should know.
+    """
+
+    pipeline: Pipeline
+    archive: Archive
+    generation: Generation | None
+    cluster_id: str
+    topics: dict[str, Topic]
+    starting_offsets: dict[TopicPartition, int]
+    start: dict[TopicPartition, int]
+    end: dict[TopicPartition, int]
+    hidden: dict[TopicPartition, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to drain."""
+        return count(offset_range for _, offset_range in ranges_between(self.start, self.end))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as it stands in an XCom or a printed answer."""
+        return {
+            "pipeline": self.pipeline.name,
+            "archive": str(self.archive.root),
+            "generation": self.generation.number if self.generation else None,
+            "topics": sorted(self.topics),
+            "offsets": self.offsets,
+            "start": to_spark_json(self.start),
+            "end": to_spark_json(self.end),
+            "warnings": self.warnings,
+        }
+
+
+def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
+    """Check that a drain can run and say what it will do.
+
+    Raises:
+        TopicError: When a topic or partition is missing, or was made again.
+        ArchiveError: When the archive's folder is something else, another pipeline's or cluster's,
+            or can't be written.
+        CheckpointError: When checkpoint, manifest and generation contradict each other.
+        DataLossError: When Kafka no longer holds offsets that are still to be drained.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    archive = Archive.at(pipeline.archive)
+    _check_folder(archive.root)
+    topics, partitions = _find_partitions(pipeline, cluster)
+    cluster_id = cluster.cluster_id()
+    generation = None
+    if archive.exists:
+        _check_identity(archive, pipeline, cluster_id, topics)
+        generation = archive.open_generation()
+    first = cluster.earliest(partitions)
+    end = cluster.latest(partitions, pipeline.isolation_level)
+    if generation is None:
+        starting_offsets = resolve_starting_offsets(
+            pipeline.source_options, partitions, cluster, pipeline.isolation_level
+        )
+        start = starting_offsets
+    else:
+        _check_how_files_are_written(pipeline, generation)
+        checkpoint = _check_state(generation)
+        starting_offsets = generation.starting_offsets()
+        if checkpoint.last_offsets is None:
+            # Nothing was drained yet: partitions that were added since start at their beginning.
+            starting_offsets |= {tp: first[tp] for tp in partitions if tp not in starting_offsets}
+        start = _cursor(checkpoint, starting_offsets)
+        _check_drained_topics(start, partitions, pipeline)
+    warnings = _check_bounds(pipeline, start, first, end)
+    hidden = _hidden_offsets(pipeline, cluster, end)
+    if hidden:
+        warnings.append(
+            f"{sum(hidden.values()):,} offsets are in or after an open transaction and wait for "
+            f"a later drain: {', '.join(f'{tp} {n:,}' for tp, n in sorted(hidden.items()))}"
+        )
+    return DrainPlan(
+        pipeline=pipeline,
+        archive=archive,
+        generation=generation,
+        cluster_id=cluster_id,
+        topics=topics,
+        starting_offsets=starting_offsets,
+        start={tp: start.get(tp, 0) for tp in partitions},
+        end=end,
+        hidden=hidden,
+        warnings=warnings,
+    )
+
+
+def _check_folder(root: UPath) -> None:
+    if root.protocol not in ("", "file"):
+        return
+    if root.exists() and not root.is_dir():
+        raise ArchiveError(f"{root} is a file, expected a folder; choose another archive")
+    existing = root
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(str(existing), os.W_OK | os.X_OK):
+        raise ArchiveError(
+            f"{root} can't be written: this user has no right to write to {existing}; "
+            "change its owner or choose another archive"
+        )
+    if root.exists() and not (root / "archive.json").exists() and any(root.iterdir()):
+        raise ArchiveError(
+            f"{root} isn't empty and isn't an archive (it has no archive.json); "
+            "choose an empty or new folder"
+        )
+
+
+def _find_partitions(
+    pipeline: Pipeline, cluster: KafkaCluster
+) -> tuple[dict[str, Topic], list[TopicPartition]]:
+    if pipeline.topic_pattern:
+        names = cluster.matching(pipeline.topic_pattern)
+    else:
+        names = list(pipeline.topics or pipeline.assign or [])
+    topics = cluster.topics(names)
+    if not pipeline.assign:
+        return topics, [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
+    wanted = [TopicPartition(name, p) for name, ps in pipeline.assign.items() for p in ps]
+    missing = [str(tp) for tp in wanted if tp.partition not in topics[tp.topic].partitions]
+    if missing:
+        raise TopicError(
+            f"assign names {', '.join(missing)}, which doesn't exist; topics have "
+            + ", ".join(f"{t.name}: {len(t.partitions)} partitions" for t in topics.values())
+        )
+    return topics, wanted
+
+
+def _check_identity(
+    archive: Archive, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
+) -> None:
+    document = archive.document()
+    if document["pipeline"] != pipeline.name:
+        raise ArchiveError(
+            f"{archive.root} is the archive of pipeline {document['pipeline']!r}, not of "
+            f"{pipeline.name!r}; give each pipeline an archive of its own"
+        )
+    if document["cluster_id"] != cluster_id:
+        raise ArchiveError(
+            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
+            "mean other records; correct the connection or choose another archive"
+        )
+    for name, topic_id in document["topics"].items():
+        if name in topics and topics[name].id != topic_id:
+            raise TopicError(
+                f"topic {name} was deleted and made again since it was drained (topic id "
+                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0 again "
+                "and Spark would skip its first records; drain it to another archive"
+            )
+
+
+def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> None:
+    document = generation.document()
+    seen = (document["format"], document["partition_by"])
+    if seen != (pipeline.format, pipeline.partition_by):
+        raise ArchiveError(
+            f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, the pipeline says "
+            f"{pipeline.format} partitioned by {pipeline.partition_by}; readers need one of them "
+            "in a generation: change the pipeline back or choose another archive"
+        )
+
+
+def _check_state(generation: Generation) -> Checkpoint:
+    manifest, findings = generation.read_manifest()
+    checkpoint, found = generation.read_checkpoint()
+    findings += found
+    checkpoint_name = f"{generation.name}/checkpoint"
+    findings += compare_with_manifest(checkpoint, manifest.last_batch, checkpoint_name)
+    refuse_damage(errors(findings), generation.root)
+    return checkpoint
+
+
+def refuse_damage(findings: list[Finding], root: UPath) -> None:
+    """Refuse to go on with a damaged archive.
+
+    Raises:
+        CheckpointError: When there are findings; tells the first five and what to do.
+    """
+    if not findings:
+        return
+    shown = "; ".join(str(finding) for finding in findings[:5])
+    more = f" (and {len(findings) - 5} more)" if len(findings) > 5 else ""
+    raise CheckpointError(
+        f"{root}: {shown}{more}. That means: {findings[0].reason.meaning}. "
+        f"What to do: {findings[0].reason.remedy}"
+    )
+
+
+def _cursor(
+    checkpoint: Checkpoint, starting_offsets: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if checkpoint.last_commit is None:
+        return starting_offsets
+    return checkpoint.ends.get(checkpoint.last_commit, starting_offsets)
+
+
+def _check_drained_topics(
+    start: dict[TopicPartition, int], partitions: list[TopicPartition], pipeline: Pipeline
+) -> None:
+    gone = sorted(set(start) - set(partitions))
+    if gone:
+        raise CheckpointError(
+            f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
+            f"{pipeline.name!r} doesn't name any more; name it again or choose another archive"
+        )
+
+
+def _check_bounds(
+    pipeline: Pipeline,
+    start: dict[TopicPartition, int],
+    first: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+) -> list[str]:
+    truncated = [tp for tp in start if end[tp] < start[tp]]
+    if truncated:
+        shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Records were lost in Kafka "
+            "(an unclean leader election?), and new ones take their offsets: drain to another "
+            "archive"
+        )
+    expired = [tp for tp in start if first[tp] > start[tp]]
+    if not expired:
+        return []
+    shown = ", ".join(f"{tp} [{start[tp]}, {first[tp]})" for tp in sorted(expired))
+    lost = f"Kafka no longer holds offsets that are still to be drained: {shown}"
+    if str(pipeline.source_options.get("failOnDataLoss", "true")) == "true":
+        raise DataLossError(
+            f"{lost}; retention passed the cursor. To go on without them, set "
+            "source_options={'failOnDataLoss': 'false'} for one run"
+        )
+    return [lost]
+
+
+def _hidden_offsets(
+    pipeline: Pipeline, cluster: KafkaCluster, end: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if pipeline.isolation_level != "read_committed":
+        return {}
+    high_watermarks = cluster.latest(end, "read_uncommitted")
+    return {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}

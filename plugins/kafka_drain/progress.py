@@ -1,0 +1,57 @@
+"""Progress of long work: done of total, rate, time left. Plain arithmetic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Progress", "duration_text"]
+
+
+def duration_text(seconds: float) -> str:
+    """Write a time as people say it: `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@dataclass
+class Progress:
+    """How far a piece of work has got.
+
+    Attributes:
+        unit: What is counted, in the plural.
+        total: How many there will be.
+        clock: Seconds; replaced in tests.
+    """
+
+    unit: str
+    total: int
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the work began; never 0."""
+        return max(self.clock() - self.started, 1e-3)
+
+    def line(self, done: int) -> str:
+        """Note how much is done and return the line for the log."""
+        # Work that was found on the way belongs to the total.
+        self.done, self.total = done, max(self.total, done)
+        percent = 100 * done // self.total if self.total else 100
+        text = f"{done:,} of {self.total:,} {self.unit} ({percent} %)"
+        if done:
+            rate = done / self.seconds
+            text += f", {rate:,.0f}/s"
+            if done < self.total:
+                text += f", {duration_text((self.total - done) / rate)} left"
+        return text

@@ -1,0 +1,114 @@
+"""Spark's own configuration for a job: what kafka-drain sets, what a pipeline may set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.option_checks import Check, boolean, duration, integer, unknown
+
+__all__ = ["DEFAULTS", "FIXED", "LOG_LEVELS", "check_log_levels", "check_spark_conf"]
+
+#: What a job sets unless the pipeline says otherwise.
+DEFAULTS: dict[str, str] = {
+    "spark.log.level": "WARN",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Not for streaming; a republish says its number of partitions itself.
+    "spark.sql.adaptive.enabled": "false",
+    # No sort before a partitioned write.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    # How often running tasks report the records that they have read, for the progress line.
+    "spark.executor.heartbeatInterval": "2s",
+}
+
+#: What an archive's correctness rests on; a pipeline can't change it.
+FIXED: dict[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    # INT96, the default, carries no statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]key|jaas|sasl|ssl",
+}
+
+# ORC files hold local times of the JVM that wrote them.
+JAVA_OPTIONS = "-Duser.timezone=UTC"
+
+_KAFKA_CACHES: dict[str, Check] = {
+    "spark.kafka.consumer.cache.capacity": integer(1),
+    "spark.kafka.consumer.cache.timeout": duration,
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": duration,
+    "spark.kafka.consumer.cache.jmx.enable": boolean,
+    "spark.kafka.consumer.fetchedData.cache.timeout": duration,
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": duration,
+    "spark.kafka.producer.cache.timeout": duration,
+    "spark.kafka.producer.cache.evictorThreadRunInterval": duration,
+}
+_ELSEWHERE = {
+    "spark.master": "it comes from the Spark connection",
+    "spark.jars": "say jars=[…] in the pipeline; set in a session it would come too late",
+    "spark.jars.packages": "nothing is downloaded during a run; say jars=[…] in the pipeline",
+    "spark.submit.pyFiles": "kafka-drain sends its own package",
+}
+
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
+#: Short names for the loggers that explain a drain.
+LOGGERS = {
+    "kafka": "org.apache.spark.sql.kafka010",
+    "sink": "org.apache.spark.sql.execution.streaming",
+    "kafka-clients": "org.apache.kafka",
+}
+
+
+def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
+    """Check a pipeline's Spark configuration and return it as text.
+
+    Raises:
+        ConfigError: When a key isn't Spark's, is decided elsewhere, or has a value not accepted.
+    """
+    checked: dict[str, str] = {}
+    for name, value in conf.items():
+        if not name.startswith("spark."):
+            raise ConfigError(
+                f"{name!r} (value {value!r}) in spark_conf doesn't start with 'spark.'"
+            )
+        if name in _ELSEWHERE:
+            raise ConfigError(f"{name!r} doesn't belong in spark_conf: {_ELSEWHERE[name]}")
+        written = str(value).lower() if isinstance(value, bool) else str(value)
+        if name in FIXED and written != FIXED[name]:
+            raise ConfigError(
+                f"{name} = {value!r} is not acceptable: an archive needs {FIXED[name]!r}; "
+                "leave it out"
+            )
+        if name.startswith("spark.kafka."):
+            if name not in _KAFKA_CACHES:
+                raise unknown(name, value, _KAFKA_CACHES, "Kafka setting of Spark")
+            written = _KAFKA_CACHES[name](name, value)
+        checked[name] = written
+    return checked
+
+
+#: Parquet warns for each file that shares the heap with others; it then does what is right.
+DEFAULT_LOG_LEVELS = {"org.apache.parquet.hadoop.MemoryManager": "ERROR"}
+
+
+def check_log_levels(levels: Mapping[str, str]) -> dict[str, str]:
+    """Check log levels by logger and return them with full names, the defaults among them.
+
+    Args:
+        levels: A level for each logger: `kafka`, `sink`, `kafka-clients`, or a full name.
+
+    Raises:
+        ConfigError: When a logger or a level doesn't exist.
+    """
+    checked = dict(DEFAULT_LOG_LEVELS)
+    for logger, level in levels.items():
+        if logger not in LOGGERS and "." not in logger:
+            raise unknown(logger, level, LOGGERS, "logger")
+        if str(level).upper() not in LOG_LEVELS:
+            raise ConfigError(
+                f"log_levels[{logger!r}] = {level!r} is not acceptable; "
+                f"accepted: {', '.join(LOG_LEVELS)}"
+            )
+        checked[LOGGERS.get(logger, logger)] = str(level).upper()
+    return checked

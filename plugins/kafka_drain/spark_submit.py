@@ -1,0 +1,163 @@
+"""How a Spark job is started: what goes on spark-submit's command line. Starts nothing itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kafka_drain import jars as jar_files
+from kafka_drain import java
+from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
+
+__all__ = ["SparkApplication", "prepare_application", "spark_version"]
+
+
+@dataclass(frozen=True)
+class SparkApplication:
+    """One application for spark-submit.
+
+    Attributes:
+        name: The application's name in Spark's UI.
+        path: The Python file.
+        arguments: Its arguments.
+        conf: Spark's configuration.
+        jars: Jars for driver and executors; they have to be on the command line.
+        py_files: A zip with our packages, for driver and executors.
+        driver_memory: Heap of the driver.
+        environment: Environment variables to add.
+    """
+
+    name: str
+    path: Path
+    arguments: list[str]
+    conf: dict[str, str]
+    jars: list[str]
+    py_files: Path
+    driver_memory: str
+    environment: dict[str, str]
+
+    def command(self, master: str) -> list[str]:
+        """Return the whole command line for a master."""
+        conf = [part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")]
+        return [
+            "spark-submit",
+            *("--master", master, "--name", self.name, *conf),
+            *("--driver-memory", self.driver_memory),
+            *("--jars", ",".join(self.jars), "--py-files", str(self.py_files)),
+            str(self.path),
+            *self.arguments,
+        ]
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark.
+
+    Raises:
+        MachineError: When pyspark isn't installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MachineError("pyspark isn't installed beside kafka-drain; install its requirements")
+    return Path(spec.origin).parent
+
+
+def spark_version() -> tuple[int, ...]:
+    """Return the installed pyspark's version, without loading it."""
+    from importlib.metadata import version
+
+    spark_home()
+    return tuple(int(part) for part in version("pyspark").split(".")[:3] if part.isdigit())
+
+
+def check_spark_version(pipeline: Pipeline) -> None:
+    """Refuse what the installed Spark doesn't know.
+
+    Raises:
+        ConfigError: When maxRecordsPerPartition is set below Spark 4, which would ignore it.
+    """
+    version = spark_version()
+    if "maxRecordsPerPartition" in pipeline.source_options and version < (4,):
+        raise ConfigError(
+            "maxRecordsPerPartition needs Spark 4.0 or newer, this is "
+            f"{'.'.join(map(str, version))}; leave it out or use minPartitions"
+        )
+
+
+def _application_path(name: str) -> Path:
+    packages = Path(__file__).resolve().parents[1]
+    spec = find_spec("kafka_drain_spark")
+    installed = [
+        Path(place) / "applications" for place in (spec and spec.submodule_search_locations) or []
+    ]
+    for folder in (packages.parent / "spark_jobs", *installed):
+        if (folder / f"{name}.py").is_file():
+            return folder / f"{name}.py"
+    raise MachineError(
+        f"the Spark application {name}.py isn't there; expected it in spark_jobs/ beside the "
+        "plugins folder, or installed with kafka-drain"
+    )
+
+
+def _zip_packages(application: Path, folder: Path) -> Path:
+    """Zip our two packages: Spark's --py-files takes a zip, neither a wheel nor a folder."""
+    core = Path(__file__).resolve().parent
+    spark = application.parent / "kafka_drain_spark"
+    if not spark.is_dir():
+        spark = application.parents[1]
+    target = folder / "kafka_drain.zip"
+    with zipfile.ZipFile(target, "w") as archive:
+        for package in (core, spark):
+            for module in sorted(package.rglob("*.py")):
+                archive.write(module, f"{package.name}/{module.relative_to(package)}")
+    return target
+
+
+def prepare_application(
+    name: str, *, application: str, spec_path: Path, pipeline: Pipeline, folder: Path
+) -> SparkApplication:
+    """Put together what spark-submit needs; checks that Java and the jars are there.
+
+    Args:
+        name: The application's name in Spark's UI.
+        application: `drain` or `republish`.
+        spec_path: The job spec, its only argument.
+        pipeline: Where configuration, jars and memory come from.
+        folder: A private folder for the zip.
+
+    Raises:
+        MachineError: When Java, pyspark, a jar or the application is missing.
+    """
+    machine_java = java.require_java()
+    path = _application_path(application)
+    conf = {**DEFAULTS, **pipeline.spark_conf, **FIXED}
+    for side in ("driver", "executor"):
+        key = f"spark.{side}.extraJavaOptions"
+        conf[key] = f"{conf[key]} {JAVA_OPTIONS}" if key in conf else JAVA_OPTIONS
+    return SparkApplication(
+        name=name,
+        path=path,
+        arguments=[str(spec_path)],
+        conf={key: str(value) for key, value in conf.items()},
+        jars=pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)],
+        py_files=_zip_packages(path, folder),
+        driver_memory=pipeline.driver_memory,
+        environment=_environment(machine_java, os.environ),
+    )
+
+
+def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
+    home = spark_home()
+    return {
+        # Executors would otherwise take whatever `python3` is on their PATH.
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": str(machine_java.path.resolve().parents[1]),
+        "PATH": f"{home / 'bin'}{os.pathsep}{current.get('PATH', os.defpath)}",
+    }

@@ -1,0 +1,151 @@
+"""The drain: a streaming query from Kafka to files that ends when it has caught up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kafka_drain.job_spec import DrainSpec
+from kafka_drain.offsets import (
+    TopicPartition,
+    count,
+    from_spark_json,
+    ranges_between,
+    to_spark_json,
+)
+from kafka_drain.progress import Progress
+from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.tasks import records_read
+
+__all__ = ["run_drain"]
+
+PROGRESS_SECONDS = 2.0
+
+
+class Batches:
+    """The finished batches of a query, by batch id; Spark itself keeps the last hundred reports."""
+
+    def __init__(self) -> None:
+        self._reports: dict[int, dict[str, Any]] = {}
+
+    def update(self, query: StreamingQuery) -> None:
+        """Take in what the query reports of itself."""
+        # `recentProgress` turns offsets into Python's repr of a dict: the JSON is read instead.
+        for java_report in query._jsq.recentProgress():
+            report = json.loads(java_report.json())
+            source = report["sources"][0]
+            if source["endOffset"] is not None and source["startOffset"] != source["endOffset"]:
+                self._reports[report["batchId"]] = report
+
+    def __len__(self) -> int:
+        return len(self._reports)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the batches drained."""
+        total = 0
+        for report in self._reports.values():
+            start, end = (self._source_offsets(report, key) for key in ("startOffset", "endOffset"))
+            total += count(r for _, r in ranges_between(start, end))
+        return total
+
+    @property
+    def records(self) -> int:
+        """How many records the batches read; fewer than offsets where Kafka has gaps."""
+        return sum(report["sources"][0]["numInputRows"] for report in self._reports.values())
+
+    @property
+    def end(self) -> dict[TopicPartition, int] | None:
+        """Where the last batch ended; None when there was none."""
+        if not self._reports:
+            return None
+        return self._source_offsets(self._reports[max(self._reports)], "endOffset")
+
+    @property
+    def behind_latest(self) -> dict[str, float]:
+        """The source's own figures: min, max and average offsets behind latest, at the end."""
+        if not self._reports:
+            return {}
+        metrics = self._reports[max(self._reports)]["sources"][0].get("metrics", {})
+        return {
+            short: float(metrics[f"{short}OffsetsBehindLatest"])
+            for short in ("min", "max", "avg")
+            if f"{short}OffsetsBehindLatest" in metrics
+        }
+
+    @staticmethod
+    def _source_offsets(report: dict[str, Any], key: str) -> dict[TopicPartition, int]:
+        return from_spark_json(json.dumps(report["sources"][0][key] or {}))
+
+
+def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
+    """Drain what Kafka holds now.
+
+    Returns:
+        batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
+        avg), start and end (Spark's JSON form).
+
+    Raises:
+        StreamingQueryException: When the query failed.
+    """
+    start = from_spark_json(spec.start)
+    planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
+    print(f"drain {spec.pipeline}: {planned:,} offsets planned", flush=True)
+    progress = Progress("offsets", planned)
+    batches = Batches()
+    query = start_query(spark, spec)
+    follow(spark, query, batches, progress)
+    seconds = progress.seconds
+    if len(batches):
+        behind = batches.behind_latest
+        lag = ", ".join(f"{name} {value:,.0f}" for name, value in behind.items()) or "unknown"
+        print(f"drain {spec.pipeline}: {progress.line(batches.offsets)}", flush=True)
+        print(
+            f"drain {spec.pipeline}: {batches.records:,} records in {len(batches)} "
+            f"batch{'es' if len(batches) > 1 else ''}, offsets behind latest: {lag}",
+            flush=True,
+        )
+    else:
+        print(f"drain {spec.pipeline}: nothing new, Kafka holds no offset that is not drained")
+    return {
+        "batches": len(batches),
+        "offsets": batches.offsets,
+        "records": batches.records,
+        "seconds": round(seconds, 1),
+        "offsets_per_second": round(batches.offsets / seconds) if seconds else 0,
+        "offsets_behind_latest": batches.behind_latest,
+        "start": spec.start,
+        "end": to_spark_json(batches.end or start),
+    }
+
+
+def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
+    """Start the streaming query that the spec describes."""
+    options = spec.reader_options | secret_options(spec.secrets_path)
+    records: DataFrame = spark.readStream.format("kafka").options(**options).load()
+    for column, expression in spec.columns.items():
+        records = records.withColumn(column, F.expr(expression))
+    writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)
+    if spec.partition_by:
+        writer = writer.partitionBy(*spec.partition_by)
+    return writer.queryName(f"drain_{spec.pipeline}").trigger(availableNow=True).start()
+
+
+def follow(
+    spark: SparkSession, query: StreamingQuery, batches: Batches, progress: Progress
+) -> None:
+    """Print how far the query has got until it ends."""
+    last = ""
+    while not query.awaitTermination(PROGRESS_SECONDS):  # type: ignore[arg-type]
+        batches.update(query)
+        # Running tasks may be of a batch that ended a moment ago: never show more than planned.
+        done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
+        line = progress.line(max(done, progress.done))
+        if line != last:
+            print(line, flush=True)
+            last = line
+    batches.update(query)

@@ -1,0 +1,83 @@
+"""What all Spark jobs share: session, log levels, secrets, the result file and the exit code."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from kafka_drain.job_spec import write_private
+
+__all__ = ["JobFailed", "run_job", "secret_options"]
+
+
+class Spec(Protocol):
+    """What a job spec has, whatever the job."""
+
+    @property
+    def log_levels(self) -> dict[str, str]:
+        """Level by full logger name."""
+
+    @property
+    def result_path(self) -> str:
+        """Where the job writes its result."""
+
+
+S = TypeVar("S", bound=Spec)
+
+
+class JobFailed(Exception):
+    """Raised when a job has to end with an error whose message says everything."""
+
+
+def run_job(spec: S, work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
+    """Run a job and write its result file; return the process's exit code.
+
+    The result of a failed job is `{"error": message}`: the caller turns it into its own error,
+    and the log needs no stack trace.
+    """
+    began = time.monotonic()
+    spark = SparkSession.builder.getOrCreate()
+    session_seconds = time.monotonic() - began
+    try:
+        set_log_levels(spark, spec.log_levels)
+        result = work(spark, spec)
+    except (JobFailed, PySparkException) as error:
+        message = explain(error)
+        write_private(Path(spec.result_path), {"error": message})
+        print(f"ERROR {message}", flush=True)
+        return 1
+    else:
+        result |= {"spark_version": spark.version, "session_seconds": round(session_seconds, 1)}
+        write_private(Path(spec.result_path), result)
+        return 0
+    finally:
+        spark.stop()
+
+
+def explain(error: JobFailed | PySparkException) -> str:
+    """Return the one line of an error that says what happened."""
+    if isinstance(error, JobFailed):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    # Spark wraps what happened in a task; the innermost cause is the reason.
+    first = next((line for line in lines if line), type(error).__name__)
+    return f"{first} ({causes[-1]})" if causes and causes[-1] not in first else first
+
+
+def set_log_levels(spark: SparkSession, levels: dict[str, str]) -> None:
+    """Set log levels in the driver's JVM for this run."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for logger, level in levels.items():
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
+
+
+def secret_options(path: str) -> dict[str, str]:
+    """Read the options that may not stand in the job spec."""
+    return dict(json.loads(Path(path).read_text())) if path else {}
