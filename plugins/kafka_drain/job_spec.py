@@ -71,11 +71,9 @@ class RepublishSpec:
 
     Attributes:
         run: Name of the run.
-        files: Absolute path of each committed file.
-        file_format: Format of the data files.
-        data_folder: The data folder that the files are under; partition columns follow it.
+        sources: For each data folder: `data_folder`, `file_format`, and `files`, the absolute
+            paths of the committed ones.
         topic: Target of all records (the sink's `topic` option); None for the `topic` column.
-        keep_partitions: Whether records go to the partition they came from.
         records: How many records the files hold.
         partitions: How many source partitions they came from.
         writer_options: Options of the Kafka sink, without secrets.
@@ -85,11 +83,8 @@ class RepublishSpec:
     """
 
     run: str
-    files: list[str]
-    file_format: str
-    data_folder: str
+    sources: list[dict[str, Any]]
     topic: str | None
-    keep_partitions: bool
     records: int
     partitions: int
     writer_options: dict[str, str]

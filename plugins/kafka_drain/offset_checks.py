@@ -16,7 +16,7 @@ from kafka_drain.offsets import (
     subtract,
 )
 
-__all__ = ["Held", "Segment", "check_offsets", "missing_offsets", "segments"]
+__all__ = ["Held", "Segment", "check_duplicates", "check_offsets", "missing_offsets", "segments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Held:
         records: How many rows.
         duplicates: Offsets that the file holds more than once.
         batch: The batch that the manifest lists the file in; None when that is forgotten.
+        ascending: Whether the rows are in offset order.
     """
 
     tp: TopicPartition
@@ -38,6 +39,7 @@ class Held:
     records: int
     duplicates: tuple[int, ...] = ()
     batch: int | None = None
+    ascending: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,9 @@ def check_offsets(parts: Iterable[Segment], held: Iterable[Held]) -> list[Findin
             whole.setdefault(tp, []).append(offset_range)
     read = {tp: merge(ranges) for tp, ranges in whole.items()}
     by_batch = {part.last_batch: part for part in parts if part.first_batch == part.last_batch}
-    findings: list[Finding] = []
-    by_partition: dict[TopicPartition, list[Held]] = {}
+    held = list(held)
+    findings = check_duplicates(held)
     for item in held:
-        by_partition.setdefault(item.tp, []).append(item)
         own = by_batch.get(item.batch) if item.batch is not None else None
         expected = [own.ranges[item.tp]] if own and item.tp in own.ranges else read.get(item.tp, [])
         outside = [r for held_range in item.ranges for r in subtract(held_range, expected)]
@@ -104,6 +105,15 @@ def check_offsets(parts: Iterable[Segment], held: Iterable[Held]) -> list[Findin
                 f"holds {_shown(outside)} of {item.tp}, {who} read {_shown(expected) or 'nothing'}"
             )
             findings.append(Finding(Reason.OFFSET_OUTSIDE, item.path, detail))
+    return findings
+
+
+def check_duplicates(held: Iterable[Held]) -> list[Finding]:
+    """Find offsets that are in the files more than once."""
+    findings: list[Finding] = []
+    by_partition: dict[TopicPartition, list[Held]] = {}
+    for item in held:
+        by_partition.setdefault(item.tp, []).append(item)
         if item.duplicates:
             shown = ", ".join(map(str, item.duplicates))
             detail = f"holds offset {shown} of {item.tp} more than once"

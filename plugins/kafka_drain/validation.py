@@ -13,19 +13,17 @@ from typing import Any
 
 from kafka_drain.archive import Archive, Generation
 from kafka_drain.checkpoint import compare_with_manifest
+from kafka_drain.committed_files import read_committed_files
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors, summary
 from kafka_drain.gaps import Gap, GapReason, classify_gaps
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.manifest import Manifest, SinkFile
+from kafka_drain.manifest import Manifest
 from kafka_drain.offset_checks import Held, Segment, check_offsets, missing_offsets, segments
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
-from kafka_drain.progress import Progress
 
 __all__ = ["Report", "raise_findings", "validate_archive"]
-
-PROGRESS_SECONDS = 2.0
 
 
 @dataclass
@@ -190,7 +188,7 @@ def _validate_generation(
     checkpoint_name = f"{generation.name}/checkpoint"
     findings += compare_with_manifest(checkpoint, manifest.last_batch, checkpoint_name)
     file_format = generation.document()["format"]
-    held, found = _read_files(generation, manifest, file_format, say)
+    held, found = read_committed_files(generation, manifest, file_format, say)
     findings += found
     known = [b for b in (manifest.last_batch, checkpoint.last_commit) if b is not None]
     parts = segments(generation.starting_offsets(), checkpoint, max(known)) if known else []
@@ -209,52 +207,6 @@ def _validate_generation(
     report.held += held
     report.files += len(manifest.files)
     report.bytes += sum(sink_file.size for sink_file in manifest.files.values())
-
-
-def _read_files(
-    generation: Generation, manifest: Manifest, file_format: str, say: Callable[[str], None]
-) -> tuple[list[Held], list[Finding]]:
-    """Look at each committed file: is it there, has it its size, which offsets does it hold?"""
-    held: list[Held] = []
-    findings: list[Finding] = []
-    progress = Progress("files", len(manifest.files))
-    shown = time.monotonic()
-    for number, sink_file in enumerate(manifest.files.values(), start=1):
-        found = _read_file(generation, sink_file, file_format, held)
-        if found is not None:
-            findings.append(found)
-        if time.monotonic() - shown >= PROGRESS_SECONDS:
-            shown = time.monotonic()
-            say(f"validate: {progress.line(number)}")
-    return held, findings
-
-
-def _read_file(
-    generation: Generation, sink_file: SinkFile, file_format: str, held: list[Held]
-) -> Finding | None:
-    where = f"{generation.data_name}/{sink_file.path}"
-    path = generation.data / sink_file.path
-    try:
-        size = path.stat().st_size
-        if size != sink_file.size:
-            detail = f"{size:,} bytes, the manifest says {sink_file.size:,}"
-            return Finding(Reason.FILE_SIZE, where, detail)
-        for offsets in read_offsets(path, file_format, topic_of(sink_file.path)):
-            held.append(
-                Held(
-                    tp=TopicPartition(offsets.topic, offsets.partition),
-                    path=where,
-                    ranges=offsets.ranges,
-                    records=offsets.records,
-                    duplicates=offsets.duplicates,
-                    batch=sink_file.batch,
-                )
-            )
-    except FileNotFoundError:
-        return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
-    except DataFileError as error:
-        return Finding(Reason.FILE_CORRUPT, where, str(error))
-    return None
 
 
 def _orphans(generation: Generation, manifest: Manifest) -> list[str]:

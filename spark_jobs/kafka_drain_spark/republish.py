@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from threading import Thread
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from kafka_drain.job_spec import RepublishSpec
 from kafka_drain.progress import Progress
@@ -29,17 +29,13 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
         records (that Spark read and its sink reported no error for), seconds, records_per_second.
 
     Raises:
-        JobFailed: When a row has no topic, or Spark reads another number of rows than the files
-            hold; before anything is sent.
+        JobFailed: When Spark reads another number of rows than the files hold; nothing is sent.
         PySparkException: When Spark failed; some records may have been sent.
     """
     records = read_files(spark, spec)
     rows = records.count()
     if rows != spec.records:
         raise JobFailed(f"Spark reads {rows:,} rows, the files hold {spec.records:,}: nothing sent")
-    if spec.topic is None:
-        refuse_null_topics(records)
-    columns = ["key", "value", "headers", "topic"] + ["partition"] * spec.keep_partitions
     # One task a source partition, so that its records stay in order.
     ordered = records.repartition(spec.partitions, "topic", "partition").sortWithinPartitions(
         "topic", "partition", "offset"
@@ -48,7 +44,7 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
     if spec.topic is not None:
         options["topic"] = spec.topic
     progress = Progress("source partitions", spec.partitions)
-    save = Saving(ordered.select(*columns), options)
+    save = Saving(ordered.select("key", "value", "headers", "topic", "partition"), options)
     while not save.ended(PROGRESS_SECONDS):
         print(progress.line(finished_tasks(spark)), flush=True)
     print(f"republish {spec.run}: {rows:,} records sent", flush=True)
@@ -85,29 +81,11 @@ def read_files(spark: SparkSession, spec: RepublishSpec) -> DataFrame:
     """Read exactly the files of the spec, with the topic from the column or the folder."""
     # A topic named 2024 is no number.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    return (
-        spark.read.format(spec.file_format)
+    parts = [
+        spark.read.format(source["file_format"])
         .schema(SCHEMA)
-        .option("basePath", spec.data_folder)
-        .load(spec.files)
-    )
-
-
-def refuse_null_topics(records: DataFrame) -> None:
-    """Refuse rows without a topic, which would fail a task after others have sent theirs.
-
-    Raises:
-        JobFailed: Names the file, partition and offset of the first such row.
-    """
-    bad = (
-        records.where(F.col("topic").isNull())
-        .select("_metadata.file_path", "partition", "offset")
-        .limit(1)
-        .collect()
-    )
-    if bad:
-        path, partition, offset = bad[0]
-        raise JobFailed(
-            f"the row with partition {partition} and offset {offset} in {path} has no topic; "
-            "name a target topic, or correct the file. Nothing was sent"
-        )
+        .option("basePath", source["data_folder"])
+        .load(source["files"])
+        for source in spec.sources
+    ]
+    return reduce(DataFrame.unionByName, parts)

@@ -29,7 +29,7 @@ class Format(Protocol):
     def read_columns(self, path: UPath, names: list[str]) -> pa.Table:
         """Return a few columns, without reading more of the others than the format demands."""
 
-    def read_records(self, path: UPath) -> Iterator[pa.RecordBatch]:
+    def read_records(self, path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """Yield the records in file order, in batches of bounded memory."""
 
 
@@ -51,6 +51,7 @@ class FileOffsets:
         ranges: The offsets, as sorted disjoint ranges.
         records: How many rows; more than offsets when some are there twice.
         duplicates: Offsets that are there more than once, lowest first, at most ten.
+        ascending: Whether the rows are in offset order.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class FileOffsets:
     ranges: tuple[OffsetRange, ...]
     records: int
     duplicates: tuple[int, ...] = ()
+    ascending: bool = True
 
     @property
     def first(self) -> int:
@@ -84,7 +86,8 @@ def read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileO
     Args:
         path: The file.
         file_format: Its format.
-        topic: Its topic; None to read the topic from the file.
+        topic: Its topic; None to read the topic from the file. A row without a topic counts as
+            one of topic "".
 
     Raises:
         DataFileError: When the file can't be read.
@@ -92,35 +95,56 @@ def read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileO
     """
     names = ["partition", "offset"] + ["topic"] * (topic is None)
     table = FORMATS[file_format].read_columns(path, names)
-    if table.num_columns != len(names) or any(column.null_count for column in table.columns):
-        raise DataFileError(f"a row lacks {', '.join(names[:-1])} or {names[-1]}")
-    topics = [topic] if topic is not None else sorted(pc.unique(table["topic"]).to_pylist())
-    found = []
-    for name in topics:
-        rows = table if topic is not None else table.filter(pc.equal(table["topic"], name))
-        for partition in sorted(pc.unique(rows["partition"]).to_pylist()):
-            selected = rows["offset"].filter(pc.equal(rows["partition"], partition))
-            ranges, duplicates = _ranges(selected.combine_chunks())
-            found.append(
-                FileOffsets(name, partition, tuple(ranges), len(selected), tuple(duplicates[:10]))
-            )
-    return found
+    if table.num_columns != len(names):
+        raise DataFileError(f"has columns {table.column_names}, expected {names}")
+    for name in ("partition", "offset"):
+        if table[name].null_count:
+            row = pc.index(table[name].is_null(), True).as_py()
+            raise DataFileError(f"row {row} has no {name}")
+    if topic is not None:
+        by_topic = {topic: table}
+    else:
+        topics = table["topic"].fill_null("")
+        by_topic = {
+            name: table.filter(pc.equal(topics, name))
+            for name in sorted(pc.unique(topics).to_pylist())
+        }
+    return [
+        _file_offsets(
+            name, partition, rows["offset"].filter(pc.equal(rows["partition"], partition))
+        )
+        for name, rows in by_topic.items()
+        for partition in sorted(pc.unique(rows["partition"]).to_pylist())
+    ]
 
 
-def _ranges(offsets: pa.Array) -> tuple[list[OffsetRange], list[int]]:
+def _file_offsets(topic: str, partition: int, column: pa.ChunkedArray) -> FileOffsets:
     """Turn offsets into ranges, without a Python object for each."""
-    ordered = offsets.take(pc.sort_indices(offsets))
+    offsets = column.combine_chunks()
+    ascending = pc.all(pc.greater(pc.pairwise_diff(offsets).slice(1), 0)).as_py() is not False
+    ordered = offsets if ascending else offsets.take(pc.sort_indices(offsets))
     steps = pc.pairwise_diff(ordered).slice(1)
     duplicates = pc.unique(ordered.slice(1).filter(pc.equal(steps, 0))).to_pylist()
     breaks = pc.indices_nonzero(pc.greater(steps, 1))
-    one = pa.scalar(1, breaks.type)
-    starts = [ordered[0].as_py(), *ordered.take(pc.add(breaks, one)).to_pylist()]
+    starts = [ordered[0].as_py(), *ordered.slice(1).take(breaks).to_pylist()]
     ends = [*ordered.take(breaks).to_pylist(), ordered[-1].as_py()]
-    return [OffsetRange(a, b + 1) for a, b in zip(starts, ends, strict=True)], duplicates
+    return FileOffsets(
+        topic=topic,
+        partition=partition,
+        ranges=tuple(OffsetRange(a, b + 1) for a, b in zip(starts, ends, strict=True)),
+        records=len(offsets),
+        duplicates=tuple(duplicates[:10]),
+        ascending=ascending,
+    )
 
 
-def read_records(path: UPath, file_format: str) -> Iterator[pa.RecordBatch]:
+def read_records(path: UPath, file_format: str, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield a file's records in file order.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        batch_bytes: About how much memory a batch may take.
 
     Yields:
         Batches with the columns of `records.SCHEMA`; `topic` is null where the folder names it.
@@ -128,4 +152,4 @@ def read_records(path: UPath, file_format: str) -> Iterator[pa.RecordBatch]:
     Raises:
         DataFileError: When the file can't be read.
     """
-    return FORMATS[file_format].read_records(path)
+    return FORMATS[file_format].read_records(path, batch_bytes)

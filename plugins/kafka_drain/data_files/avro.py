@@ -36,7 +36,7 @@ def read_columns(path: UPath, names: list[str]) -> pa.Table:
         return columns_of_rows(rows, names)
 
 
-def read_records(path: UPath) -> Iterator[pa.RecordBatch]:
+def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order."""
     with _opened(path) as rows:
-        yield from batches_of_rows(rows)
+        yield from batches_of_rows(rows, batch_bytes)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import orc
 from upath import UPath
 
-from kafka_drain.data_files.records import SCHEMA, DataFileError, conform
+from kafka_drain.data_files.records import SCHEMA, DataFileError, conform, rows_per_batch
 
 __all__ = ["read_columns", "read_records"]
 
@@ -29,12 +29,15 @@ def read_columns(path: UPath, names: list[str]) -> pa.Table:
         return file.read(columns=names)
 
 
-def read_records(path: UPath) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, a stripe at a time."""
+def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order; a stripe (64 MiB by default) is read at a time."""
     with _opened(path) as file:
         names = [name for name in SCHEMA.names if name in file.schema.names]
         for stripe in range(file.nstripes):
-            yield _in_utc(file.read_stripe(stripe, columns=names))
+            batch = _in_utc(file.read_stripe(stripe, columns=names))
+            rows = rows_per_batch(batch.nbytes, batch.num_rows, batch_bytes)
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:

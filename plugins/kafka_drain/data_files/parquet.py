@@ -29,12 +29,12 @@ def read_columns(path: UPath, names: list[str]) -> pa.Table:
         return file.read(columns=names)
 
 
-def read_records(path: UPath) -> Iterator[pa.RecordBatch]:
+def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order."""
     with _opened(path) as file:
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             described = file.metadata.row_group(group)
-            rows = rows_per_batch(described.total_byte_size, described.num_rows)
+            rows = rows_per_batch(described.total_byte_size, described.num_rows, batch_bytes)
             for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names):
                 yield conform(batch)

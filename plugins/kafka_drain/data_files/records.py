@@ -8,7 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "SCHEMA", "DataFileError", "batches_of_rows", "conform"]
+__all__ = [
+    "BATCH_ROWS",
+    "SCHEMA",
+    "DataFileError",
+    "batches_of_rows",
+    "columns_of_rows",
+    "conform",
+    "rows_per_batch",
+]
 
 #: A record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
 SCHEMA = pa.schema(
@@ -24,9 +32,8 @@ SCHEMA = pa.schema(
     ]
 )
 
-#: Bounds of a batch in memory, whichever comes first.
+#: A batch has at most so many rows, however small they are.
 BATCH_ROWS = 50_000
-BATCH_BYTES = 64 << 20
 
 
 class DataFileError(Exception):
@@ -44,7 +51,7 @@ def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def batches_of_rows(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+def batches_of_rows(rows: Iterable[dict[str, Any]], batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Put plain rows into batches, as many as a batch's bounds allow.
 
     The size of a row is taken as that of its value and key.
@@ -54,16 +61,16 @@ def batches_of_rows(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     for row in rows:
         held.append(row)
         size += len(row.get("value") or b"") + len(row.get("key") or b"")
-        if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
+        if len(held) >= BATCH_ROWS or size >= batch_bytes:
             yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
             held, size = [], 0
     if held:
         yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
 
 
-def rows_per_batch(size: int, rows: int) -> int:
-    """Return how many rows of a file make a batch, from its uncompressed size in bytes."""
-    return max(1, min(BATCH_ROWS, BATCH_BYTES * max(rows, 1) // max(size, 1)))
+def rows_per_batch(size: int, rows: int, batch_bytes: int) -> int:
+    """Return how many of some rows make a batch, from their uncompressed size in bytes."""
+    return max(1, min(BATCH_ROWS, batch_bytes * max(rows, 1) // max(size, 1)))
 
 
 def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> pa.Table:

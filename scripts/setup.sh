@@ -1,0 +1,108 @@
+#!/bin/sh
+# Makes the environment from nothing: .venv, the locked packages, kafka-drain itself and the jars.
+# Run it again at any time: it does what has changed, and only that.
+set -eu
+
+uv_version=0.13.9
+cd "$(dirname "$0")/.."
+
+fail() {
+    printf 'setup: %s\n' "$1" >&2
+    exit 1
+}
+
+now() { date +%s; }
+
+began=$(now)
+step_began=$began
+step() {
+    printf '%-58s %4d s\n' "$1" "$(($(now) - step_began))"
+    step_began=$(now)
+}
+
+hash_inputs() {
+    if command -v sha256sum >/dev/null 2>&1; then
+        cat "$@" | sha256sum | cut -d ' ' -f 1
+    else
+        cat "$@" | shasum -a 256 | cut -d ' ' -f 1
+    fi
+}
+
+python_fits() {
+    # By running it: version managers leave commands behind that only print an error.
+    "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1
+}
+
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        python_fits "$PYTHON" || fail "PYTHON is $PYTHON, which isn't a Python 3.10, 3.11 or 3.12 \
+that runs. Point it to one, or unset it."
+        echo "$PYTHON"
+        return
+    fi
+    for candidate in python3 python3.12 python3.11 python3.10; do
+        if python_fits "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    fail "No Python 3.10, 3.11 or 3.12 runs on this machine. Install one, or set PYTHON to its path."
+}
+
+check_java() {
+    todo="Install a JDK or JRE of version 17 or 21 (Debian: openjdk-17-jre-headless), or set \
+JAVA_HOME to the folder of one (the one that holds bin/java)."
+    if [ -n "${JAVA_HOME:-}" ]; then
+        java=$JAVA_HOME/bin/java
+        [ -f "$java" ] || fail "JAVA_HOME is $JAVA_HOME, where no bin/java is. $todo"
+    else
+        java=$(command -v java) || fail "No Java found: JAVA_HOME isn't set and no java is on the \
+PATH. Spark and Kafka need it. $todo"
+    fi
+    output=$("$java" -version 2>&1) || fail "$java doesn't run. $todo"
+    java_major=$(printf '%s\n' "$output" |
+        sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1)
+    case $java_major in
+    17 | 21) ;;
+    *) fail "$java is Java ${java_major:-of an unknown version}, expected Java 17 or 21. $todo" ;;
+    esac
+}
+
+check_java
+step "Java $java_major"
+
+stamp=.venv/kafka-drain-setup
+wanted=$(hash_inputs requirements.lock pyproject.toml plugins/kafka_drain/ivy.xml)
+
+if python_fits .venv/bin/python && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    step "Python packages: nothing has changed"
+else
+    # Only a complete run writes it again.
+    rm -f "$stamp"
+    if python_fits .venv/bin/python; then
+        step ".venv: kept"
+    else
+        python=$(find_python)
+        "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
+            fail "$python has no complete venv module: install python3-venv."
+        "$python" -m venv --clear .venv
+        step ".venv: made with $("$python" --version 2>&1)"
+    fi
+    if [ "$(.venv/bin/uv --version 2>/dev/null | cut -d ' ' -f 2)" != "$uv_version" ]; then
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
+    fi
+    step "uv $uv_version"
+    # Whatever environment is active in this shell, it isn't the one meant.
+    VIRTUAL_ENV=$PWD/.venv
+    export VIRTUAL_ENV
+    .venv/bin/uv pip install --quiet --require-hashes -r requirements.lock
+    step "packages of requirements.lock"
+    .venv/bin/uv pip install --quiet --no-deps -e .
+    step "kafka-drain itself, editable"
+    echo "$wanted" >"$stamp"
+fi
+
+.venv/bin/python -m kafka_drain.jars
+step "jars"
+step_began=$began
+step "ready, in all"

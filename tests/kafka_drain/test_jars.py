@@ -1,0 +1,278 @@
+"""Jars: fetched once, complete or not at all, and never by `verified`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafka_drain import jars
+from kafka_drain.errors import ConfigError, MachineError
+
+VERSION = "echo 'openjdk version \"17.0.15\"' >&2"
+
+
+class Machine:
+    """A machine whose `java` is a script that notes its arguments and stands in for Ivy."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache = folder / "cache"
+        self.calls_file = folder / "calls"
+        self.java = folder / "bin" / "java"
+        self.java.parent.mkdir()
+        self.ivy_does("printf one > one-1.jar\nprintf three > three-3.jar")
+
+    def ivy_does(self, script: str) -> None:
+        self.java.write_text(
+            f'#!/bin/sh\nif [ "$1" = -version ]; then {VERSION}; exit 0; fi\n'
+            f'echo "$@" >> "{self.calls_file}"\n{script}\n',
+            encoding="utf-8",
+        )
+        self.java.chmod(0o755)
+
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path)
+    monkeypatch.setenv("PATH", str(made.java.parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(made.cache))
+    monkeypatch.delenv("KAFKA_DRAIN_IVY_SETTINGS", raising=False)
+    return made
+
+
+def test_cache_folder_own_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """KAFKA_DRAIN_CACHE goes before XDG_CACHE_HOME."""
+    monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+
+    assert tmp_path / "own" == jars.cache_folder()
+
+
+def test_cache_folder_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Under XDG_CACHE_HOME the cache has a folder of its own."""
+    monkeypatch.delenv("KAFKA_DRAIN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert tmp_path / "kafka-drain" == jars.cache_folder()
+
+
+@pytest.mark.parametrize("xdg", ["", "relative"])
+def test_cache_folder_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, xdg: str) -> None:
+    """Without a usable variable the cache is in the home folder."""
+    monkeypatch.delenv("KAFKA_DRAIN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert tmp_path / ".cache" / "kafka-drain" == jars.cache_folder()
+
+
+def test_fetch_empty_cache(machine: Machine) -> None:
+    """The folder's name carries the declaration's hash, its index each file's size and hash."""
+    fetched = jars.fetch(jars.CONNECTOR)
+
+    declared = Path(jars.__file__).with_name("ivy.xml").read_bytes()
+    digest = hashlib.sha256(declared + b"connector").hexdigest()[:12]
+    folder = machine.cache / "jars" / f"connector-{digest}"
+    assert [folder / "one-1.jar", folder / "three-3.jar"] == fetched
+    assert json.loads((folder / "index.json").read_text())["files"] == [
+        {"name": "one-1.jar", "size": 3, "sha256": hashlib.sha256(b"one").hexdigest()},
+        {"name": "three-3.jar", "size": 5, "sha256": hashlib.sha256(b"three").hexdigest()},
+    ]
+    assert [folder] == list((machine.cache / "jars").iterdir())
+
+
+def test_fetch_command(machine: Machine) -> None:
+    """Ivy gets the cache, the declaration and one configuration."""
+    jars.fetch(jars.BROKER)
+
+    (call,) = machine.calls()
+    assert f"-cache {machine.cache / 'ivy'} -ivy " in call
+    assert "-confs broker -retrieve [artifact]-[revision].[ext]" in call
+    assert "-settings" not in call
+
+
+def test_fetch_settings(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """KAFKA_DRAIN_IVY_SETTINGS is handed to Ivy."""
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text("<ivysettings/>")
+    monkeypatch.setenv("KAFKA_DRAIN_IVY_SETTINGS", str(settings))
+
+    jars.fetch(jars.BROKER)
+
+    assert f"-settings {settings} " in machine.calls()[0]
+
+
+def test_fetch_settings_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A settings file that isn't there is refused before Ivy runs."""
+    monkeypatch.setenv("KAFKA_DRAIN_IVY_SETTINGS", "/nowhere/ivysettings.xml")
+
+    with pytest.raises(ConfigError, match=r"/nowhere/ivysettings\.xml, which isn't a file"):
+        jars.fetch(jars.BROKER)
+    assert machine.calls() == []
+
+
+def test_fetch_complete(machine: Machine) -> None:
+    """What is complete isn't fetched again, and needs no Java."""
+    first = jars.fetch(jars.CONNECTOR)
+    machine.java.unlink()
+
+    assert first == jars.fetch(jars.CONNECTOR)
+    assert len(machine.calls()) == 1
+
+
+def test_fetch_damaged(machine: Machine) -> None:
+    """A folder with a cut file is replaced."""
+    damaged = jars.fetch(jars.CONNECTOR)[0]
+    damaged.write_bytes(b"")
+
+    assert jars.fetch(jars.CONNECTOR)[0].read_bytes() == b"one"
+    assert len(machine.calls()) == 2
+
+
+def test_fetch_at_the_same_time(machine: Machine) -> None:
+    """Of several that fetch at once, one runs Ivy and all get the jars."""
+    machine.ivy_does("/bin/sleep 0.3\nprintf one > one-1.jar")
+    results: list[list[Path]] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(jars.fetch(jars.CONNECTOR)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(results) == 3
+    assert len(machine.calls()) == 1
+
+
+def test_fetch_after_a_killed_one(machine: Machine) -> None:
+    """What a killed fetch left behind is cleared away."""
+    leftover = machine.cache / "jars" / ".fetch-killed" / "jars"
+    leftover.mkdir(parents=True)
+
+    jars.fetch(jars.CONNECTOR)
+
+    assert not leftover.parent.exists()
+
+
+def test_fetch_no_network(machine: Machine) -> None:
+    """The message has Ivy's telling lines once, not the flood, and says what to do."""
+    machine.ivy_does(
+        "for i in 1 2 3 4 5 6 7 8 9; do echo '==== local: tried'; done\n"
+        "echo ':: a#b;1: not found'\necho ':: a#b;1: not found'\n"
+        "echo 'Server access error at url u (java.net.UnknownHostException: h)'\nexit 1"
+    )
+
+    with pytest.raises(MachineError) as raised:
+        jars.fetch(jars.CONNECTOR)
+
+    message = str(raised.value)
+    assert message.count("a#b;1: not found") == 1
+    assert "UnknownHostException" in message
+    assert "tried" not in message
+    assert "Check the network" in message
+    assert list((machine.cache / "jars").iterdir()) == []
+
+
+def test_fetch_nothing_retrieved(machine: Machine) -> None:
+    """An Ivy that succeeds without a jar isn't taken for success."""
+    machine.ivy_does("exit 0")
+
+    with pytest.raises(MachineError, match="retrieved no connector jar"):
+        jars.fetch(jars.CONNECTOR)
+
+
+def test_fetch_no_pyspark(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyspark there is no Ivy, and the message says so."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(MachineError, match="pyspark is not installed"):
+        jars.fetch(jars.CONNECTOR)
+
+
+def test_fetch_cache_not_writable(machine: Machine) -> None:
+    """A cache that can't be made is named, with the variable that moves it."""
+    machine.cache.write_text("a file is in the way")
+
+    with pytest.raises(MachineError, match=r"can't be written: .* set KAFKA_DRAIN_CACHE"):
+        jars.fetch(jars.CONNECTOR)
+
+
+def test_verified_complete(machine: Machine) -> None:
+    """What was fetched is verified."""
+    assert jars.fetch(jars.BROKER) == jars.verified(jars.BROKER)
+
+
+def test_verified_empty_cache(machine: Machine) -> None:
+    """Nothing is downloaded: the command to run is named."""
+    with pytest.raises(MachineError, match=r"index\.json doesn't exist. Run `kafka-drain jars`"):
+        jars.verified(jars.CONNECTOR)
+    assert machine.calls() == []
+    assert not machine.cache.exists()
+
+
+def test_verified_missing_and_cut(machine: Machine) -> None:
+    """Every file that is missing or has another size is named."""
+    one, three = jars.fetch(jars.CONNECTOR)
+    one.unlink()
+    three.write_bytes(b"th")
+
+    with pytest.raises(
+        MachineError, match=r"one-1\.jar is missing; three-3\.jar has 2 bytes, expected 5"
+    ):
+        jars.verified(jars.CONNECTOR)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"files": [{"name": "a"}]}', '{"files": []}'])
+def test_verified_unreadable_index(machine: Machine, text: str) -> None:
+    """An index in another form is the same as no jars."""
+    index = jars.fetch(jars.CONNECTOR)[0].with_name("index.json")
+    index.write_text(text)
+
+    with pytest.raises(MachineError, match="Run `kafka-drain jars`"):
+        jars.verified(jars.CONNECTOR)
+
+
+@pytest.mark.parametrize("call", [jars.fetch, jars.verified])
+def test_unknown_conf(machine: Machine, call: object) -> None:
+    """Other names of configurations are refused."""
+    assert callable(call)
+    with pytest.raises(ConfigError, match="'default', expected one of"):
+        call("default")
+
+
+def test_main_prints(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line is printed for each configuration."""
+    assert jars.main() == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(",")[0] for line in lines] == ["connector: 2 jars", "broker: 2 jars"]
+
+
+def test_main_error(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error is a message and an exit status, without a stack trace."""
+    machine.java.unlink()
+
+    assert jars.main() == 1
+
+    assert capsys.readouterr().err.startswith("kafka-drain: ")
+
+
+def test_import_leaves_pyspark_alone() -> None:
+    """Neither the import nor the search for Ivy imports pyspark."""
+    code = (
+        "import sys; from kafka_drain import jars; jars._ivy_jar(); "
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    folder = Path(jars.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(folder)})
