@@ -17,7 +17,7 @@ from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import SparkApplication, check_spark_version, prepare_application
 
-__all__ = ["DrainJob", "finish_drain", "prepare_drain"]
+__all__ = ["DrainJob", "finish_drain", "nothing_new", "prepare_drain"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,21 @@ def compile_spec(
         result_path=str(folder / "result.json"),
         secrets_path=str(secrets_path) if secrets else "",
     )
+
+
+def nothing_new(plan: DrainPlan) -> dict[str, Any]:
+    """Return the result of a drain that had nothing to do, as a Spark job would have written it."""
+    return {
+        "archive": str(plan.archive.root),
+        "batches": 0,
+        "offsets": 0,
+        "records": 0,
+        "seconds": 0.0,
+        "offsets_per_second": 0,
+        "offsets_behind_latest": {},
+        "start": to_spark_json(plan.start),
+        "end": to_spark_json(plan.start),
+    }
 
 
 def finish_drain(job: DrainJob) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class DrainPlan:
         starting_offsets: Where the generation starts.
         start: Where this drain goes on.
         end: Where it ends, if nothing more arrives.
+        pending: Whether a batch was planned and not committed, so that Spark has to finish it.
         hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
         warnings: What the user should know.
     """
@@ -48,6 +49,7 @@ class DrainPlan:
     starting_offsets: dict[TopicPartition, int]
     start: dict[TopicPartition, int]
     end: dict[TopicPartition, int]
+    pending: bool = False
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -55,6 +57,23 @@ class DrainPlan:
     def offsets(self) -> int:
         """How many offsets there are to drain."""
         return count(offset_range for _, offset_range in ranges_between(self.start, self.end))
+
+    @property
+    def nothing_new(self) -> bool:
+        """Whether there is nothing for Spark to do."""
+        return not self.offsets and not self.pending
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        generation = self.generation.number if self.generation else "1, which this drain opens"
+        return [
+            f"drain {self.pipeline.name}: {', '.join(sorted(self.topics))} ({len(self.end)} "
+            f"partitions) to {self.archive.root}, generation {generation}",
+            f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
+            if self.offsets
+            else f"drain {self.pipeline.name}: nothing new, every offset in Kafka is drained",
+            *(f"WARNING {warning}" for warning in self.warnings),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as it stands in an XCom or a printed answer."""
@@ -85,7 +104,7 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
     _check_folder(archive.root)
     topics, partitions = _find_partitions(pipeline, cluster)
     cluster_id = cluster.cluster_id()
-    generation = None
+    generation, pending = None, False
     if archive.exists:
         _check_identity(archive, pipeline, cluster_id, topics)
         generation = archive.open_generation()
@@ -99,6 +118,7 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
     else:
         _check_how_files_are_written(pipeline, generation)
         checkpoint = _check_state(generation)
+        pending = checkpoint.last_offsets != checkpoint.last_commit
         starting_offsets = generation.starting_offsets()
         if checkpoint.last_offsets is None:
             # Nothing was drained yet: partitions that were added since start at their beginning.
@@ -121,6 +141,7 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
         starting_offsets=starting_offsets,
         start={tp: start.get(tp, 0) for tp in partitions},
         end=end,
+        pending=pending,
         hidden=hidden,
         warnings=warnings,
     )

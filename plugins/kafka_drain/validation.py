@@ -23,6 +23,9 @@ from kafka_drain.manifest import Manifest
 from kafka_drain.offset_checks import Held, Segment, check_offsets, missing_offsets, segments
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 
+#: So many findings are told in words; all are in the report.
+SHOWN = 20
+
 __all__ = ["Report", "raise_findings", "validate_archive"]
 
 
@@ -118,6 +121,24 @@ class Report:
             ],
             "findings": [finding.to_dict() for finding in self.findings],
         }
+
+    def lines(self) -> list[str]:
+        """Return the report as people read it: a line a partition, then what was found."""
+        lines = [
+            f"validate {self.pipeline}: {self.records:,} records for {self.offsets:,} offsets in "
+            f"{self.files:,} files ({self.bytes / 1e6:,.1f} MB), {self.seconds:.1f} s"
+        ]
+        for row in self.partitions():
+            gaps = ", ".join(f"{number:,} {reason}" for reason, number in row["gaps"].items())
+            lines.append(
+                f"  {row['topic']}-{row['partition']}: offsets [{row['start']:,}, {row['end']:,}), "
+                f"{row['records']:,} records, gaps: {gaps or 'none'}"
+            )
+        lines += [f"{f.reason.severity.upper()} {f}" for f in self.findings[:SHOWN]]
+        if len(self.findings) > SHOWN:
+            lines.append(f"… and {len(self.findings) - SHOWN} more findings")
+        lines.append(f"verdict: {'complete' if self.complete else 'findings'}")
+        return lines
 
     def summary(self) -> dict[str, Any]:
         """Return the small part of the report, for an XCom."""

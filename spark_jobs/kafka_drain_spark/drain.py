@@ -98,7 +98,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
     progress = Progress("offsets", planned)
     batches = Batches()
     query = start_query(spark, spec)
-    follow(spark, query, batches, progress)
+    follow(spark, spec, query, batches, progress)
     seconds = progress.seconds
     if len(batches):
         behind = batches.behind_latest
@@ -136,7 +136,11 @@ def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
 
 
 def follow(
-    spark: SparkSession, query: StreamingQuery, batches: Batches, progress: Progress
+    spark: SparkSession,
+    spec: DrainSpec,
+    query: StreamingQuery,
+    batches: Batches,
+    progress: Progress,
 ) -> None:
     """Print how far the query has got until it ends."""
     last = ""
@@ -146,6 +150,6 @@ def follow(
         done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
         line = progress.line(max(done, progress.done))
         if line != last:
-            print(line, flush=True)
+            print(f"drain {spec.pipeline}: {line}", flush=True)
             last = line
     batches.update(query)

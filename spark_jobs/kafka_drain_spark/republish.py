@@ -46,7 +46,7 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
     progress = Progress("source partitions", spec.partitions)
     save = Saving(ordered.select("key", "value", "headers", "topic", "partition"), options)
     while not save.ended(PROGRESS_SECONDS):
-        print(progress.line(finished_tasks(spark)), flush=True)
+        print(f"republish {spec.run}: {progress.line(finished_tasks(spark))}", flush=True)
     print(f"republish {spec.run}: {rows:,} records sent", flush=True)
     return {
         "records": rows,

@@ -1,0 +1,22 @@
+"""kafka-drain's Airflow side: operators, the DAG factory and connections.
+
+from kafka_drain_airflow import Pipeline, create_dags
+"""
+
+from __future__ import annotations
+
+from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.dag_factory import create_dags
+from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
+from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+
+__all__ = [
+    "KafkaDrainOperator",
+    "Pipeline",
+    "PreflightOperator",
+    "RepublishToKafkaOperator",
+    "ValidateManifestOperator",
+    "create_dags",
+]

@@ -1,0 +1,62 @@
+"""Airflow's connections as the core wants them, and the core's errors as Airflow wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    BaseHook,
+)
+
+from kafka_drain.errors import ConfigError, TerminalError
+
+if TYPE_CHECKING:
+    from kafka_drain.kafka_cluster import KafkaCluster
+
+__all__ = ["kafka_cluster", "require_connection", "terminal_errors_fail"]
+
+
+def kafka_cluster(conn_id: str) -> KafkaCluster:
+    """Return the Kafka cluster that a connection of type Kafka leads to.
+
+    Raises:
+        ConfigError: When there is no such connection, or a setting is not accepted.
+    """
+    # Not at the top: DAG files import this module, and confluent_kafka takes its time.
+    from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.kafka_config import KafkaConfig
+
+    require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
+    return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
+
+
+def require_connection(conn_id: str, kind: str, needs: str) -> None:
+    """Refuse a connection id that doesn't exist.
+
+    Raises:
+        ConfigError: Says how to make one.
+    """
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise ConfigError(
+            f"there is no Airflow connection {conn_id!r}; make one of type {kind} with {needs} "
+            f"(Admin, Connections), or set the variable AIRFLOW_CONN_{conn_id.upper()}"
+        ) from error
+
+
+@contextmanager
+def terminal_errors_fail() -> Iterator[None]:
+    """Let a task fail without retries where a retry can't help.
+
+    Raises:
+        AirflowFailException: In place of a TerminalError; with its name and message.
+    """
+    try:
+        yield
+    except TerminalError as error:
+        raise AirflowFailException(f"{type(error).__name__}: {error}") from error

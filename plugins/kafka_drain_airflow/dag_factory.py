@@ -1,0 +1,150 @@
+"""The DAGs of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Asset, Param
+
+from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
+from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+
+__all__ = ["archive_asset", "create_dags"]
+
+START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
+DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
+
+
+def create_dags(
+    pipeline: Pipeline,
+    *,
+    start_date: datetime = START_DATE,
+    default_args: dict[str, Any] | None = None,
+    tags: Sequence[str] = (),
+) -> dict[str, DAG]:
+    """Make the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
+
+    Args:
+        pipeline: The pipeline.
+        start_date: From when on drains are scheduled.
+        default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
+        tags: Tags beside `kafka-drain` and the pipeline's name.
+
+    Returns:
+        The DAGs by id: `drain_<name>` and `republish_<name>`.
+    """
+    common: dict[str, Any] = {
+        "start_date": start_date,
+        "catchup": False,
+        "max_active_runs": 1,
+        "default_args": DEFAULT_ARGS | (default_args or {}),
+        "tags": ["kafka-drain", pipeline.name, *tags],
+    }
+    dags = [_drain_dag(pipeline, common), _republish_dag(pipeline, common)]
+    return {dag.dag_id: dag for dag in dags}
+
+
+def archive_asset(pipeline: Pipeline) -> Asset:
+    """Return the asset that gets an event after each validated drain."""
+    archive = pipeline.archive
+    return Asset(archive if "://" in archive else f"file://{archive}")
+
+
+def _source(pipeline: Pipeline) -> str:
+    if pipeline.topic_pattern:
+        return f"the topics that match `{pipeline.topic_pattern}`"
+    return ", ".join(f"`{topic}`" for topic in pipeline.topics or pipeline.assign or [])
+
+
+def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    with DAG(
+        dag_id=f"drain_{pipeline.name}",
+        schedule=pipeline.schedule,
+        description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
+        doc_md=f"""
+### Drain {pipeline.name}
+
+Drains {_source(pipeline)} to `{pipeline.archive}` ({pipeline.format}, {pipeline.compression}).
+Each run takes what Kafka holds when it starts and goes on where the last one ended; a run with
+nothing new succeeds and writes nothing.
+
+| task | what it does |
+| --- | --- |
+| `preflight` | checks Kafka, archive and checkpoint against each other; changes nothing |
+| `drain` | runs one Spark query to files; its log shows offsets done of planned, rate, time left |
+| `validate` | proves from the manifest that every offset is in exactly one file; writes a report |
+
+A failed task says what was seen and what to do. Clearing any task is safe.
+""",
+        **common,
+    ) as dag:
+        check = PreflightOperator(task_id="preflight", pipeline=pipeline)
+        drain = KafkaDrainOperator(task_id="drain", pipeline=pipeline)
+        validate = ValidateManifestOperator(
+            task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)]
+        )
+        check >> drain >> validate
+    return dag
+
+
+def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    with DAG(
+        dag_id=f"republish_{pipeline.name}",
+        schedule=None,
+        description=f"Send the records in {pipeline.archive} back to Kafka",
+        render_template_as_native_obj=True,
+        params={
+            "target_topic": Param(
+                default=f"{pipeline.name}_republished",
+                type=["null", "string"],
+                title="Target topic",
+                description="Gets all records. It has to exist, with at least as many partitions "
+                "as the source. Empty: each record goes back to the topic it came from.",
+            ),
+            "engine": Param(
+                default="worker",
+                enum=["worker", "spark"],
+                title="Engine",
+                description="worker: from the Airflow worker, keeps timestamps; good up to tens "
+                "of GB. spark: Spark's own Kafka sink, for more; it can't set timestamps.",
+            ),
+            "topics": Param(
+                default=[],
+                type="array",
+                items={"type": "string"},
+                title="Source topics",
+                description="Only records of these topics, one a line. Empty: all.",
+            ),
+            "dry_run": Param(
+                default=True,
+                type="boolean",
+                title="Dry run",
+                description="On: log what would be sent, send nothing. What is sent to Kafka "
+                "can't be taken back.",
+            ),
+        },
+        doc_md=f"""
+### Republish {pipeline.name}
+
+Sends the records in `{pipeline.archive}` to Kafka: key, value, headers, timestamp and partition as
+they were, in offset order within each partition. Only files that the manifest commits are read.
+Start with a dry run: its log shows the plan, and nothing is sent.
+
+Delivery is at least once: run it into a topic that is empty.
+""",
+        **(common | {"default_args": {**common["default_args"], "retries": 0}}),
+    ) as dag:
+        RepublishToKafkaOperator(
+            task_id="republish",
+            pipeline=pipeline,
+            target_topic="{{ params.target_topic }}",
+            engine="{{ params.engine }}",
+            topics="{{ params.topics }}",
+            is_dry_run="{{ params.dry_run }}",
+        )
+    return dag

@@ -1,0 +1,1 @@
+"""The operators, each usable alone in a DAG of your own."""

@@ -1,0 +1,54 @@
+"""Drain Kafka to the archive with Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+
+from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+__all__ = ["KafkaDrainOperator"]
+
+
+class KafkaDrainOperator(SparkJobOperator):
+    """Drain what Kafka holds now with one `Trigger.AvailableNow` query, and return its result.
+
+    Checks first what preflight checks. Starts no Spark when nothing is new.
+
+    Returns archive, batches, offsets, records, seconds, offsets_per_second,
+    offsets_behind_latest, start, end, spark_version and session_seconds.
+
+    :param pipeline: the pipeline
+    """
+
+    ui_color = "#d6eaf8"
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the drain; its progress goes to the task's log.
+
+        Raises:
+            AirflowFailException: When something has to be changed first; says what.
+            SparkJobError: When Spark failed; a retry goes on where the last batch ended.
+            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+        """
+        from kafka_drain.draining import finish_drain, nothing_new, prepare_drain
+
+        with terminal_errors_fail(), private_folder() as folder:
+            cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            job = prepare_drain(self.pipeline, cluster, folder)
+            for line in job.plan.lines():
+                self.log.info("%s", line)
+            if job.plan.nothing_new:
+                return nothing_new(job.plan)
+            try:
+                self.submit(job.application, context)
+            except AirflowException:
+                # The result says what went wrong; without one, the hook's error has to do.
+                finish_drain(job)
+                raise
+            return finish_drain(job)

@@ -1,0 +1,66 @@
+"""What the operators that start Spark jobs share."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.connections import require_connection
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.spark_submit import SparkApplication
+
+__all__ = ["SparkJobOperator", "private_folder"]
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Make a folder that only this user can read, and remove it with what is in it."""
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+        yield Path(folder)
+
+
+class SparkJobOperator(SparkSubmitOperator):
+    """Submits one of kafka-drain's Spark applications through the pipeline's Spark connection.
+
+    :param pipeline: the pipeline
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+        super().__init__(
+            conn_id=pipeline.spark_conn_id, driver_memory=pipeline.driver_memory, **kwargs
+        )
+        self.pipeline = pipeline
+
+    def submit(self, application: SparkApplication, context: Context) -> None:
+        """Run an application and wait for its end.
+
+        Raises:
+            AirflowException: When spark-submit ended with an error.
+            ConfigError: When the Spark connection doesn't exist; Airflow's hook would take YARN.
+        """
+        conn_id = self.pipeline.spark_conn_id
+        require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
+        self.name = application.name
+        self.application = str(application.path)
+        self.application_args = application.arguments
+        self.conf = application.conf
+        self.jars = ",".join(application.jars)
+        self.py_files = str(application.py_files)
+        self.env_vars = application.environment
+        super().execute(context)
+
+    def on_kill(self) -> None:
+        """End spark-submit, where it was started."""
+        if self._hook is not None:
+            super().on_kill()
