@@ -1,0 +1,61 @@
+# One image for the broker, Airflow, and Spark's master and worker. Everything is downloaded here;
+# a running container downloads nothing.
+FROM debian:bookworm-slim
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        ca-certificates openjdk-17-jre-headless procps python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    # Debian's folder is named after the processor, JAVA_HOME must not be.
+    && ln -s "java-17-openjdk-$(dpkg --print-architecture)" /usr/lib/jvm/java-17 \
+    && useradd --uid 50000 --user-group --create-home kafka-drain \
+    # A new named volume takes owner and rights from the folder that it covers.
+    && install -d -o kafka-drain -g kafka-drain \
+        /var/lib/airflow /var/lib/kafka /var/lib/kafka-drain
+
+# For builds behind a proxy that re-signs TLS: `docker build --secret id=ca,src=FILE`. The
+# certificates of that PEM file, which are public, stay trusted in the image by pip, uv and Java.
+RUN --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then \
+        csplit --silent --elide-empty-files --suffix-format=%03d.crt \
+            --prefix=/usr/local/share/ca-certificates/build- \
+            /run/secrets/ca '/-BEGIN CERTIFICATE-/' '{*}' \
+        && update-ca-certificates; \
+    fi
+
+ENV JAVA_HOME=/usr/lib/jvm/java-17 \
+    KAFKA_DRAIN_CACHE=/opt/kafka-drain/cache \
+    LANG=C.UTF-8 \
+    PATH=/opt/kafka-drain/venv/bin:$PATH \
+    PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    PYSPARK_PYTHON=/opt/kafka-drain/venv/bin/python \
+    PYTHONUNBUFFERED=1 \
+    SPARK_HOME=/opt/kafka-drain/venv/lib/python3.11/site-packages/pyspark \
+    SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
+    UV_PYTHON_DOWNLOADS=never \
+    VIRTUAL_ENV=/opt/kafka-drain/venv
+
+WORKDIR /opt/kafka-drain
+
+# hatchling builds the package below, without a download when only code has changed.
+RUN python3 -m venv venv \
+    && pip install --no-cache-dir --disable-pip-version-check uv==0.13.9 hatchling==1.27.0
+
+COPY requirements.lock ./
+RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements.lock
+
+# Just what the download needs, so that other code can change without repeating it.
+COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.xml \
+     plugins/kafka_drain/jars.py plugins/kafka_drain/java.py fetch/kafka_drain/
+RUN PYTHONPATH=fetch python -m kafka_drain.jars \
+    && rm -rf fetch cache/ivy
+
+COPY pyproject.toml requirements.txt README.md LICENSE ./
+COPY plugins/ plugins/
+COPY spark_jobs/ spark_jobs/
+RUN uv pip install --no-cache --compile-bytecode --no-deps --no-build-isolation .
+
+COPY dags/ dags/
+COPY docker/ docker/
+
+USER kafka-drain

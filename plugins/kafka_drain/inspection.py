@@ -1,0 +1,83 @@
+"""What an archive holds, from its documents, manifest and checkpoint; no data file is opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import errors
+
+__all__ = ["committed_files", "inspect_archive"]
+
+
+def inspect_archive(archive: Archive) -> dict[str, Any]:
+    """Describe an archive.
+
+    Returns:
+        archive, pipeline, cluster_id, and generations, each with its partitions.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+    """
+    document = archive.document()
+    return {
+        "archive": str(archive.root),
+        "pipeline": document["pipeline"],
+        "cluster_id": document["cluster_id"],
+        "generations": [_describe(generation) for generation in archive.generations()],
+    }
+
+
+def _describe(generation: Generation) -> dict[str, Any]:
+    document = generation.document()
+    manifest, _ = generation.read_manifest()
+    checkpoint, _ = generation.read_checkpoint()
+    start = generation.starting_offsets()
+    end = start if checkpoint.last_commit is None else checkpoint.ends[checkpoint.last_commit]
+    return {
+        "generation": generation.number,
+        "opened_at": document["opened_at"],
+        "reason": document["reason"],
+        "format": document["format"],
+        "batches": 0 if manifest.last_batch is None else manifest.last_batch + 1,
+        "files": len(manifest.files),
+        "bytes": sum(sink_file.size for sink_file in manifest.files.values()),
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "start": start.get(tp, 0),
+                "end": end[tp],
+                "offsets": end[tp] - start.get(tp, 0),
+            }
+            for tp in sorted(end)
+        ],
+    }
+
+
+def committed_files(archive: Archive) -> list[dict[str, Any]]:
+    """List the data files that the manifest commits.
+
+    Returns:
+        path (absolute), size in bytes, and generation of each.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ManifestInvalidError: When the manifest is damaged: the list would not be whole.
+    """
+    files = []
+    for generation in archive.generations():
+        manifest, findings = generation.read_manifest()
+        bad = errors(findings)
+        if bad:
+            raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
+        files += [
+            {
+                "path": str(generation.data / sink_file.path),
+                "size": sink_file.size,
+                "generation": generation.number,
+            }
+            for sink_file in manifest.files.values()
+        ]
+    return files

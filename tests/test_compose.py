@@ -1,0 +1,222 @@
+"""The Docker image and the stack: what can be checked without an engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+COMPOSE_FILE = CHECKOUT / "docker-compose.yaml"
+STACK: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))
+SERVICES: dict[str, dict[str, Any]] = STACK["services"]
+# Continued lines in one, without the comments between them.
+DOCKERFILE = re.sub(
+    r"\\\n",
+    " ",
+    re.sub(r"(?m)^\s*#.*\n", "", (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")),
+)
+
+_SECRET = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|fernet|(api|access|private)_?-?key", re.I
+)
+_SECRET_ASSIGNED = re.compile(rf"({_SECRET.pattern})[\w.-]*[\"']?\s*[=:]|://[^/\s]*:[^/\s]*@", re.I)
+
+
+def secrets(node: Any, path: str = "") -> Iterator[str]:
+    """Yield where a key is named like a secret, or a text assigns one or logs in with one."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if _SECRET.search(str(key)):
+                yield f"{path}.{key}"
+            yield from secrets(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            yield from secrets(value, f"{path}[{number}]")
+    elif _SECRET_ASSIGNED.search(str(node)):
+        yield path
+
+
+def copies() -> list[tuple[list[str], str]]:
+    """Return the sources and the target of each COPY."""
+    found = [line.split()[1:] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
+    return [(words[:-1], words[-1]) for words in found]
+
+
+def compose_command() -> list[str] | None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is None:
+            continue
+        if subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
+            return command
+    return None
+
+
+def test_compose_config_valid() -> None:
+    """Docker Compose itself accepts the file."""
+    command = compose_command()
+    if command is None:
+        pytest.skip("neither `docker compose version` nor `docker-compose version` works here")
+
+    run = subprocess.run(
+        [*command, "--file", str(COMPOSE_FILE), "config", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stderr
+
+
+def test_stack_services() -> None:
+    """The stack is a broker, a Spark master and worker, and Airflow."""
+    assert set(SERVICES) == {"broker", "spark-master", "spark-worker", "airflow"}
+    assert "version" not in STACK
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_health_checked(service: str) -> None:
+    """Every service has a health check, and its Python compiles."""
+    command, *arguments = SERVICES[service]["healthcheck"]["test"]
+
+    assert command == "CMD"
+    if arguments[0].startswith("python"):
+        compile(arguments[-1], service, "exec")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_depends_on_healthy(service: str) -> None:
+    """What a service needs exists and is waited for until it is healthy."""
+    needs = SERVICES[service].get("depends_on", {})
+
+    assert set(needs) <= set(SERVICES)
+    assert all(need == {"condition": "service_healthy"} for need in needs.values())
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_ports_loopback(service: str) -> None:
+    """A published port is reached from this machine only."""
+    for port in SERVICES[service].get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
+    assert "network_mode" not in SERVICES[service]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_unprivileged(service: str) -> None:
+    """A service has no rights beyond its user's, who isn't root."""
+    settings = SERVICES[service]
+
+    assert not {"privileged", "cap_add", "devices", "pid", "user"} & set(settings)
+    assert settings["cap_drop"] == ["ALL"]
+    assert re.findall(r"(?m)^USER (\S+)", DOCKERFILE)[-1] == "kafka-drain"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_volumes_declared(service: str) -> None:
+    """A service mounts declared volumes only, at folders that the image makes for its user."""
+    for volume in SERVICES[service].get("volumes", []):
+        name, target = volume.split(":")
+        assert name in STACK["volumes"], volume
+        assert re.search(rf"install -d -o kafka-drain [^&]*{target}(\s|$)", DOCKERFILE), target
+
+
+def test_images_pinned() -> None:
+    """Every image has a tag, and none is `latest`."""
+    images = [settings["image"] for settings in SERVICES.values()]
+    images += re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)
+
+    for image in images:
+        assert re.fullmatch(r"[a-z0-9./-]+:(?!latest$)[\w.-]+", image), image
+
+
+def test_stack_without_secrets() -> None:
+    """The file holds no password, secret or token."""
+    assert list(secrets(STACK)) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"POSTGRES_PASSWORD": "x"},
+        ["AIRFLOW__API__SECRET_KEY=x"],
+        {"AIRFLOW_CONN_KAFKA_DEFAULT": '{"extra": {"sasl.password": "x"}}'},
+        {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://airflow:x@postgres/airflow"},
+    ],
+)
+def test_secrets_found(setting: Any) -> None:
+    """The check for secrets finds one by its key, in a text, in JSON and in a URL."""
+    assert list(secrets({"environment": setting}))
+
+
+def test_dockerfile_sources_exist() -> None:
+    """What the Dockerfile copies is in the checkout and not kept out by .dockerignore."""
+    let_in = {
+        line[1:]
+        for line in (CHECKOUT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line.startswith("!")
+    }
+    sources = [source for group, _ in copies() for source in group]
+
+    assert sources
+    for source in sources:
+        assert (CHECKOUT / source).exists(), source
+        assert Path(source).parts[0] in let_in, source
+    assert let_in == {Path(source).parts[0] for source in sources}
+
+
+def test_dockerfile_jars_layer_complete(tmp_path: Path) -> None:
+    """The few files that are copied for the download suffice for it."""
+    [sources] = [group for group, target in copies() if target.startswith("fetch/")]
+    package = tmp_path / "kafka_drain"
+    package.mkdir()
+    for source in sources:
+        shutil.copy(CHECKOUT / source, package)
+
+    run = subprocess.run(
+        [sys.executable, "-c", "from kafka_drain import jars; jars.verified(jars.BROKER)"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "KAFKA_DRAIN_CACHE": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    # It got as far as looking into the cache, and that is empty.
+    assert "MachineError: The broker jars aren't complete" in run.stderr
+
+
+def test_dockerfile_uv_same_as_setup() -> None:
+    """Image and checkout are installed by the same uv."""
+    setup = (CHECKOUT / "scripts" / "setup.sh").read_text(encoding="utf-8")
+
+    assert re.findall(r"uv==([\d.]+)", DOCKERFILE) == re.findall(r"uv_version=([\d.]+)", setup)
+
+
+def test_broker_script_runs_as_command() -> None:
+    """The broker's script can be executed and is correct shell."""
+    [command] = SERVICES["broker"]["command"]
+    script = CHECKOUT / Path(command).relative_to("/opt/kafka-drain")
+
+    assert os.access(script, os.X_OK)
+    run = subprocess.run(["sh", "-n", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_broker_listeners_published() -> None:
+    """Containers and this machine are each told an address of the broker that leads to it."""
+    lines = (CHECKOUT / "docker" / "broker.properties").read_text(encoding="utf-8").splitlines()
+    properties = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    mapped = {port.rsplit(":", 1)[0] for port in SERVICES["broker"]["ports"]}
+
+    assert properties["advertised.listeners"] == "PLAINTEXT://broker:9092,HOST://127.0.0.1:29092"
+    assert mapped == {"127.0.0.1:29092"}
+    assert "broker:9092" in SERVICES["airflow"]["environment"]["AIRFLOW_CONN_KAFKA_DEFAULT"]
+    assert properties["log.dirs"].startswith("/var/lib/kafka/")
