@@ -71,8 +71,8 @@ class DrainPlan:
             f"partitions) to {self.archive.root}, generation {generation}",
             f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
             if self.offsets
-            else f"drain {self.pipeline.name}: nothing new, every offset in Kafka is drained",
-            *(f"WARNING {warning}" for warning in self.warnings),
+            else f"drain {self.pipeline.name}: nothing new, every offset is drained",
+            *(f"drain {self.pipeline.name}: WARNING {warning}" for warning in self.warnings),
         ]
 
     def to_dict(self) -> dict[str, Any]:

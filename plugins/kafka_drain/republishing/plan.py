@@ -123,9 +123,10 @@ class RepublishPlan:
     def lines(self) -> list[str]:
         """Return the plan as people read it."""
         return [
-            f"republish {self.archive.root}: {self.records:,} records of {self.files:,} files "
-            f"({self.bytes / 1e6:,.1f} MB)",
-            f"engine {self.engine}, at least once, keeps {ENGINES[self.engine]}",
+            f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
+            f"({self.bytes / 1e6:,.1f} MB) in {self.archive.root}",
+            f"republish {self.pipeline}: engine {self.engine}, at least once, keeps "
+            f"{ENGINES[self.engine]}",
             *(
                 f"  {shard.source} -> {shard.target_topic}-{shard.source.partition}: "
                 f"offsets {shard.files[0].first:,} to {max(f.last for f in shard.files):,}, "

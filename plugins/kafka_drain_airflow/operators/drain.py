@@ -41,9 +41,8 @@ class KafkaDrainOperator(SparkJobOperator):
         with terminal_errors_fail(), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             job = prepare_drain(self.pipeline, cluster, folder)
-            for line in job.plan.lines():
-                self.log.info("%s", line)
             if job.plan.nothing_new:
+                self.log.info("drain %s: nothing new, Spark isn't started", self.pipeline.name)
                 return nothing_new(job.plan)
             try:
                 self.submit(job.application, context)

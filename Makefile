@@ -1,0 +1,47 @@
+# The few verbs of this project. `make help` lists them.
+SHELL := /bin/sh
+PYTHON_ENV := .venv/bin/python
+PORT ?= 8080
+.DEFAULT_GOAL := help
+.PHONY: help setup demo ui stop broker test unit check format lock clean
+
+help: ## list the verbs
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
+	  || grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
+
+setup: ## make .venv from the lock file and fetch the jars (checks Python and Java first)
+	@sh scripts/setup.sh
+
+demo: setup ## drain, validate and republish 336,776 flights through a real Kafka, Spark and Airflow
+	@$(PYTHON_ENV) -m demo run
+
+ui: setup ## leave a broker and Airflow running, with the UI on http://127.0.0.1:8080 (PORT=…)
+	@$(PYTHON_ENV) -m demo ui --port $(PORT)
+
+stop: ## end what `make ui` and `make broker` left running
+	@$(PYTHON_ENV) -m demo stop
+
+broker: setup ## leave only a Kafka broker running; says its address
+	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
+
+test: setup check ## all checks and tests: without Java first, then with a real broker and real Spark
+	@$(PYTHON_ENV) -m pytest
+
+unit: setup ## only the tests that need no Java, in seconds
+	@$(PYTHON_ENV) -m pytest -m "not integration"
+
+check: setup ## lint, format and types, changing nothing
+	@$(PYTHON_ENV) -m ruff check .
+	@$(PYTHON_ENV) -m ruff format --check .
+	@$(PYTHON_ENV) -m mypy
+
+format: setup ## format the code
+	@$(PYTHON_ENV) -m ruff check --fix .
+	@$(PYTHON_ENV) -m ruff format .
+
+lock: setup ## write requirements.lock anew from pyproject.toml and requirements.txt
+	@.venv/bin/uv pip compile pyproject.toml -c requirements.txt --universal --python-version 3.10 \
+	  --generate-hashes --extra demo --group dev --no-annotate --quiet -o requirements.lock
+
+clean: stop ## remove .venv and the demo's data; keeps the jars' cache
+	@rm -rf .venv .demo

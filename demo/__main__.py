@@ -1,0 +1,220 @@
+"""`python -m demo`: 336,776 flights through Kafka, Spark and Airflow, there and back.
+
+python -m demo run     the demo, from an empty folder, about two minutes
+python -m demo ui      leave broker and Airflow running, with the UI
+python -m demo stop    end both
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.table import Table
+
+from demo.broker import KafkaCluster
+from demo.content import read_topic
+from demo.flights import FLIGHTS, create_topic, flight_records, produce, topic_exists
+from demo.local_airflow import ROOT, AirflowError, LocalAirflow
+from kafka_drain.archive import Archive
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.inspection import committed_files, inspect_archive
+
+FOLDER = ROOT / ".demo"
+SOURCE, TARGET = "flights", "flights_republished"
+FIRST_PART = 200_000
+
+console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+class DemoFailed(Exception):
+    """Raised when a figure of the demo isn't what it has to be."""
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Print a step's name before it and its time after it."""
+    began = time.monotonic()
+    console.print(f"\n[bold]{text}[/bold]")
+    yield
+    console.print(f"  [dim]{time.monotonic() - began:.0f} s[/dim]")
+
+
+def say(line: str) -> None:
+    """Print what a task says."""
+    console.print(f"  {line}", markup=False)
+
+
+def run() -> None:
+    """Run the demo.
+
+    Raises:
+        DemoFailed: When a count or the content differs.
+    """
+    stop()
+    for name in ("broker", "airflow", "archives", "logs"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
+    began = time.monotonic()
+    with KafkaCluster(FOLDER / "broker") as broker:
+        servers = broker.bootstrap_servers
+        airflow = LocalAirflow(FOLDER, servers)
+        archive = Archive.at(str(airflow.archives / "flights"))
+        flights = flight_records()
+        with step(f"1. A real Kafka broker on {servers}, and an empty Airflow"):
+            airflow.run("db", "migrate", log="migrate")
+            create_topic(servers, SOURCE)
+            create_topic(servers, TARGET)
+        with step(f"2. {FIRST_PART:,} flights into topic {SOURCE!r}, keyed by carrier"):
+            produced = produce(servers, SOURCE, islice(flights, FIRST_PART))
+        with step("3. Drain them with Spark: airflow dags test drain_flights"):
+            airflow.test_dag("drain_flights", "drain_1", say)
+            first = drained_offsets(archive)
+        with step("4. The other flights into the topic"):
+            produced += produce(servers, SOURCE, flights)
+        with step("5. Drain again, only what is new: airflow dags test drain_flights"):
+            airflow.test_dag("drain_flights", "drain_2", say)
+            second = drained_offsets(archive) - first
+            files = len(committed_files(archive))
+        with step("6. Drain once more: nothing is new"):
+            airflow.test_dag("drain_flights", "drain_3", say)
+            third = drained_offsets(archive) - first - second
+            new_files = len(committed_files(archive)) - files
+        with step(f"7. Republish the files to {TARGET!r}: airflow dags test republish_flights"):
+            conf = json.dumps({"target_topic": TARGET, "dry_run": False})
+            airflow.test_dag("republish_flights", "republish", say, "--conf", conf)
+        with step("8. Read both topics from beginning to end and compare"):
+            source, target = read_topic(servers, SOURCE), read_topic(servers, TARGET)
+    report = latest_report(archive)
+    table = Table("stage", "records", "expected", "", title="From Kafka to files and back")
+    rows = [
+        (f"sent to topic {SOURCE}", produced, FLIGHTS),
+        ("drained by the first run", first, FIRST_PART),
+        ("drained by the second run", second, FLIGHTS - FIRST_PART),
+        ("drained by the third run", third, 0),
+        ("new files of the third run", new_files, 0),
+        ("in the files, proven by validation", report["records"], FLIGHTS),
+        (f"in topic {SOURCE}", source.total, FLIGHTS),
+        (f"in topic {TARGET}", target.total, FLIGHTS),
+    ]
+    for stage, seen, expected in rows:
+        table.add_row(
+            stage, f"{seen:,}", f"{expected:,}", "equal" if seen == expected else "DIFFERS"
+        )
+    same = "equal" if source.hash == target.hash else "DIFFERS"
+    table.add_row(f"content of {TARGET}", target.hash[:16], source.hash[:16], same)
+    console.print()
+    console.print(table)
+    console.print(
+        "content: SHA-256 over key, value, headers and timestamp of each record, in order, "
+        f"partition by partition\nverdict of the last validation: {report['verdict']}, "
+        f"{time.monotonic() - began:.0f} s in all"
+    )
+    if source.hash != target.hash or report["verdict"] != "complete":
+        raise DemoFailed("the republished records differ from the source's")
+    if any(seen != expected for _, seen, expected in rows):
+        raise DemoFailed("a count differs from what was expected")
+    show_files(archive)
+
+
+def drained_offsets(archive: Archive) -> int:
+    """Count the offsets that Spark's checkpoint says were drained."""
+    generations = inspect_archive(archive)["generations"]
+    return sum(row["offsets"] for g in generations for row in g["partitions"])
+
+
+def latest_report(archive: Archive) -> dict[str, object]:
+    """Read the report of the last validation."""
+    reports = sorted((Path(str(archive.root)) / "reports").glob("*.json"))
+    report: dict[str, object] = json.loads(reports[-1].read_text())
+    return report
+
+
+def show_files(archive: Archive) -> None:
+    """Say where the files are and how to open them."""
+    root = Path(str(archive.root)).relative_to(ROOT)
+    data = f"{root}/generations/0001/data"
+    console.print(
+        f"""
+The archive is the folder {root}: Parquet files, Spark's manifest and checkpoint, reports.
+Open the files with anything that reads Parquet:
+
+  .venv/bin/python -c "import pandas; print(pandas.read_parquet('{data}'))"
+  duckdb -c "select key::varchar as carrier, count(*) from '{data}/*/*.parquet' group by 1"
+
+Look at it:          .venv/bin/kafka-drain inspect {root}
+See it in Airflow:   make ui        (and make stop to end it)
+""",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def ui(port: int) -> None:
+    """Leave a broker with the flights, and Airflow with its UI, running."""
+    broker = KafkaCluster(FOLDER / "broker")
+    broker.start(background=True)
+    servers = broker.bootstrap_servers
+    for topic in (SOURCE, TARGET):
+        if not topic_exists(servers, topic):
+            create_topic(servers, topic)
+            if topic == SOURCE:
+                console.print(f"sending {FLIGHTS:,} flights to topic {SOURCE} …")
+                produce(servers, SOURCE, flight_records())
+    airflow = LocalAirflow(FOLDER, servers, port)
+    console.print("starting Airflow, which takes half a minute …")
+    airflow.start()
+    user, password = airflow.login()
+    console.print(
+        f"""
+Airflow:   {airflow.url}   user {user}, password {password}
+Kafka:     {servers}
+Drain:     open the DAG drain_flights and press Trigger; its archive is {airflow.archives}/flights
+Stop both: make stop
+""",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def stop() -> None:
+    """End what `ui` left running."""
+    if LocalAirflow(FOLDER, "").stop():
+        console.print("Airflow stopped")
+    broker = KafkaCluster(FOLDER / "broker")
+    if broker.running_nodes():
+        broker.stop()
+        console.print("broker stopped")
+
+
+def main() -> int:
+    """Run one of the three verbs and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("verb", choices=["run", "ui", "stop"])
+    parser.add_argument("--port", type=int, default=8080, help="port of Airflow's UI")
+    options = parser.parse_args()
+    try:
+        if options.verb == "run":
+            run()
+        elif options.verb == "ui":
+            ui(options.port)
+        else:
+            stop()
+    except (AirflowError, DemoFailed, KafkaDrainError, KafkaException) as error:
+        console.print(f"\ndemo: {error}", markup=False, style="red")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""An Airflow of the demo's own: its home in the demo's folder, its UI on loopback only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+__all__ = ["AirflowError", "LocalAirflow"]
+
+ROOT = Path(__file__).resolve().parents[1]
+# `[info     ] the message [the.logger] loc=…`, as Airflow prints a task's log.
+LOG_LINE = re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)")
+
+
+class AirflowError(Exception):
+    """Raised when an Airflow command failed; the message names its log."""
+
+
+class LocalAirflow:
+    """Airflow with SQLite in a folder, the checkout's DAGs and plugins, and our connections."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, port: int = 8080) -> None:
+        self.home = folder / "airflow"
+        self.archives = folder / "archives"
+        self.logs = folder / "logs"
+        self.port = port
+        self._bootstrap_servers = bootstrap_servers
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of every Airflow command."""
+        binaries = Path(sys.executable).parent
+        return {
+            **os.environ,
+            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+            "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{self.port}",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "false",
+            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
+                {"conn_type": "kafka", "extra": {"bootstrap.servers": self._bootstrap_servers}}
+            ),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "KAFKA_DRAIN_ARCHIVES": str(self.archives),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+
+    def run(
+        self, *arguments: str, log: str, say: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """Run an Airflow command; its whole output goes to a log file.
+
+        Args:
+            arguments: After `airflow`.
+            log: Name of the log file.
+            say: Takes what kafka-drain's tasks say, as they say it.
+
+        Raises:
+            AirflowError: When the command failed; ends with the errors in its log.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        path = self.logs / f"{log}.log"
+        errors: list[str] = []
+        with (
+            path.open("w") as kept,
+            subprocess.Popen(
+                ["airflow", *arguments],
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                kept.write(line)
+                match = LOG_LINE.search(line)
+                if match and re.match(r"(drain|validate|republish) \w+:", match[2]):
+                    say(match[2])
+                elif match and match[1] in ("error", "critical"):
+                    errors.append(match[2])
+        if process.returncode:
+            shown = "\n".join(errors[-5:])
+            raise AirflowError(f"airflow {' '.join(arguments)} failed; see {path}\n{shown}")
+
+    def test_dag(self, dag_id: str, log: str, say: Callable[[str], None], *more: str) -> None:
+        """Run a DAG once, task after task, in one process.
+
+        Raises:
+            AirflowError: When the run failed.
+        """
+        self.run("dags", "test", dag_id, *more, log=log, say=say)
+
+    # --- the UI ---
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.home / "standalone.pid"
+
+    @property
+    def url(self) -> str:
+        """Address of the UI."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def pid(self) -> int | None:
+        """Return the id of the running `airflow standalone`; None when there is none."""
+        try:
+            pid = int(self._pid_file.read_text())
+            os.killpg(pid, 0)
+        except (OSError, ValueError):
+            return None
+        return pid
+
+    def start(self, timeout: float = 180.0) -> None:
+        """Start scheduler, DAG processor, triggerer and API server, and wait for the UI.
+
+        Raises:
+            AirflowError: When the port is taken, Airflow ended, or didn't answer in time.
+        """
+        if self.pid() is not None:
+            return
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.port))
+            except OSError:
+                raise AirflowError(
+                    f"port {self.port} is taken by another program; stop it, or choose another "
+                    "port: make ui PORT=8081"
+                ) from None
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        log = self.logs / "standalone.log"
+        with log.open("w") as output:
+            # A process group of its own: standalone leaves its children behind when it ends.
+            process = subprocess.Popen(
+                ["airflow", "standalone"],
+                env=self.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._pid_file.write_text(str(process.pid))
+        deadline = time.monotonic() + timeout
+        while not self.healthy():
+            if process.poll() is not None:
+                raise AirflowError(f"airflow standalone ended with {process.returncode}; see {log}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise AirflowError(f"Airflow didn't answer within {timeout:g} s; see {log}")
+            time.sleep(0.5)
+
+    def healthy(self) -> bool:
+        """Tell whether the UI answers and the scheduler and DAG processor beat."""
+        try:
+            with urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
+                health = json.load(answer)
+        except (URLError, OSError, ValueError):
+            return False
+        parts = ("metadatabase", "scheduler", "dag_processor")
+        return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
+
+    def login(self) -> tuple[str, str]:
+        """Return user and password that Airflow generated for this home."""
+        path = self.home / "simple_auth_manager_passwords.json.generated"
+        ((user, password),) = json.loads(path.read_text()).items()
+        return user, password
+
+    def stop(self, grace: float = 15.0) -> bool:
+        """End Airflow and everything it started; tell whether it ran."""
+        pid = self.pid()
+        if pid is None:
+            return False
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+            os.killpg(pid, number)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                # Our own child stays a zombie until it is waited for.
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                if self.pid() is None:
+                    break
+                time.sleep(0.2)
+            if self.pid() is None:
+                break
+        self._pid_file.unlink(missing_ok=True)
+        return True

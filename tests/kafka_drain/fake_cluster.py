@@ -1,0 +1,91 @@
+"""A Kafka cluster made of plain values, with the questions of `kafka_cluster.KafkaCluster`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka_cluster import Topic
+from kafka_drain.offsets import TopicPartition
+
+
+@dataclass(frozen=True)
+class Log:
+    """One partition as the broker holds it.
+
+    Attributes:
+        first: First offset that is still there.
+        end: The high watermark.
+        stable: The last stable offset; None when no transaction is open.
+        times: Timestamp in milliseconds by offset.
+    """
+
+    first: int = 0
+    end: int = 0
+    stable: int | None = None
+    times: Mapping[int, int] | None = None
+
+
+class FakeCluster:
+    """Answers from a table of logs; refuses as the real one does."""
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        *,
+        id: str = "cluster-1",
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> None:
+        self.logs = dict(logs)
+        self.id = id
+        self.topic_ids = dict(topic_ids or {})
+
+    def cluster_id(self) -> str:
+        return self.id
+
+    def topic_names(self) -> list[str]:
+        return sorted({tp.topic for tp in self.logs if not tp.topic.startswith("__")})
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        missing = sorted(set(names) - {tp.topic for tp in self.logs})
+        if missing:
+            raise TopicError(f"topic {', '.join(missing)} doesn't exist")
+        return {
+            name: Topic(
+                name,
+                self.topic_ids.get(name, f"id-of-{name}"),
+                tuple(sorted(tp.partition for tp in self.logs if tp.topic == name)),
+            )
+            for name in sorted(names)
+        }
+
+    def matching(self, pattern: str) -> list[str]:
+        names = [name for name in self.topic_names() if re.fullmatch(pattern, name)]
+        if not names:
+            raise TopicError(f"topic_pattern {pattern!r} matches no topic")
+        return names
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.logs[tp].first for tp in partitions}
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], isolation_level: str
+    ) -> dict[TopicPartition, int]:
+        return {tp: self._end(self.logs[tp], isolation_level) for tp in partitions}
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {
+            tp: min(
+                (offset for offset, at in (self.logs[tp].times or {}).items() if at >= time),
+                default=-1,
+            )
+            for tp, time in times.items()
+        }
+
+    @staticmethod
+    def _end(log: Log, isolation_level: str) -> int:
+        if isolation_level == "read_committed" and log.stable is not None:
+            return log.stable
+        return log.end
