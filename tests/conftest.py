@@ -1,0 +1,183 @@
+"""What tests share: one broker and one Spark session for the whole run, started when first used."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.draining import finish_drain, nothing_new, prepare_drain
+from kafka_drain.job_spec import DrainSpec, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.pipeline import Pipeline
+
+Drain = Callable[[Pipeline], dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees what the machine's user has set for himself."""
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the one broker of this test run."""
+    from demo.broker import KafkaCluster as LocalKafka
+
+    with LocalKafka(tmp_path_factory.mktemp("broker") / "kafka") as local:
+        yield local.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def cluster(bootstrap_servers: str) -> KafkaCluster:
+    """The one broker, as the product sees it."""
+    return KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The one Spark session of this test run, configured as spark-submit configures a drain's.
+
+    Its JVM's machine lives in New York: nothing may depend on the machine's time zone.
+    """
+    from pyspark.sql import SparkSession
+
+    from kafka_drain import jars
+    from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
+
+    conf = {
+        **DEFAULTS,
+        **FIXED,
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
+    jar_list = ",".join(str(jar) for jar in jars.verified(jars.CONNECTOR))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --jars {jar_list} pyspark-shell")
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("TZ", "America/New_York")
+        session = SparkSession.builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def drain(spark: Any, cluster: KafkaCluster) -> Drain:
+    """Run a drain as the operator does, but in the shared Spark session."""
+    from kafka_drain_spark.drain import run_drain
+
+    def run(pipeline: Pipeline) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            job = prepare_drain(pipeline, cluster, Path(folder))
+            if job.plan.nothing_new:
+                return nothing_new(job.plan)
+            result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
+            write_private(job.result_path, result)
+            return finish_drain(job)
+
+    return run
+
+
+@pytest.fixture
+def make_topic(bootstrap_servers: str) -> Callable[..., str]:
+    """Create a topic with a name of its own; keeps old timestamps unless told otherwise."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+
+    def make(partitions: int = 2, name: str | None = None, **config: str) -> str:
+        topic = name or f"t-{uuid.uuid4().hex[:8]}"
+        settings = {"retention.ms": "-1"} | {k.replace("_", "."): v for k, v in config.items()}
+        admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(20)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def send(bootstrap_servers: str) -> Callable[..., None]:
+    """Send records to a partition: (key, value, headers, timestamp in milliseconds)."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8 << 20})
+
+    def run(topic: str, records: list[Any], partition: int = 0) -> None:
+        failed: list[Any] = []
+        for key, value, headers, timestamp in records:
+            producer.produce(
+                topic,
+                key=key,
+                value=value,
+                headers=headers,
+                timestamp=timestamp,
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+        assert producer.flush(30) == 0
+        assert not failed
+
+    return run
+
+
+@pytest.fixture
+def read(bootstrap_servers: str) -> Callable[[str], dict[int, list[Any]]]:
+    """Read a topic whole: by partition, (key, value, headers, timestamp), in order."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    def run(topic: str) -> dict[int, list[Any]]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "tests",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.message.max.bytes": 16 << 20,
+            }
+        )
+        partitions = sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+        found: dict[int, list[Any]] = {p: [] for p in partitions}
+        waiting = set(partitions)
+        deadline = time.monotonic() + 60
+        while waiting:
+            assert time.monotonic() < deadline, f"{topic} wasn't read within a minute"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
+                waiting.discard(message.partition())
+                continue
+            assert message.error() is None
+            found[message.partition()].append(
+                (message.key(), message.value(), message.headers(), message.timestamp()[1])
+            )
+        consumer.close()
+        return found
+
+    return run
+
+
+@pytest.fixture
+def archive_folder(tmp_path: Path) -> str:
+    """A folder for an archive, which doesn't exist yet."""
+    return str(tmp_path / "archive")
+
+
+def manifest_files(archive: Archive | str) -> list[str]:
+    """List the manifest files of generation 1."""
+    folder = Archive.at(str(archive)).generation(1).data / "_spark_metadata"
+    return sorted(name for name in os.listdir(str(folder)) if not name.startswith("."))
