@@ -97,7 +97,7 @@ def make_topic(bootstrap_servers: str) -> Callable[..., str]:
     """Create a topic with a name of its own; keeps old timestamps unless told otherwise."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def make(partitions: int = 2, name: str | None = None, **config: str) -> str:
         topic = name or f"t-{uuid.uuid4().hex[:8]}"
@@ -113,7 +113,14 @@ def send(bootstrap_servers: str) -> Callable[..., None]:
     """Send records to a partition: (key, value, headers, timestamp in milliseconds)."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8 << 20})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "message.max.bytes": 8 << 20,
+            # The broker ends before this producer does: no lines about it.
+            "log_level": 0,
+        }
+    )
 
     def run(topic: str, records: list[Any], partition: int = 0) -> None:
         failed: list[Any] = []
@@ -177,7 +184,7 @@ def archive_folder(tmp_path: Path) -> str:
     return str(tmp_path / "archive")
 
 
-def manifest_files(archive: Archive | str) -> list[str]:
+def manifest_files(archive: Archive) -> list[str]:
     """List the manifest files of generation 1."""
-    folder = Archive.at(str(archive)).generation(1).data / "_spark_metadata"
+    folder = archive.generation(1).data / "_spark_metadata"
     return sorted(name for name in os.listdir(str(folder)) if not name.startswith("."))

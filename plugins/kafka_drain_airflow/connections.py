@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
 
 __all__ = ["kafka_cluster", "require_connection", "terminal_errors_fail"]
+
+log = logging.getLogger(__name__)
 
 
 def kafka_cluster(conn_id: str) -> KafkaCluster:
@@ -51,7 +54,7 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
 
 @contextmanager
 def terminal_errors_fail() -> Iterator[None]:
-    """Let a task fail without retries where a retry can't help.
+    """Let a task fail without retries where a retry can't help; its log says why in one line.
 
     Raises:
         AirflowFailException: In place of a TerminalError; with its name and message.
@@ -59,4 +62,6 @@ def terminal_errors_fail() -> Iterator[None]:
     try:
         yield
     except TerminalError as error:
+        # Before the stack trace that Airflow prints.
+        log.error("%s", error)
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error

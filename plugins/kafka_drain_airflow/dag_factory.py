@@ -114,8 +114,8 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
                 "of GB. spark: Spark's own Kafka sink, for more; it can't set timestamps.",
             ),
             "topics": Param(
-                default=[],
-                type="array",
+                default=None,
+                type=["null", "array"],
                 items={"type": "string"},
                 title="Source topics",
                 description="Only records of these topics, one a line. Empty: all.",

@@ -1,0 +1,156 @@
+"""The DAG files: they import, quickly, and hold the DAGs that they should."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPECTED = {"flights.py": {"drain_flights", "republish_flights"}}
+
+# Run in a process of its own: this one has long imported what a DAG file must not.
+IMPORT_DAGS = """
+import json, sys, time
+import airflow.sdk
+import runpy
+already = set(sys.modules)
+before = time.perf_counter()
+runpy.run_path(sys.argv[1])
+seconds = time.perf_counter() - before
+print(json.dumps({"seconds": seconds, "modules": sorted(set(sys.modules) - already)}))
+"""
+LOAD_BAG = """
+import json, logging, sys, warnings
+warnings.simplefilter("ignore")
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(dag_folder=sys.argv[1])
+print(json.dumps({
+    "errors": bag.import_errors,
+    "dags": {
+        dag_id: {
+            "file": dag.fileloc.rsplit("/", 1)[-1],
+            "tags": sorted(dag.tags),
+            "catchup": dag.catchup,
+            "max_active_runs": dag.max_active_runs,
+            "doc_md": dag.doc_md,
+            "schedule": dag.schedule,
+            "params": {
+                name: {"description": param.description, **param.schema}
+                for name, param in ((name, dag.params.get_param(name)) for name in dag.params)
+            },
+            "tasks": {
+                task.task_id: {
+                    "class": type(task).__name__,
+                    "module": type(task).__module__,
+                    "downstream": sorted(task.downstream_task_ids),
+                    "retries": task.retries,
+                    "outlets": [asset.uri for asset in task.outlets],
+                }
+                for task in dag.tasks
+            },
+        }
+        for dag_id, dag in bag.dags.items()
+    },
+}))
+"""
+
+
+def run_python(code: str, argument: Path, home: Path) -> dict[str, Any]:
+    """Run code in a fresh interpreter with an empty Airflow home; return the JSON it prints."""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(argument)],
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+            "PYTHONPATH": str(ROOT / "plugins"),
+            "KAFKA_DRAIN_ARCHIVES": "/archives",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The DAGs of the dags folder as Airflow loads them."""
+    return run_python(LOAD_BAG, ROOT / "dags", tmp_path_factory.mktemp("airflow"))
+
+
+def test_dag_files_import_without_errors(bag: dict[str, Any]) -> None:
+    """Airflow loads every DAG file without an import error."""
+    assert bag["errors"] == {}
+
+
+def test_dag_files_hold_their_dags(bag: dict[str, Any]) -> None:
+    """Each DAG file is accounted for, with the DAGs that it makes."""
+    found: dict[str, set[str]] = {}
+    for dag_id, dag in bag["dags"].items():
+        found.setdefault(dag["file"], set()).add(dag_id)
+
+    assert found == EXPECTED
+    assert set(EXPECTED) == {path.name for path in (ROOT / "dags").glob("*.py")}
+
+
+def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
+    """A drain checks, drains and validates, hourly, one run at a time, and ends in an asset."""
+    dag = bag["dags"]["drain_flights"]
+    tasks = dag["tasks"]
+
+    assert (dag["schedule"], dag["catchup"], dag["max_active_runs"]) == ("@hourly", False, 1)
+    assert [tasks[name]["class"] for name in ("preflight", "drain", "validate")] == [
+        "PreflightOperator",
+        "KafkaDrainOperator",
+        "ValidateManifestOperator",
+    ]
+    assert tasks["preflight"]["downstream"] == ["drain"]
+    assert tasks["drain"]["downstream"] == ["validate"]
+    assert tasks["validate"]["outlets"] == ["file:///archives/flights"]
+
+
+def test_republish_dag_has_a_form(bag: dict[str, Any]) -> None:
+    """Each field of the republish form has a title, a type, and an explanation; dry run is on."""
+    dag = bag["dags"]["republish_flights"]
+
+    assert dag["schedule"] is None
+    assert set(dag["params"]) == {"target_topic", "engine", "topics", "dry_run"}
+    for name, schema in dag["params"].items():
+        assert schema.get("title"), name
+        assert len(schema["description"]) > 20, name
+        assert "type" in schema or "enum" in schema, name
+    assert dag["tasks"]["republish"]["retries"] == 0
+
+
+def test_dags_are_documented_and_tagged(bag: dict[str, Any]) -> None:
+    """Every DAG says what it does, and can be found by the package's tag."""
+    for dag_id, dag in bag["dags"].items():
+        assert "kafka-drain" in dag["tags"], dag_id
+        assert len(dag["doc_md"]) > 200, dag_id
+
+
+def test_plugins_folder_is_not_executed_twice(bag: dict[str, Any]) -> None:
+    """Operators come from their package: Airflow didn't run the folder's files as plugins."""
+    for dag in bag["dags"].values():
+        for task in dag["tasks"].values():
+            assert task["module"].startswith("kafka_drain_airflow.operators.")
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_dag_file_imports_fast(name: str, tmp_path: Path) -> None:
+    """A DAG file adds less than half a second to Airflow's own import, and no heavy library."""
+    imported = run_python(IMPORT_DAGS, ROOT / "dags" / name, tmp_path)
+    heavy = {"pyspark", "pyarrow", "confluent_kafka", "pandas", "numpy", "fastavro", "rich"}
+
+    assert not heavy & {module.split(".")[0] for module in imported["modules"]}
+    assert imported["seconds"] < 0.5

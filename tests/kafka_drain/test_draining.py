@@ -1,0 +1,119 @@
+"""What a drain hands to Spark: option names, resolved offsets, and where secrets are."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+from kafka_drain.archive import Archive
+from kafka_drain.draining import compile_spec
+from kafka_drain.job_spec import DrainSpec
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.preflight import DrainPlan
+
+A0 = TopicPartition("a", 0)
+SECURED = {
+    "bootstrap.servers": "broker:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "archiver",
+    "sasl.password": "s3cr3t-pass",
+}
+
+
+def spec_of(pipeline: Pipeline, folder: Path, settings: dict[str, str]) -> DrainSpec:
+    """Compile the spec of a first drain of topic a."""
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=Archive.at(pipeline.archive),
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={A0: 3},
+        start={A0: 3},
+        end={A0: 9},
+    )
+    cluster = KafkaCluster(KafkaConfig(settings))
+    return compile_spec(pipeline, plan, folder / "data", folder / "checkpoint", cluster, folder)
+
+
+def test_compile_spec_with_defaults(tmp_path: Path) -> None:
+    """A plain pipeline becomes Spark's options, with the starting position as numbers."""
+    pipeline = Pipeline(name="p", topics=["a", "b"], archive="/x")
+
+    spec = spec_of(pipeline, tmp_path, {"bootstrap.servers": "broker:9092"})
+
+    assert spec.reader_options == {
+        "subscribe": "a,b",
+        "startingOffsets": '{"a":{"0":3}}',
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "50000",
+        "kafka.max.partition.fetch.bytes": "16777216",
+        "kafka.fetch.max.bytes": "67108864",
+    }
+    assert spec.writer_options == {
+        "compression": "zstd",
+        "path": str(tmp_path / "data"),
+        "checkpointLocation": str(tmp_path / "checkpoint"),
+    }
+    assert spec.partition_by == ["topic", "date"]
+    assert spec.secrets_path == ""
+
+
+def test_compile_spec_with_each_option(tmp_path: Path) -> None:
+    """Source options reach Spark under their own names; a starting time is a number by then."""
+    options = {
+        "startingTimestamp": "2026-01-01T00:00:00Z",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "maxOffsetsPerTrigger": 5,
+        "minPartitions": 4,
+        "kafkaConsumer.pollTimeoutMs": 1000,
+        "fetchOffset.numRetries": 7,
+        "groupIdPrefix": "archive-",
+        "failOnDataLoss": False,
+        "kafka.isolation.level": "read_uncommitted",
+    }
+    pipeline = Pipeline(name="p", assign={"a": [0]}, archive="/x", source_options=options)
+
+    spec = spec_of(pipeline, tmp_path, {"bootstrap.servers": "broker:9092"})
+
+    assert spec.reader_options["assign"] == '{"a": [0]}'
+    assert spec.reader_options["maxOffsetsPerTrigger"] == "5"
+    assert spec.reader_options["kafkaConsumer.pollTimeoutMs"] == "1000"
+    assert spec.reader_options["failOnDataLoss"] == "false"
+    assert spec.reader_options["kafka.isolation.level"] == "read_uncommitted"
+    assert spec.reader_options["startingOffsets"] == '{"a":{"0":3}}'
+    assert not {"startingTimestamp", "startingOffsetsByTimestampStrategy"} & set(
+        spec.reader_options
+    )
+
+
+def test_compile_spec_with_secrets(tmp_path: Path) -> None:
+    """A password is in a file of mode 0600 and nowhere else."""
+    pipeline = Pipeline(name="p", topics=["a"], archive="/x")
+
+    spec = spec_of(pipeline, tmp_path, SECURED)
+    spec.write(tmp_path / "drain.json")
+
+    assert "s3cr3t-pass" not in (tmp_path / "drain.json").read_text()
+    secrets = Path(spec.secrets_path)
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "drain.json").stat().st_mode) == 0o600
+    assert "s3cr3t-pass" in json.loads(secrets.read_text())["kafka.sasl.jaas.config"]
+    assert spec.reader_options["kafka.sasl.mechanism"] == "SCRAM-SHA-512"
+
+
+def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
+    """A spec read back equals the one that was written."""
+    spec = spec_of(Pipeline(name="p", topics=["a"], archive="/x"), tmp_path, SECURED)
+
+    spec.write(tmp_path / "drain.json")
+
+    assert DrainSpec.read(tmp_path / "drain.json") == spec
