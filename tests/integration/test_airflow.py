@@ -4,64 +4,85 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from demo.flights import PARTITIONS, create_topic, flight_records, produce
 from demo.local_airflow import AirflowError, LocalAirflow
 from kafka_drain.archive import Archive
 from tests.conftest import manifest_files
 
 pytestmark = pytest.mark.integration
 
-RECORDS = [(b"AA", str(n).encode(), [("n", None)], 1_357_041_600_000 + n) for n in range(500)]
+RECORDS = 500
+
+
+@dataclass
+class Drained:
+    """An Airflow that has drained topic flights once, and what its tasks said."""
+
+    airflow: LocalAirflow
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def archive(self) -> Archive:
+        """The archive of the example DAG."""
+        return Archive.at(str(self.airflow.archives / "flights"))
+
+    def run(self, dag_id: str, log: str, **conf: Any) -> None:
+        """Run a DAG and keep what its tasks say."""
+        more = ("--conf", json.dumps(conf)) if conf else ()
+        self.airflow.test_dag(dag_id, log, self.said.append, *more)
 
 
 @pytest.fixture(scope="module")
-def airflow(
-    tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str
-) -> Iterator[LocalAirflow]:
-    """An Airflow with a new database."""
-    local = LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers)
-    local.run("db", "migrate", log="migrate")
+def drained(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Drained]:
+    """A new Airflow after its first drain of 500 records."""
+    create_topic(bootstrap_servers, "flights")
+    assert produce(bootstrap_servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
+    local = Drained(LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers))
+    local.airflow.run("db", "migrate", log="migrate")
+    local.run("drain_flights", "drain_1")
     yield local
-    local.stop()
+    local.airflow.stop()
 
 
-def test_dags_drain_validate_and_republish(
-    airflow: LocalAirflow, make_topic: Any, send: Any, read: Any
-) -> None:
-    """A topic is drained, nothing is drained twice, and the files go back to Kafka equal."""
-    make_topic(name="flights", partitions=2)
-    target = make_topic(partitions=2)
-    send("flights", RECORDS, partition=1)
-    archive = Archive.at(str(airflow.archives / "flights"))
-    said: list[str] = []
+def test_drain_dag_drains_and_validates(drained: Drained) -> None:
+    """A first drain says what it does, takes every record, and is proven complete."""
+    (report,) = (Path(drained.archive.root) / "reports").glob("*.json")
+    document = json.loads(report.read_text())
 
-    airflow.test_dag("drain_flights", "drain_1", said.append)
-    after_first = manifest_files(archive)
-    airflow.test_dag("drain_flights", "drain_2", said.append)
+    assert "drain flights: 500 of 500 offsets (100 %)" in "\n".join(drained.said)
+    assert any("500 records in 1 batch, offsets behind latest: min 0" in s for s in drained.said)
+    assert (document["verdict"], document["records"]) == ("complete", RECORDS)
 
-    assert "drain flights: 500 of 500 offsets (100 %)" in "\n".join(said)
-    assert any("500 records in 1 batch, offsets behind latest: min 0" in line for line in said)
-    assert "drain flights: nothing new, Spark isn't started" in said
-    assert manifest_files(archive) == after_first == ["0"]
-    reports = [json.loads(p.read_text()) for p in (Path(archive.root) / "reports").glob("*.json")]
-    assert [(r["verdict"], r["records"]) for r in reports] == [("complete", 500)] * 2
 
-    dry_run = json.dumps({"target_topic": target})
-    airflow.test_dag("republish_flights", "republish_dry", said.append, "--conf", dry_run)
-    assert read(target) == {0: [], 1: []}
+def test_drain_dag_with_nothing_new(drained: Drained) -> None:
+    """A second drain succeeds, says that nothing was new, and writes no manifest file."""
+    before = manifest_files(drained.archive)
 
-    conf = json.dumps({"target_topic": target, "dry_run": False})
-    airflow.test_dag("republish_flights", "republish", said.append, "--conf", conf)
+    drained.run("drain_flights", "drain_2")
+
+    assert "drain flights: nothing new, Spark isn't started" in drained.said
+    assert manifest_files(drained.archive) == before == ["0"]
+
+
+def test_republish_dag_sends_equal_records(drained: Drained, make_topic: Any, read: Any) -> None:
+    """A dry run sends nothing; a republish sends every record as it was."""
+    target = make_topic(partitions=PARTITIONS)
+
+    drained.run("republish_flights", "dry_run", target_topic=target)
+    assert not any(read(target).values())
+
+    drained.run("republish_flights", "republish", target_topic=target, dry_run=False)
     assert read(target) == read("flights")
 
 
-def test_dags_fail_clearly(airflow: LocalAirflow) -> None:
+def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
     """A republish to a topic that doesn't exist fails the run and says what to do."""
-    conf = json.dumps({"target_topic": "nowhere", "dry_run": False})
-
-    with pytest.raises(AirflowError, match="topic nowhere doesn't exist"):
-        airflow.test_dag("republish_flights", "nowhere", lambda line: None, "--conf", conf)
+    with pytest.raises(AirflowError, match=r"topic nowhere doesn't exist.*create it or correct"):
+        drained.run("republish_flights", "nowhere", target_topic="nowhere", dry_run=False)
