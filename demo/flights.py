@@ -27,7 +27,7 @@ class Record:
 
     key: bytes
     value: bytes
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, str | bytes | None]]
     timestamp: int
 
 
@@ -47,7 +47,7 @@ def flight_records() -> Iterator[Record]:
 def _record(row: dict[str, Any]) -> Record:
     scheduled: datetime = row.pop("time_hour")
     row["time_hour"] = scheduled.isoformat()
-    headers: list[tuple[str, bytes | None]] = [("origin", row["origin"].encode())]
+    headers: list[tuple[str, str | bytes | None]] = [("origin", row["origin"].encode())]
     if row["dep_time"] is None:
         headers.append(("cancelled", None))
     return Record(

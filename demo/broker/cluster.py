@@ -1,57 +1,44 @@
 """A real Apache Kafka in KRaft mode, on this machine only: for the demo, tests and benchmarks.
 
-    python -m demo.broker start|stop|status --folder F [--port P] [--nodes N]
-
 Everything a cluster has lies in its folder: data, logs, ports and the ids of its processes.
 """
 
 from __future__ import annotations
 
-import argparse
-import base64
 import contextlib
-import errno
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import time
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
+from demo.broker.ports import HOST, all_free, free_ports, require_free
+from demo.broker.processes import command_line, last_lines, send
+from demo.broker.state import (
+    STATE_FILE,
+    ClusterState,
+    new_cluster_id,
+    read_state,
+    server_properties,
+)
 from kafka_drain import jars
-from kafka_drain.errors import ConfigError, KafkaDrainError, MachineError
+from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.java import require_java
 
-__all__ = ["KafkaCluster", "main"]
+__all__ = ["KafkaCluster"]
 
-_HOST = "127.0.0.1"
-_STATE = "cluster.json"
 _STARTED = b"Kafka Server started"
-_MEBIBYTES_16 = str(16 * 1024 * 1024)
 _POLL_SECONDS = 0.1
-_LINES_OF_LOG = 15
 # Ends a broker whose starter died without a chance to clean up: then `read` sees the pipe's end.
 _WATCHER = (
     'read -r _; kill -TERM "$1" 2>/dev/null || exit 0; n=0; '
     'while [ $n -lt 15 ] && kill -0 "$1" 2>/dev/null; do sleep 1; n=$((n + 1)); done; '
     'kill -KILL "$1" 2>/dev/null'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What has to be the same the next time that the cluster starts."""
-
-    cluster_id: str
-    broker_ports: tuple[int, ...]
-    controller_ports: tuple[int, ...]
-    fixed_port: bool
 
 
 class KafkaCluster:
@@ -98,7 +85,7 @@ class KafkaCluster:
         self.timeout = timeout
         self._port = port
         self._background = False
-        self._state: _State | None = None
+        self._state: ClusterState | None = None
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._watchers: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -111,10 +98,10 @@ class KafkaCluster:
         Raises:
             MachineError: When no cluster was ever started there.
         """
-        state = _read_state(Path(folder).absolute())
+        state = read_state(Path(folder).absolute())
         if state is None:
-            raise MachineError(f"{folder} holds no Kafka cluster: {_STATE} isn't there.")
-        settings = json.loads((Path(folder) / _STATE).read_text(encoding="utf-8"))
+            raise MachineError(f"{folder} holds no Kafka cluster: {STATE_FILE} isn't there.")
+        settings = json.loads((Path(folder) / STATE_FILE).read_text(encoding="utf-8"))
         cluster = cls(
             folder,
             nodes=len(state.broker_ports),
@@ -134,7 +121,7 @@ class KafkaCluster:
         Raises:
             MachineError: When the cluster was never started.
         """
-        return ",".join(f"{_HOST}:{port}" for port in self._known().broker_ports)
+        return ",".join(f"{HOST}:{port}" for port in self._known().broker_ports)
 
     def start(self, *, background: bool = False) -> None:
         """Start all nodes and wait until they answer as one cluster.
@@ -190,7 +177,7 @@ class KafkaCluster:
         state = self._known()
         if self._pid(node) is not None:
             raise MachineError(f"Node {node} of the Kafka in {self.folder} already runs.")
-        _require_free([state.broker_ports[node - 1], state.controller_ports[node - 1]])
+        require_free([state.broker_ports[node - 1], state.controller_ports[node - 1]])
         java = str(require_java().path)
         class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER)))
         began = time.monotonic()
@@ -266,22 +253,22 @@ class KafkaCluster:
     def _pid_file(self, node: int) -> Path:
         return self._node_folder(node) / "pid"
 
-    def _known(self) -> _State:
-        state = self._state or _read_state(self.folder)
+    def _known(self) -> ClusterState:
+        state = self._state or read_state(self.folder)
         if state is None:
             raise MachineError(f"The Kafka in {self.folder} was never started. Start it first.")
         return state
 
-    def _settle_ports(self) -> _State:
+    def _settle_ports(self) -> ClusterState:
         """Keep the ports of the last start when they are free; refuse fixed ports that aren't."""
         fixed = self._port is not None
         wanted = tuple(range(self._port, self._port + self.nodes)) if self._port else ()
-        _require_free(wanted)
-        state = _read_state(self.folder)
+        require_free(wanted)
+        state = read_state(self.folder)
         if state is None:
-            free = _free_ports(2 * self.nodes, avoid=wanted)
-            return _State(
-                _new_cluster_id(), wanted or free[: self.nodes], free[self.nodes :], fixed
+            free = free_ports(2 * self.nodes, avoid=wanted)
+            return ClusterState(
+                new_cluster_id(), wanted or free[: self.nodes], free[self.nodes :], fixed
             )
         if len(state.broker_ports) != self.nodes:
             raise ConfigError(
@@ -289,8 +276,8 @@ class KafkaCluster:
                 f"{self.nodes}. Give the same number, or another folder."
             )
         brokers = wanted or state.broker_ports
-        if not _all_free([*brokers, *state.controller_ports]):
-            free = _free_ports(2 * self.nodes, avoid=wanted)
+        if not all_free([*brokers, *state.controller_ports]):
+            free = free_ports(2 * self.nodes, avoid=wanted)
             return replace(
                 state,
                 broker_ports=wanted or free[: self.nodes],
@@ -299,53 +286,19 @@ class KafkaCluster:
             )
         return replace(state, broker_ports=brokers, fixed_port=fixed)
 
-    def _write_files(self, state: _State) -> None:
+    def _write_files(self, state: ClusterState) -> None:
         for node in self._ids():
             self._node_folder(node).mkdir(parents=True, exist_ok=True)
-            lines = (f"{key}={value}" for key, value in self._server_properties(node, state))
-            self._properties_file(node).write_text("\n".join(lines) + "\n", encoding="utf-8")
+            data = self._node_folder(node) / "data"
+            settled = server_properties(node, state, data, self.properties)
+            lines = (f"{key}={value}\n" for key, value in settled.items())
+            self._properties_file(node).write_text("".join(lines), encoding="utf-8")
         content = {**asdict(state), "properties": self.properties, "heap": self.heap}
-        beside = self.folder / f"{_STATE}.new"
+        beside = self.folder / f"{STATE_FILE}.new"
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        beside.replace(self.folder / _STATE)
+        beside.replace(self.folder / STATE_FILE)
 
-    def _server_properties(self, node: int, state: _State) -> Iterable[tuple[str, str]]:
-        broker = f"PLAINTEXT://{_HOST}:{state.broker_ports[node - 1]}"
-        voters = (f"{i}@{_HOST}:{state.controller_ports[i - 1]}" for i in self._ids())
-        replicas = str(min(3, self.nodes))
-        in_sync = str(max(1, min(3, self.nodes) - 1))
-        chosen = {
-            "node.id": str(node),
-            "process.roles": "broker,controller",
-            "controller.quorum.voters": ",".join(voters),
-            "listeners": f"{broker},CONTROLLER://{_HOST}:{state.controller_ports[node - 1]}",
-            "advertised.listeners": broker,
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self._node_folder(node) / "data"),
-            "auto.create.topics.enable": "false",
-            "default.replication.factor": replicas,
-            "min.insync.replicas": in_sync,
-            "offsets.topic.num.partitions": "4",
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.num.partitions": "4",
-            "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": in_sync,
-            "share.coordinator.state.topic.num.partitions": "4",
-            "share.coordinator.state.topic.replication.factor": replicas,
-            "share.coordinator.state.topic.min.isr": in_sync,
-            "group.initial.rebalance.delay.ms": "0",
-            # Records keep old event times here: with a limit Kafka would delete them at once.
-            "log.retention.ms": "-1",
-            "message.max.bytes": _MEBIBYTES_16,
-            "replica.fetch.max.bytes": _MEBIBYTES_16,
-            # The default is a quarter of the heap.
-            "log.cleaner.dedupe.buffer.size": _MEBIBYTES_16,
-        }
-        return {**chosen, **self.properties}.items()
-
-    def _format(self, java: str, class_path: str, state: _State) -> None:
+    def _format(self, java: str, class_path: str, state: ClusterState) -> None:
         fresh = [
             node
             for node in self._ids()
@@ -379,7 +332,7 @@ class KafkaCluster:
             if run.returncode != 0:
                 raise MachineError(
                     f"Kafka's storage tool refused {self._properties_file(node)}:\n"
-                    + _last_lines(output)
+                    + last_lines(output)
                 )
 
     def _spawn(self, node: int, java: str, class_path: str) -> int:
@@ -440,7 +393,7 @@ class KafkaCluster:
     def _failure(self, node: int, offset: int, what: str) -> MachineError:
         return MachineError(
             f"Kafka node {node} {what}, see {self.log_file(node)}:\n"
-            + _last_lines(self._log_since(node, offset))
+            + last_lines(self._log_since(node, offset))
         )
 
     def _log_since(self, node: int, offset: int) -> bytes:
@@ -457,15 +410,15 @@ class KafkaCluster:
         except (FileNotFoundError, ValueError):
             return None
         # After a reboot the number can be another program's.
-        return pid if str(self._properties_file(node)) in _command_line(pid) else None
+        return pid if str(self._properties_file(node)) in command_line(pid) else None
 
     def _end(self, nodes: Iterable[int], number: signal.Signals, grace: float) -> None:
         pids = {node: pid for node in nodes if (pid := self._pid(node)) is not None}
         for pid in pids.values():
-            _send(pid, number)
+            send(pid, number)
         if not self._gone(pids, grace):
             for pid in pids.values():
-                _send(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             if not self._gone(pids, 10.0):
                 raise MachineError(
                     f"Processes {list(pids.values())} of the Kafka in {self.folder} don't end."
@@ -490,146 +443,3 @@ class KafkaCluster:
         if watcher is not None:
             watcher.kill()
             watcher.communicate()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status, 1 for errors and for what doesn't run."""
-    parser = argparse.ArgumentParser(prog="python -m demo.broker", description="A Kafka to try.")
-    parser.add_argument("command", choices=["start", "stop", "status"])
-    parser.add_argument("--folder", type=Path, required=True, help="the cluster's own folder")
-    parser.add_argument("--port", type=int, help="the first node's port (default: free ports)")
-    parser.add_argument("--nodes", type=int, help="how many nodes (default: 1)")
-    given = parser.parse_args(arguments)
-    try:
-        if given.command == "start":
-            return _start(given.folder, given.port, given.nodes)
-        cluster = KafkaCluster.attach(given.folder)
-        return _stop(cluster) if given.command == "stop" else _print_status(cluster)
-    except KafkaDrainError as error:
-        print(f"broker: {str(error).splitlines()[0]}", file=sys.stderr)
-    except OSError as error:
-        print(f"broker: {error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print("broker: interrupted", file=sys.stderr)
-    return 1
-
-
-def _start(folder: Path, port: int | None, nodes: int | None) -> int:
-    known = _read_state(folder.absolute())
-    if nodes is None:
-        nodes = len(known.broker_ports) if known else 1
-    if port is None and known is not None and known.fixed_port:
-        port = known.broker_ports[0]
-    cluster = KafkaCluster(folder, nodes=nodes, port=port)
-    cluster.start(background=True)
-    print(cluster.bootstrap_servers)
-    return 0
-
-
-def _stop(cluster: KafkaCluster) -> int:
-    running = cluster.running_nodes()
-    cluster.stop()
-    print(f"stopped nodes {running}" if running else "already stopped")
-    return 0
-
-
-def _print_status(cluster: KafkaCluster) -> int:
-    running = cluster.running_nodes()
-    for node, address in enumerate(cluster.bootstrap_servers.split(","), start=1):
-        state = f"running as process {cluster.pid(node)}" if node in running else "stopped"
-        print(f"node {node} {address} {state}")
-    return 0 if len(running) == cluster.nodes else 1
-
-
-def _read_state(folder: Path) -> _State | None:
-    path = folder / _STATE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return _State(
-            str(content["cluster_id"]),
-            tuple(content["broker_ports"]),
-            tuple(content["controller_ports"]),
-            bool(content["fixed_port"]),
-        )
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise MachineError(
-            f"{path} can't be read ({error}). Remove {folder} and start anew."
-        ) from error
-
-
-def _new_cluster_id() -> str:
-    # Kafka's tools would take a leading dash for an option.
-    while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))[0] == "-":
-        pass
-    return new
-
-
-def _free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
-    ports: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(ports) < count:
-            # All stay bound until the last is found, so that none comes twice.
-            listener = stack.enter_context(socket.socket())
-            listener.bind((_HOST, 0))
-            port = int(listener.getsockname()[1])
-            if port not in avoid:
-                ports.append(port)
-    return tuple(ports)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        # As Java does: without it, connections that have just ended would count as taken.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port))
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return False
-            raise
-    return True
-
-
-def _all_free(ports: Iterable[int]) -> bool:
-    return all(_is_free(port) for port in ports)
-
-
-def _require_free(ports: Iterable[int]) -> None:
-    taken = [port for port in ports if not _is_free(port)]
-    if taken:
-        raise MachineError(
-            f"Port {', '.join(map(str, taken))} on {_HOST} is taken by another program or not "
-            "allowed, nothing was started. Stop that program, or choose another port."
-        )
-
-
-def _command_line(pid: int) -> str:
-    """Return the arguments of a process; empty when it has ended."""
-    if sys.platform == "linux":
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            return ""
-    run = subprocess.run(
-        ["ps", "-ww", "-o", "command=", "-p", str(pid)],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    return run.stdout
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _last_lines(output: bytes) -> str:
-    return "\n".join(output.decode(errors="replace").splitlines()[-_LINES_OF_LOG:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

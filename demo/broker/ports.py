@@ -1,0 +1,53 @@
+"""Ports of this machine's loopback: which are free."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterable, Sequence
+
+from kafka_drain.errors import MachineError
+
+__all__ = ["HOST", "all_free", "free_ports", "require_free"]
+
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
+    ports: list[int] = []
+    with contextlib.ExitStack() as stack:
+        while len(ports) < count:
+            # All stay bound until the last is found, so that none comes twice.
+            listener = stack.enter_context(socket.socket())
+            listener.bind((HOST, 0))
+            port = int(listener.getsockname()[1])
+            if port not in avoid:
+                ports.append(port)
+    return tuple(ports)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # As Java does: without it, connections that have just ended would count as taken.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def all_free(ports: Iterable[int]) -> bool:
+    return all(is_free(port) for port in ports)
+
+
+def require_free(ports: Iterable[int]) -> None:
+    taken = [port for port in ports if not is_free(port)]
+    if taken:
+        raise MachineError(
+            f"Port {', '.join(map(str, taken))} on {HOST} is taken by another program or not "
+            "allowed, nothing was started. Stop that program, or choose another port."
+        )

@@ -1,0 +1,94 @@
+"""What a cluster's folder keeps of it: its id, ports, and the properties of its nodes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.broker.ports import HOST
+from kafka_drain.errors import MachineError
+
+__all__ = ["STATE_FILE", "ClusterState", "new_cluster_id", "read_state", "server_properties"]
+
+STATE_FILE = "cluster.json"
+_MEBIBYTES_16 = str(16 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What has to be the same the next time that the cluster starts."""
+
+    cluster_id: str
+    broker_ports: tuple[int, ...]
+    controller_ports: tuple[int, ...]
+    fixed_port: bool
+
+
+def read_state(folder: Path) -> ClusterState | None:
+    path = folder / STATE_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return ClusterState(
+            str(content["cluster_id"]),
+            tuple(content["broker_ports"]),
+            tuple(content["controller_ports"]),
+            bool(content["fixed_port"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise MachineError(
+            f"{path} can't be read ({error}). Remove {folder} and start anew."
+        ) from error
+
+
+def new_cluster_id() -> str:
+    # Kafka's tools would take a leading dash for an option.
+    while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))[0] == "-":
+        pass
+    return new
+
+
+def server_properties(
+    node: int, state: ClusterState, log_dirs: Path, chosen: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the broker properties of a node; `chosen` adds to them or replaces them."""
+    nodes = len(state.broker_ports)
+    broker = f"PLAINTEXT://{HOST}:{state.broker_ports[node - 1]}"
+    voters = (f"{i}@{HOST}:{state.controller_ports[i - 1]}" for i in range(1, nodes + 1))
+    replicas = str(min(3, nodes))
+    in_sync = str(max(1, min(3, nodes) - 1))
+    settled = {
+        "node.id": str(node),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": f"{broker},CONTROLLER://{HOST}:{state.controller_ports[node - 1]}",
+        "advertised.listeners": broker,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(log_dirs),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "group.initial.rebalance.delay.ms": "0",
+        # Records keep old event times here: with a limit Kafka would delete them at once.
+        "log.retention.ms": "-1",
+        "message.max.bytes": _MEBIBYTES_16,
+        "replica.fetch.max.bytes": _MEBIBYTES_16,
+        # The default is a quarter of the heap.
+        "log.cleaner.dedupe.buffer.size": _MEBIBYTES_16,
+    }
+    return {**settled, **chosen}
