@@ -67,7 +67,10 @@ class Generation:
             ArchiveError: When it is missing or no JSON object.
         """
         try:
-            return read_document(self.folder / "generation.json")
+            return read_document(
+                self.folder / "generation.json",
+                *("opened_at", "reason", "format", "partition_by", "starting_offsets"),
+            )
         except FileNotFoundError as error:
             raise ArchiveError(
                 f"{self.folder} has no generation.json; restore it from a copy"
@@ -188,9 +191,19 @@ class Archive:
                 f"{self.root} has archive format {document.get('format_version')!r}, this "
                 f"kafka-drain reads format {FORMAT_VERSION}; use the release that wrote it"
             )
-        return document
+        # The version first: another format may have other keys.
+        return read_document(
+            self.root / "archive.json", "pipeline", "cluster_id", "topics", "source"
+        )
 
-    def create(self, *, pipeline: str, cluster_id: str, topic_ids: dict[str, str]) -> None:
+    def create(
+        self,
+        *,
+        pipeline: str,
+        cluster_id: str,
+        topic_ids: dict[str, str],
+        source: dict[str, Any],
+    ) -> None:
         """Write `archive.json`; also to add topics to it."""
         write_document(
             self.root / "archive.json",
@@ -199,6 +212,7 @@ class Archive:
                 "pipeline": pipeline,
                 "cluster_id": cluster_id,
                 "topics": dict(sorted(topic_ids.items())),
+                "source": source,
             },
         )
 

@@ -109,19 +109,21 @@ def compare_with_manifest(
         last_batch: The manifest's highest batch id; None when it has no batch.
         folder: The checkpoint's folder relative to the archive.
     """
+    # Spark plans a batch only after it has committed the one before.
+    done = max(
+        -1 if checkpoint.last_commit is None else checkpoint.last_commit,
+        -1 if checkpoint.last_offsets is None else checkpoint.last_offsets - 1,
+    )
     if last_batch is None:
-        if checkpoint.last_commit is None:
+        if done < 0:
             return []
-        detail = f"the checkpoint committed batch {checkpoint.last_commit}, the manifest has none"
+        detail = f"the checkpoint committed batch {done}, the manifest has none"
         return [Finding(Reason.MANIFEST_MISSING, folder, detail)]
     if checkpoint.last_offsets is None:
         detail = f"the manifest ends with batch {last_batch}, the checkpoint has no offsets"
         return [Finding(Reason.CHECKPOINT_MISSING, folder, detail)]
-    if checkpoint.last_commit is not None and checkpoint.last_commit > last_batch:
-        detail = (
-            f"the checkpoint committed batch {checkpoint.last_commit}, "
-            f"the manifest ends with {last_batch}"
-        )
+    if done > last_batch:
+        detail = f"the checkpoint committed batch {done}, the manifest ends with {last_batch}"
         return [Finding(Reason.MANIFEST_BEHIND, folder, detail)]
     committed = -1 if checkpoint.last_commit is None else checkpoint.last_commit
     if last_batch > checkpoint.last_offsets or last_batch > committed + 1:

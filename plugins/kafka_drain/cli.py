@@ -252,7 +252,7 @@ def _pipeline(options: argparse.Namespace) -> Pipeline:
     keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
     if archive.exists:
         document = archive.document()
-        keys |= {"name": document["pipeline"], "topics": list(document["topics"])}
+        keys |= {"name": document["pipeline"], **document["source"]}
         generation = archive.open_generation()
         if generation is not None:
             written = generation.document()
@@ -269,8 +269,9 @@ def _pipeline(options: argparse.Namespace) -> Pipeline:
         pairs = _pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
         if pairs:
             given[flag] = given.get(flag, {}) | pairs
-    if given.keys() & {"topics", "topic_pattern", "assign"}:
-        keys.pop("topics", None)
+    sources = {"topics", "topic_pattern", "assign"}
+    if given.keys() & sources:
+        keys = {name: value for name, value in keys.items() if name not in sources}
     return Pipeline(**(keys | given))
 
 

@@ -14,20 +14,27 @@ from kafka_drain.errors import ArchiveError
 __all__ = ["read_document", "write_document", "write_text"]
 
 
-def read_document(path: UPath) -> dict[str, Any]:
+def read_document(path: UPath, *keys: str) -> dict[str, Any]:
     """Read a JSON object.
+
+    Args:
+        path: The file.
+        keys: Keys that it has to have.
 
     Raises:
         FileNotFoundError: When there is no such file.
-        ArchiveError: When the file isn't a JSON object.
+        ArchiveError: When the file isn't a JSON object, or lacks a key.
     """
-    text = path.read_text()
+    content = path.read_bytes()
     try:
-        document = json.loads(text)
+        document = json.loads(content)
     except ValueError as error:
         raise ArchiveError(f"{path} isn't JSON ({error}); restore it from a copy") from error
     if not isinstance(document, dict):
-        raise ArchiveError(f"{path} holds {text[:40]!r}, expected a JSON object")
+        raise ArchiveError(f"{path} holds {content[:40].decode()!r}, expected a JSON object")
+    missing = [key for key in keys if key not in document]
+    if missing:
+        raise ArchiveError(f"{path} has no {', '.join(missing)}; restore it from a copy")
     return document
 
 

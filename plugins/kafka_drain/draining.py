@@ -50,14 +50,16 @@ def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Dr
         folder=folder,
     )
     plan = preflight(pipeline, cluster)
-    generation = plan.generation
+    generation = plan.generation or plan.archive.generation(1)
+    # Before the archive: a connection that Java can't use leaves nothing behind.
+    spec = compile_spec(pipeline, plan, generation.data, generation.checkpoint, cluster, folder)
+    spec.write(spec_path)
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,
         topic_ids=_topic_ids(plan),
+        source=pipeline.source,
     )
-    if generation is None:
-        generation = plan.archive.generation(1)
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,
@@ -65,8 +67,6 @@ def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Dr
             partition_by=pipeline.partition_by,
             reason="first",
         )
-    spec = compile_spec(pipeline, plan, generation.data, generation.checkpoint, cluster, folder)
-    spec.write(spec_path)
     return DrainJob(plan, application, Path(spec.result_path))
 
 

@@ -8,7 +8,8 @@
     │   ├── CheckpointError           checkpoint, manifest and generation contradict each other
     │   ├── TopicError                a topic is missing, was made again, or can't take the records
     │   ├── DataLossError             Kafka no longer holds offsets that the drain still needs
-    │   ├── ManifestInvalidError      validation found damage; carries the findings
+    │   ├── ManifestInvalidError      validation found damage in an archive
+    │   ├── DataFileError             a data file can't be read
     │   └── SourceRecordError         a row of a data file can't be sent to Kafka
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
@@ -25,6 +26,7 @@ __all__ = [
     "ArchiveError",
     "CheckpointError",
     "ConfigError",
+    "DataFileError",
     "DataLossError",
     "DeliveryError",
     "KafkaDrainError",
@@ -77,6 +79,10 @@ class DataLossError(TerminalError):
 
 class ManifestInvalidError(TerminalError):
     """Raised when validation found damage in an archive."""
+
+
+class DataFileError(TerminalError):
+    """Raised when a data file can't be read; the message says what is wrong with it."""
 
 
 class SourceRecordError(TerminalError):

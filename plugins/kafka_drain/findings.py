@@ -41,7 +41,7 @@ class Reason(str, Enum):
     MANIFEST_TRUNCATED = (
         "manifest_truncated",
         "error",
-        "a manifest file lists no file although its batch wrote some; readers miss these rows",
+        "a manifest file doesn't list all files that its batches wrote; readers miss their rows",
         "restore the file from a copy; the data files are still in the sink",
     )
     MANIFEST_CORRUPT = (

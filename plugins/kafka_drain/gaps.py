@@ -6,22 +6,25 @@ compaction removes records. Those gaps are harmless; the others are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 
 __all__ = ["Gap", "GapReason", "classify_gaps"]
 
 POLL_SECONDS = 20.0
+#: So many offsets further on, the next gap is reached sooner by reading on than by a jump.
+NEAR = 1_000
+_END = 1 << 63
 
 
 class GapReason(str, Enum):
@@ -68,12 +71,17 @@ def classify_gaps(
 ) -> list[Gap]:
     """Ask Kafka for the reason of each gap; one gap can fall into several.
 
+    Args:
+        cluster: Where the offsets were drained from.
+        missing: The gaps of each partition, sorted and disjoint.
+
     Raises:
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     if not missing:
         return []
     first = cluster.earliest(missing)
+    end = cluster.latest(missing, "read_uncommitted")
     stable = cluster.latest(missing, "read_committed")
     compacted = {
         topic: "compact" in cluster.topic_config(topic).get("cleanup.policy", "")
@@ -85,19 +93,19 @@ def classify_gaps(
         _consumer(cluster, "read_uncommitted") as uncommitted,
     ):
         for tp, ranges in missing.items():
-            for whole in ranges:
-                if whole.start < first[tp]:
-                    expired = OffsetRange(whole.start, min(whole.end, first[tp]))
-                    gaps.append(Gap(tp, expired, GapReason.EXPIRED))
-                held = OffsetRange(min(max(whole.start, first[tp]), whole.end), whole.end)
-                lost = _records_in(committed, tp, [held])
-                hidden = _records_in(uncommitted, tp, subtract(held, lost))
-                gaps += [Gap(tp, r, GapReason.LOST) for r in lost]
-                for r in hidden:
-                    is_open = r.start >= stable[tp]
-                    gaps.append(Gap(tp, r, GapReason.OPEN if is_open else GapReason.ABORTED))
-                empty = GapReason.COMPACTED if compacted[tp.topic] else GapReason.CONTROL
-                gaps += [Gap(tp, r, empty) for r in subtract(held, [*lost, *hidden])]
+            # Kafka held offsets beyond the end as well, before the log was truncated.
+            expired = _without(ranges, [OffsetRange(first[tp], end[tp])])
+            held = _without(ranges, expired)
+            lost = _records_in(committed, tp, held)
+            rest = _without(held, lost)
+            hidden = _records_in(uncommitted, tp, rest)
+            gaps += [Gap(tp, r, GapReason.EXPIRED) for r in expired]
+            gaps += [Gap(tp, r, GapReason.LOST) for r in lost]
+            aborted = _without(hidden, [OffsetRange(stable[tp], max(stable[tp], end[tp]))])
+            gaps += [Gap(tp, r, GapReason.ABORTED) for r in aborted]
+            gaps += [Gap(tp, r, GapReason.OPEN) for r in _without(hidden, aborted)]
+            empty = GapReason.COMPACTED if compacted[tp.topic] else GapReason.CONTROL
+            gaps += [Gap(tp, r, empty) for r in _without(rest, hidden)]
     return gaps
 
 
@@ -110,9 +118,14 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation_level,
-            # A gap is small: fetch little ahead of it.
+            # Else an offset that is no longer there would be taken for one without a record.
+            "auto.offset.reset": "error",
+            # A gap is small: fetch little ahead of it, and don't pause (for a second) after that.
             "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": 0,
             "fetch.message.max.bytes": 1 << 16,
+            # At the end of a partition there is nothing to wait for.
+            "fetch.wait.max.ms": 10,
             "log_level": 2,
         }
     )
@@ -122,28 +135,48 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
         consumer.close()
 
 
+def _without(ranges: Iterable[OffsetRange], parts: Sequence[OffsetRange]) -> list[OffsetRange]:
+    return [r for whole in ranges for r in subtract(whole, overlapping(parts, whole))]
+
+
 def _records_in(
     consumer: Consumer, tp: TopicPartition, ranges: Iterable[OffsetRange]
 ) -> list[OffsetRange]:
-    """Return the offsets within ranges at which the consumer finds records."""
-    found: list[int] = []
+    """Return the offsets within sorted disjoint ranges at which the consumer finds records."""
+    found: list[OffsetRange] = []
+    reading: Iterator[int] = iter(())
+    at = -NEAR
     for wanted in ranges:
-        if not len(wanted):
-            continue
-        consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, wanted.start)])
-        while True:
-            message: Any = consumer.poll(POLL_SECONDS)
-            if message is None:
-                raise KafkaUnavailableError(
-                    f"Kafka didn't answer within {POLL_SECONDS:g} s when asked for {tp} from "
-                    f"offset {wanted.start}; try again"
-                )
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                break
-            if error is not None:
-                raise KafkaException(error)
-            if message.offset() >= wanted.end:
-                break
-            found.append(message.offset())
-    return merge(OffsetRange(offset, offset + 1) for offset in found)
+        if wanted.start - at >= NEAR:
+            reading = _offsets_from(consumer, tp, wanted.start)
+            at = next(reading, _END)
+        while at < wanted.start:
+            at = next(reading, _END)
+        while at < wanted.end:
+            if found and found[-1].end == at:
+                found[-1] = OffsetRange(found[-1].start, at + 1)
+            else:
+                found.append(OffsetRange(at, at + 1))
+            at = next(reading, _END)
+    return found
+
+
+def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterator[int]:
+    """Yield the offsets of the records that the consumer finds, up to the partition's end."""
+    consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
+    while True:
+        message: Any = consumer.poll(POLL_SECONDS)
+        if message is None:
+            raise KafkaUnavailableError(
+                f"Kafka didn't answer within {POLL_SECONDS:g} s when asked for {tp} from "
+                f"offset {start}; try again"
+            )
+        error = message.error()
+        if error is None:
+            yield message.offset()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        else:
+            raise KafkaUnavailableError(
+                f"Kafka answered {error.str()!r} when asked for {tp} from offset {start}; try again"
+            )

@@ -34,7 +34,10 @@ def _describe(generation: Generation) -> dict[str, Any]:
     manifest, _ = generation.read_manifest()
     checkpoint, _ = generation.read_checkpoint()
     start = generation.starting_offsets()
-    end = start if checkpoint.last_commit is None else checkpoint.ends[checkpoint.last_commit]
+    end = start
+    if checkpoint.last_commit is not None:
+        # Damage is validation's to find; the figures are those of what can be read.
+        end = checkpoint.ends.get(checkpoint.last_commit) or start
     return {
         "generation": generation.number,
         "opened_at": document["opened_at"],

@@ -12,15 +12,19 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError, TopicError
+from kafka_drain.errors import ConfigError, KafkaDrainError, KafkaUnavailableError, TopicError
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.option_checks import integer
 
 __all__ = ["KafkaCluster", "Topic"]
 
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
+
+# org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what Spark's subscribePattern leaves out.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,13 @@ class Topic:
     partitions: tuple[int, ...]
 
 
+def _socket_timeout(config: KafkaConfig) -> float | None:
+    name = "socket.timeout.ms"
+    if name not in config.settings:
+        return None
+    return int(integer(10)(name, config.settings[name])) / 1000
+
+
 class KafkaCluster:
     """Questions to a Kafka cluster.
 
@@ -39,9 +50,19 @@ class KafkaCluster:
         KafkaUnavailableError: From every method, when the brokers don't answer in time.
     """
 
-    def __init__(self, config: KafkaConfig, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
+        """Name a cluster; nothing is asked yet.
+
+        Args:
+            config: How to reach it.
+            timeout_seconds: How long to wait for an answer; None for the connection's
+                socket.timeout.ms, or 20 s.
+
+        Raises:
+            ConfigError: When socket.timeout.ms is no number.
+        """
         self.config = config
-        self._timeout = timeout_seconds
+        self._timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -55,6 +76,10 @@ class KafkaCluster:
             raise self._explain(error.args[0]) from error
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
+        if error.code() == KafkaError._INVALID_ARG:
+            return ConfigError(
+                f"the Kafka connection's settings don't fit: {error.str()}; correct them"
+            )
         if error.code() in (
             KafkaError._TRANSPORT,
             KafkaError._TIMED_OUT,
@@ -82,7 +107,7 @@ class KafkaCluster:
     def topic_names(self) -> list[str]:
         """Return the names of all topics that aren't internal."""
         listed = self._ask(lambda: self._admin.list_topics(timeout=self._timeout))
-        return sorted(name for name in listed.topics if not name.startswith("__"))
+        return sorted(listed.topics.keys() - INTERNAL_TOPICS)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """Describe topics.
@@ -123,9 +148,17 @@ class KafkaCluster:
         """Return the topics that a regular expression matches whole, as Spark's subscribePattern.
 
         Raises:
+            ConfigError: When it is no regular expression.
             TopicError: When it matches none.
         """
-        names = [name for name in self.topic_names() if re.fullmatch(pattern, name)]
+        try:
+            matches = re.compile(pattern).fullmatch
+        except re.error as error:
+            raise ConfigError(
+                f"topic_pattern = {pattern!r} is not acceptable ({error}); accepted: a regular "
+                "expression that both Java and Python understand"
+            ) from error
+        names = [name for name in self.topic_names() if matches(name)]
         if not names:
             raise TopicError(
                 f"topic_pattern {pattern!r} matches no topic at {self.config.bootstrap_servers}; "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kafka_drain.errors import ConfigError
@@ -50,6 +51,18 @@ _LOGIN_MODULES = {
 
 def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _pem(settings: Mapping[str, str], name: str) -> str:
+    """Return a PEM text that librdkafka takes as text or from a file; empty when neither is set."""
+    if f"{name}.location" not in settings:
+        return settings.get(f"{name}.pem", "")
+    try:
+        return Path(settings[f"{name}.location"]).read_text()
+    except OSError as error:
+        raise ConfigError(
+            f"{name}.location = {settings[f'{name}.location']!r} can't be read: {error.strerror}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -107,9 +120,24 @@ class KafkaConfig:
                 f"username={_quoted(settings.get('sasl.username', ''))} "
                 f"password={_quoted(settings.get('sasl.password', ''))};"
             )
+        if plain.get("ssl.endpoint.identification.algorithm") == "none":
+            # The Java client's word for no check of the host's name.
+            plain["ssl.endpoint.identification.algorithm"] = ""
         if "ssl.ca.location" in settings:
             plain["ssl.truststore.type"] = "PEM"
             plain["ssl.truststore.location"] = settings["ssl.ca.location"]
+        elif "ssl.ca.pem" in settings:
+            plain["ssl.truststore.type"] = "PEM"
+            plain["ssl.truststore.certificates"] = settings["ssl.ca.pem"]
+        certificate = _pem(settings, "ssl.certificate")
+        key = _pem(settings, "ssl.key")
+        if certificate and key:
+            # In PEM text the Java client takes the key in PKCS #8 only (KIP-651).
+            plain["ssl.keystore.type"] = "PEM"
+            plain["ssl.keystore.certificate.chain"] = certificate
+            secret["ssl.keystore.key"] = key
+        elif certificate or key:
+            raise ConfigError("ssl.certificate.… and ssl.key.… go together: give both or neither")
         if "ssl.keystore.location" in settings:
             plain["ssl.keystore.type"] = "PKCS12"
             plain["ssl.keystore.location"] = settings["ssl.keystore.location"]

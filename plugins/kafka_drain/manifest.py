@@ -62,11 +62,21 @@ class Manifest:
         last_batch: Highest batch id; None when there is no batch.
         batches: Batch ids whose own manifest file was read, lowest first (compacted ones are
             in `files` only).
+        compacted: The batch up to which a compacted file was read; None when there is none.
     """
 
     files: dict[str, SinkFile] = field(default_factory=dict)
     last_batch: int | None = None
     batches: tuple[int, ...] = ()
+    compacted: int | None = None
+
+    def logs_of(self, first: int, last: int) -> list[str]:
+        """Return the names of the manifest files of these batches; none when one is missing."""
+        compacted = -1 if self.compacted is None else self.compacted
+        names = [f"{compacted}.compact"] if first <= compacted else []
+        after = range(max(first, compacted + 1), last + 1)
+        plain = [str(batch) for batch in self.batches if batch in after]
+        return names + plain if len(plain) == len(after) else []
 
 
 def log_name(name: str) -> tuple[int, bool] | None:
@@ -180,6 +190,7 @@ def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, l
     findings: list[Finding] = []
     batches: list[int] = []
     last: int | None = None
+    compacted: int | None = None
     for log in logs:
         for sink_file in log.added:
             if sink_file.path in files:
@@ -189,7 +200,9 @@ def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, l
             files[sink_file.path] = sink_file
         for path in log.deleted:
             files.pop(path, None)
-        if not log.compacted:
+        if log.compacted:
+            compacted = log.batch
+        else:
             batches.append(log.batch)
         last = log.batch
-    return Manifest(files, last, tuple(batches)), findings
+    return Manifest(files, last, tuple(batches), compacted), findings

@@ -97,7 +97,10 @@ def check_offsets(parts: Iterable[Segment], held: Iterable[Held]) -> list[Findin
     findings = check_duplicates(held)
     for item in held:
         own = by_batch.get(item.batch) if item.batch is not None else None
-        expected = [own.ranges[item.tp]] if own and item.tp in own.ranges else read.get(item.tp, [])
+        if own is None:
+            expected = read.get(item.tp, [])
+        else:
+            expected = [own.ranges[item.tp]] if item.tp in own.ranges else []
         outside = [r for held_range in item.ranges for r in subtract(held_range, expected)]
         if outside:
             who = own.name if own else "the generation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRan
 
 def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[OffsetRange]:
     """Return those of sorted disjoint ranges that share an offset with `wanted`."""
+    if not len(wanted):
+        return []
     first = bisect_right(merged, wanted.start, key=lambda r: r.end)
     last = bisect_left(merged, wanted.end, key=lambda r: r.start)
     return merged[first:last]
@@ -122,7 +125,7 @@ def from_spark_json(text: str) -> dict[TopicPartition, int]:
     parsed = json.loads(text)
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): operator.index(offset)
             for topic, partitions in parsed.items()
             for partition, offset in partitions.items()
         }

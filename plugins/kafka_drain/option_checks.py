@@ -28,7 +28,8 @@ __all__ = [
 Check = Callable[[str, Any], str]
 """Takes an option's name and value; returns the value as Spark reads it; raises ConfigError."""
 
-_DURATION = re.compile(r"\d+(ns|us|ms|s|m|min|h|d)")
+_SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
+_DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
 
 
 def refuse(name: str, value: Any, accepted: str) -> ConfigError:
@@ -38,9 +39,11 @@ def refuse(name: str, value: Any, accepted: str) -> ConfigError:
 
 def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigError:
     """Make the error for a name that nobody knows, with the nearest one that exists."""
+    # The value may be a secret under a misspelt name.
+    shown = "hidden" if _SECRET.search(name) else repr(value)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
-    return ConfigError(f"{name!r} (value {value!r}) is no {what}{hint}")
+    return ConfigError(f"{name!r} (value {shown}) is no {what}{hint}")
 
 
 def integer(minimum: int) -> Check:
@@ -105,7 +108,7 @@ def timestamp(name: str, value: Any) -> str:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise refuse(name, str(value), accepted)
-        return str(round(value.timestamp() * 1000))
+        value = round(value.timestamp() * 1000)
     return integer(0)(name, value)
 
 

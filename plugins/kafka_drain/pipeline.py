@@ -112,10 +112,22 @@ class Pipeline(BaseModel):
                 raise refuse("topics", topic, accepted)
         return topics
 
+    @field_validator("topic_pattern")
+    @classmethod
+    def _check_topic_pattern(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            accepted = "a regular expression that both Java and Python understand"
+            raise refuse("topic_pattern", pattern, f"{accepted} ({error})") from error
+        return pattern
+
     @field_validator("assign")
     @classmethod
     def _check_assign(cls, assign: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
         for topic, partitions in (assign or {}).items():
+            if not _TOPIC.fullmatch(topic):
+                raise refuse(f"assign[{topic}]", partitions, "a topic's name and its partitions")
             if not partitions or min(partitions) < 0 or len(set(partitions)) != len(partitions):
                 raise refuse(f"assign[{topic}]", partitions, "partition numbers, none twice")
         if assign == {}:
@@ -129,7 +141,7 @@ class Pipeline(BaseModel):
             raise refuse(
                 "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
             )
-        return archive.rstrip("/") or "/"
+        return archive if archive.endswith("://") else archive.rstrip("/") or "/"
 
     @field_validator("partition_by")
     @classmethod
@@ -168,6 +180,11 @@ class Pipeline(BaseModel):
         checked = check_sink_options(self.format, self.sink_options)
         object.__setattr__(self, "sink_options", checked)
         return self
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What is drained: the one of topics, topic_pattern and assign that is given."""
+        return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
 
     @property
     def isolation_level(self) -> str:

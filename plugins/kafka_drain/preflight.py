@@ -125,6 +125,8 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
             starting_offsets |= {tp: first[tp] for tp in partitions if tp not in starting_offsets}
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(start, partitions, pipeline)
+    # A partition that was added since is read from 0.
+    start = {tp: start.get(tp, 0) for tp in partitions}
     warnings = _check_bounds(pipeline, start, first, end)
     hidden = _hidden_offsets(pipeline, cluster, end)
     if hidden:
@@ -139,7 +141,7 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
         cluster_id=cluster_id,
         topics=topics,
         starting_offsets=starting_offsets,
-        start={tp: start.get(tp, 0) for tp in partitions},
+        start=start,
         end=end,
         pending=pending,
         hidden=hidden,
@@ -155,7 +157,11 @@ def _check_folder(root: UPath) -> None:
     existing = root
     while not existing.exists():
         existing = existing.parent
-    if not existing.is_dir() or not os.access(str(existing), os.W_OK | os.X_OK):
+    if not existing.is_dir():
+        raise ArchiveError(
+            f"{root} can't be made: {existing} is a file, expected a folder; choose another archive"
+        )
+    if not os.access(str(existing), os.W_OK | os.X_OK):
         raise ArchiveError(
             f"{root} can't be written: this user has no right to write to {existing}; "
             "change its owner or choose another archive"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_drain.option_checks import Check, duration, integer, text, unknown
+from kafka_drain.option_checks import Check, boolean, duration, integer, unknown
 
 __all__ = ["COMPRESSIONS", "PARTITION_COLUMNS", "check_sink_options"]
 
@@ -31,7 +31,7 @@ _PER_FORMAT: dict[str, dict[str, Check]] = {
         "parquet.block.size": integer(1 << 16),
         "parquet.page.size": integer(1 << 10),
         "parquet.dictionary.page.size": integer(1 << 10),
-        "parquet.enable.dictionary": text,
+        "parquet.enable.dictionary": boolean,
         "parquet.compression.codec.zstd.level": integer(1),
     },
     "orc": {

@@ -91,6 +91,12 @@ _CONSUMER = frozenset(
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """.split()
 )
+_BOOLEANS = frozenset(
+    """
+    allow.auto.create.topics auto.include.jmx.reporter check.crcs enable.metrics.push
+    exclude.internal.topics
+    """.split()
+)
 _NUMBERS = (".ms", ".bytes", ".records", ".samples")
 
 
@@ -105,6 +111,8 @@ def _check_consumer_option(name: str, value: Any) -> str:
         raise unknown(name, value, known, "option of Kafka's consumer")
     if consumer_name == "isolation.level":
         return one_of("read_committed", "read_uncommitted")(name, value)
+    if consumer_name in _BOOLEANS:
+        return boolean(name, value)
     return integer(-1)(name, value) if name.endswith(_NUMBERS) else text(name, value)
 
 

@@ -27,9 +27,14 @@ PROGRESS_SECONDS = 2.0
 
 
 class Batches:
-    """The finished batches of a query, by batch id; Spark itself keeps the last hundred reports."""
+    """The finished batches of a query, by batch id; Spark itself keeps the last hundred reports.
 
-    def __init__(self) -> None:
+    Args:
+        start: Where a query's first batch ever starts; Spark's report of it doesn't say.
+    """
+
+    def __init__(self, start: dict[TopicPartition, int]) -> None:
+        self._start = start
         self._reports: dict[int, dict[str, Any]] = {}
 
     def update(self, query: StreamingQuery) -> None:
@@ -49,7 +54,8 @@ class Batches:
         """How many offsets the batches drained."""
         total = 0
         for report in self._reports.values():
-            start, end = (self._source_offsets(report, key) for key in ("startOffset", "endOffset"))
+            start = self._source_offsets(report, "startOffset") or self._start
+            end = self._source_offsets(report, "endOffset")
             total += count(r for _, r in ranges_between(start, end))
         return total
 
@@ -96,7 +102,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
     print(f"drain {spec.pipeline}: {planned:,} offsets planned", flush=True)
     progress = Progress("offsets", planned)
-    batches = Batches()
+    batches = Batches(start)
     query = start_query(spark, spec)
     follow(spark, spec, query, batches, progress)
     seconds = progress.seconds

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_drain.job_spec import write_private
 
-__all__ = ["JobFailed", "run_job", "secret_options"]
+__all__ = ["SPARK_ERRORS", "JobFailed", "explain", "run_job", "secret_options"]
+
+#: What pyspark raises for an error in the JVM: an aborted job comes as Py4J's own exception.
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 
 class Spec(Protocol):
@@ -47,7 +51,7 @@ def run_job(spec: S, work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
     try:
         set_log_levels(spark, spec.log_levels)
         result = work(spark, spec)
-    except (JobFailed, PySparkException) as error:
+    except (JobFailed, *SPARK_ERRORS) as error:
         message = explain(error)
         write_private(Path(spec.result_path), {"error": message})
         print(f"ERROR {message}", flush=True)
@@ -60,11 +64,14 @@ def run_job(spec: S, work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
         spark.stop()
 
 
-def explain(error: JobFailed | PySparkException) -> str:
+def explain(error: Exception) -> str:
     """Return the one line of an error that says what happened."""
     if isinstance(error, JobFailed):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines()]
+    if lines and lines[0].startswith("An error occurred while calling "):
+        # Py4J's words; Java's follow behind a colon.
+        lines = [line.removeprefix(": ") for line in lines[1:]]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     # Spark wraps what happened in a task; the innermost cause is the reason.
     first = next((line for line in lines if line), type(error).__name__)

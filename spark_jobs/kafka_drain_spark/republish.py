@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_drain.job_spec import RepublishSpec
 from kafka_drain.progress import Progress
-from kafka_drain_spark.job import JobFailed, secret_options
+from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
 from kafka_drain_spark.tasks import finished_tasks
 
 __all__ = ["run_republish"]
@@ -29,13 +29,16 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
         records (that Spark read and its sink reported no error for), seconds, records_per_second.
 
     Raises:
-        JobFailed: When Spark reads another number of rows than the files hold; nothing is sent.
-        PySparkException: When Spark failed; some records may have been sent.
+        JobFailed: When Spark reads another number of rows than the files hold, or the sink failed;
+            says whether something was sent.
+        PySparkException: When Spark failed before it sent something.
     """
     records = read_files(spark, spec)
     rows = records.count()
     if rows != spec.records:
-        raise JobFailed(f"Spark reads {rows:,} rows, the files hold {spec.records:,}: nothing sent")
+        raise JobFailed(
+            f"Spark reads {rows:,} rows, the files hold {spec.records:,}; nothing was sent"
+        )
     # One task a source partition, so that its records stay in order.
     ordered = records.repartition(spec.partitions, "topic", "partition").sortWithinPartitions(
         "topic", "partition", "offset"
@@ -45,8 +48,11 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
         options["topic"] = spec.topic
     progress = Progress("source partitions", spec.partitions)
     save = Saving(ordered.select("key", "value", "headers", "topic", "partition"), options)
-    while not save.ended(PROGRESS_SECONDS):
-        print(f"republish {spec.run}: {progress.line(finished_tasks(spark))}", flush=True)
+    try:
+        while not save.ended(PROGRESS_SECONDS):
+            print(f"republish {spec.run}: {progress.line(finished_tasks(spark))}", flush=True)
+    except SPARK_ERRORS as error:
+        raise JobFailed(f"{explain(error)}; some records may have been sent") from error
     print(f"republish {spec.run}: {rows:,} records sent", flush=True)
     return {
         "records": rows,

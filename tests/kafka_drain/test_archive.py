@@ -19,7 +19,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def archive(tmp_path: Path) -> Archive:
     """An archive without generations."""
     archive = Archive.at(str(tmp_path / "archive"))
-    archive.create(pipeline="p", cluster_id="c", topic_ids={"t": "1", "s": "2"})
+    archive.create(
+        pipeline="p", cluster_id="c", topic_ids={"t": "1", "s": "2"}, source={"topics": ["t", "s"]}
+    )
     return archive
 
 
@@ -52,13 +54,14 @@ def write_checkpoint(generation: Generation, name: str, text: str) -> None:
 def test_archive_create(archive: Archive) -> None:
     """A new archive says whose it is."""
     assert archive.exists
-    assert {
+    assert archive.document() == {
         "format_version": 1,
         "pipeline": "p",
         "cluster_id": "c",
         "topics": {"s": "2", "t": "1"},
-    } == archive.document()
-    assert [] == archive.generations()
+        "source": {"topics": ["t", "s"]},
+    }
+    assert archive.generations() == []
     assert archive.open_generation() is None
 
 
@@ -121,13 +124,14 @@ def test_archive_document_refused(archive: Archive, text: str, message: str) -> 
 
 def test_archive_generations_order(archive: Archive) -> None:
     """Generations come by number, not by name; other folders and files are none."""
-    for name in ("10000", "0010", "0002", "notes", "0003.bak"):
+    numbers = [2, 3, 4, 5, 6, 7, 8, 9, 10, 99, 100, 9999, 10000]
+    for name in ("notes", "0011.bak", *(f"{number:04d}" for number in reversed(numbers))):
         (archive.root / "generations" / name).mkdir(parents=True)
-    (archive.root / "generations" / "0011").write_text("a file")
+    (archive.root / "generations" / "0012").write_text("a file")
 
     generations = archive.generations()
 
-    assert [2, 10, 10000] == [generation.number for generation in generations]
+    assert [generation.number for generation in generations] == numbers
     assert generations[-1] == archive.open_generation()
 
 
@@ -159,12 +163,12 @@ def test_generation_write(generation: Generation) -> None:
     )
 
     document = generation.document()
-    assert {T0: 0, T1: 7} == generation.starting_offsets()
-    assert {"t": {"0": 0, "1": 7}} == document["starting_offsets"]
-    assert (1, 1, "first", "orc", ["topic"]) == tuple(
+    assert generation.starting_offsets() == {T0: 0, T1: 7}
+    assert document["starting_offsets"] == {"t": {"0": 0, "1": 7}}
+    assert tuple(
         document[key]
         for key in ("format_version", "generation", "reason", "format", "partition_by")
-    )
+    ) == (1, 1, "first", "orc", ["topic"])
 
 
 def test_generation_document_missing(generation: Generation) -> None:
@@ -180,7 +184,7 @@ def test_read_manifest_missing(generation: Generation) -> None:
     """Without a folder there are no files, and nothing is wrong."""
     manifest, findings = generation.read_manifest()
 
-    assert ({}, None, []) == (manifest.files, manifest.last_batch, findings)
+    assert (manifest.files, manifest.last_batch, findings) == ({}, None, [])
 
 
 def test_read_manifest_batches(generation: Generation) -> None:
@@ -194,11 +198,12 @@ def test_read_manifest_batches(generation: Generation) -> None:
 
     manifest, findings = generation.read_manifest()
 
-    assert [] == findings
-    assert {"a.parquet": 0, "topic=x%20y/b.parquet": 2} == {
-        path: sink_file.batch for path, sink_file in manifest.files.items()
+    assert findings == []
+    assert {path: sink_file.batch for path, sink_file in manifest.files.items()} == {
+        "a.parquet": 0,
+        "topic=x%20y/b.parquet": 2,
     }
-    assert (2, (0, 1, 2)) == (manifest.last_batch, manifest.batches)
+    assert (manifest.last_batch, manifest.batches) == (2, (0, 1, 2))
 
 
 def test_read_manifest_compact(generation: Generation) -> None:
@@ -210,11 +215,12 @@ def test_read_manifest_compact(generation: Generation) -> None:
 
     manifest, findings = generation.read_manifest()
 
-    assert [] == findings
-    assert {"a.parquet": None, "b.parquet": 10} == {
-        path: sink_file.batch for path, sink_file in manifest.files.items()
+    assert findings == []
+    assert {path: sink_file.batch for path, sink_file in manifest.files.items()} == {
+        "a.parquet": None,
+        "b.parquet": 10,
     }
-    assert (10, (10,)) == (manifest.last_batch, manifest.batches)
+    assert (manifest.last_batch, manifest.batches) == (10, (10,))
 
 
 def test_read_manifest_damaged(generation: Generation) -> None:
@@ -258,9 +264,9 @@ def test_read_checkpoint_batches(generation: Generation) -> None:
 
     checkpoint, findings = generation.read_checkpoint()
 
-    assert [] == findings
-    assert {9: {T0: 4}, 10: {T0: 6, T1: 1}} == checkpoint.ends
-    assert (10, 9) == (checkpoint.last_offsets, checkpoint.last_commit)
+    assert findings == []
+    assert checkpoint.ends == {9: {T0: 4}, 10: {T0: 6, T1: 1}}
+    assert (checkpoint.last_offsets, checkpoint.last_commit) == (10, 9)
 
 
 def test_read_checkpoint_damaged(generation: Generation) -> None:
@@ -274,7 +280,7 @@ def test_read_checkpoint_damaged(generation: Generation) -> None:
     checkpoint, findings = generation.read_checkpoint()
 
     where = "generations/0001/checkpoint"
-    assert {0: {T0: 4}, 1: {}, 3: {T0: 9}} == checkpoint.ends
+    assert checkpoint.ends == {0: {T0: 4}, 1: {}, 3: {T0: 9}}
     assert frozenset({0, 2}) == checkpoint.commits
     assert {
         (Reason.CHECKPOINT_CORRUPT, f"{where}/offsets/1"),

@@ -18,9 +18,9 @@ def test_write_document_round_trip(tmp_path: Path) -> None:
 
     write_document(path, {"b": 1, "a": ["é", None]})
 
-    assert {"b": 1, "a": ["é", None]} == read_document(path)
+    assert read_document(path) == {"b": 1, "a": ["é", None]}
     assert path.read_text().endswith("}\n")
-    assert ["a.json"] == os.listdir(tmp_path / "new" / "folder")
+    assert os.listdir(tmp_path / "new" / "folder") == ["a.json"]
 
 
 def test_write_document_replaces(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_write_document_replaces(tmp_path: Path) -> None:
 
     write_document(path, {"key": ""})
 
-    assert {"key": ""} == read_document(path)
+    assert read_document(path) == {"key": ""}
 
 
 def test_write_text_replace_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_write_text_replace_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         write_text(path, "new")
 
     assert path.read_text() == "old"
-    assert ["a.json"] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["a.json"]
 
 
 def test_write_text_below_file(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_write_text_over_folder(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="can't be written"):
         write_text(UPath(tmp_path / "a.json"), "text")
 
-    assert ["a.json"] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["a.json"]
 
 
 def test_write_text_object_store() -> None:

@@ -20,7 +20,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.preflight import DrainPlan, preflight
+from kafka_drain.preflight import preflight
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -46,7 +46,12 @@ def make_archive(folder: Path, **changes: Any) -> Generation:
     archive = Archive.at(str(folder))
     archive.create(
         **(
-            {"pipeline": "p", "cluster_id": "cluster-1", "topic_ids": {"a": "id-of-a"}}
+            {
+                "pipeline": "p",
+                "cluster_id": "cluster-1",
+                "topic_ids": {"a": "id-of-a"},
+                "source": {},
+            }
             | {key: value for key, value in changes.items() if key in ("pipeline", "cluster_id")}
         )
     )
@@ -118,10 +123,6 @@ def refuse(
     assert before == on_disk(root)
 
 
-def plan_of(pipeline: Pipeline, cluster: FakeCluster) -> DrainPlan:
-    return preflight(pipeline, cluster)
-
-
 # the folder
 
 
@@ -141,7 +142,7 @@ def test_preflight_archive_below_file(tmp_path: Path, folder: Path) -> None:
         pipeline_to(tmp_path / "parent" / "x" / "archive"),
         cluster_of(),
         ArchiveError,
-        r"archive can't be written: .*parent;",
+        r"archive can't be made: .*parent is a file, expected a folder",
     )
 
 
@@ -166,12 +167,12 @@ def test_preflight_new_archive(tmp_path: Path, folder: Path, made: bool) -> None
         folder.mkdir()
     before = on_disk(tmp_path)
 
-    plan = plan_of(pipeline_to(folder), cluster_of(first=3))
+    plan = preflight(pipeline_to(folder), cluster_of(first=3))
 
     assert before == on_disk(tmp_path)
     assert plan.generation is None
     assert {A0: 3, A1: 0} == plan.starting_offsets == plan.start
-    assert {A0: 30, A1: 5} == plan.end
+    assert plan.end == {A0: 30, A1: 5}
     assert plan.offsets == 32
     assert "generation 1, which this drain opens" in plan.lines()[0]
 
@@ -333,16 +334,17 @@ def test_preflight_commits_lost(tmp_path: Path, folder: Path) -> None:
 # offsets
 
 
-def test_preflight_cursor_expired(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("first", [21, 25])
+def test_preflight_cursor_expired(tmp_path: Path, folder: Path, first: int) -> None:
     """Offsets that Kafka deleted before they were drained are refused and named."""
     drained_archive(folder)
 
     refuse(
         tmp_path,
         pipeline_to(folder),
-        cluster_of(first=25),
+        cluster_of(first=first),
         DataLossError,
-        r"no longer holds .* drained: a-0 \[20, 25\); retention passed the cursor",
+        rf"no longer holds .* drained: a-0 \[20, {first}\); retention passed the cursor",
     )
 
 
@@ -350,9 +352,9 @@ def test_preflight_cursor_at_first_offset(folder: Path) -> None:
     """A cursor that is exactly at the first offset has lost nothing."""
     drained_archive(folder)
 
-    plan = plan_of(pipeline_to(folder), cluster_of(first=20))
+    plan = preflight(pipeline_to(folder), cluster_of(first=20))
 
-    assert [] == plan.warnings
+    assert plan.warnings == []
     assert plan.offsets == 10
 
 
@@ -362,11 +364,11 @@ def test_preflight_cursor_expired_accepted(folder: Path, value: object) -> None:
     drained_archive(folder)
     pipeline = pipeline_to(folder, source_options={"failOnDataLoss": value})
 
-    plan = plan_of(pipeline, cluster_of(first=25))
+    plan = preflight(pipeline, cluster_of(first=25))
 
     assert len(plan.warnings) == 1
     assert "a-0 [20, 25)" in plan.warnings[0]
-    assert f"WARNING {plan.warnings[0]}" in plan.lines()
+    assert plan.lines()[-1].endswith(f"WARNING {plan.warnings[0]}")
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
@@ -454,7 +456,7 @@ def test_preflight_which_partitions(
     """Topics, pattern and assignment each lead to their partitions."""
     cluster = FakeCluster({A0: Log(end=3), A1: Log(end=4), B0: Log(end=5)})
 
-    plan = plan_of(pipeline_to(folder, **({"topics": None} | source)), cluster)
+    plan = preflight(pipeline_to(folder, **({"topics": None} | source)), cluster)
 
     assert expected == set(plan.start) == set(plan.end)
     assert {tp.topic for tp in expected} == set(plan.topics)
@@ -467,10 +469,10 @@ def test_preflight_plan(folder: Path) -> None:
     """A drain goes on where the last committed batch ended."""
     drained_archive(folder)
 
-    plan = plan_of(pipeline_to(folder), cluster_of())
+    plan = preflight(pipeline_to(folder), cluster_of())
 
-    assert {A0: 20, A1: 5} == plan.start
-    assert {A0: 30, A1: 5} == plan.end
+    assert plan.start == {A0: 20, A1: 5}
+    assert plan.end == {A0: 30, A1: 5}
     assert plan.offsets == 10
     assert not plan.pending
     assert not plan.nothing_new
@@ -491,7 +493,7 @@ def test_preflight_changes_nothing(tmp_path: Path, folder: Path) -> None:
     drained_archive(folder)
     before = on_disk(tmp_path)
 
-    plan_of(pipeline_to(folder), cluster_of())
+    preflight(pipeline_to(folder), cluster_of())
 
     assert before == on_disk(tmp_path)
 
@@ -500,7 +502,7 @@ def test_preflight_nothing_new(folder: Path) -> None:
     """When every offset is drained, there is nothing for Spark to do."""
     drained_archive(folder)
 
-    plan = plan_of(pipeline_to(folder), cluster_of(end=20))
+    plan = preflight(pipeline_to(folder), cluster_of(end=20))
 
     assert plan.nothing_new
     assert plan.offsets == 0
@@ -515,11 +517,11 @@ def test_preflight_pending(folder: Path, listed: bool) -> None:
     if listed:
         list_batch(generation, 2)
 
-    plan = plan_of(pipeline_to(folder), cluster_of(end=20))
+    plan = preflight(pipeline_to(folder), cluster_of(end=20))
 
     assert plan.pending
     assert not plan.nothing_new
-    assert {A0: 20, A1: 5} == plan.start
+    assert plan.start == {A0: 20, A1: 5}
 
 
 def test_preflight_first_batch_pending(folder: Path) -> None:
@@ -527,10 +529,10 @@ def test_preflight_first_batch_pending(folder: Path) -> None:
     generation = make_archive(folder, starting_offsets={A0: 7, A1: 1})
     plan_batch(generation, 0, {A0: 30, A1: 5})
 
-    plan = plan_of(pipeline_to(folder), cluster_of())
+    plan = preflight(pipeline_to(folder), cluster_of())
 
     assert plan.pending
-    assert {A0: 7, A1: 1} == plan.start
+    assert plan.start == {A0: 7, A1: 1}
 
 
 def test_preflight_added_partition(folder: Path) -> None:
@@ -539,7 +541,7 @@ def test_preflight_added_partition(folder: Path) -> None:
     cluster = cluster_of()
     cluster.logs[TopicPartition("a", 2)] = Log(end=9)
 
-    plan = plan_of(pipeline_to(folder), cluster)
+    plan = preflight(pipeline_to(folder), cluster)
 
     assert plan.start[TopicPartition("a", 2)] == 0
     assert plan.offsets == 10 + 9
@@ -551,7 +553,7 @@ def test_preflight_added_partition_before_first_batch(folder: Path) -> None:
     cluster = cluster_of()
     cluster.logs[TopicPartition("a", 2)] = Log(first=4, end=9)
 
-    plan = plan_of(pipeline_to(folder), cluster)
+    plan = preflight(pipeline_to(folder), cluster)
 
     assert plan.starting_offsets[TopicPartition("a", 2)] == 4
 
@@ -561,9 +563,9 @@ def test_preflight_hidden_offsets(folder: Path) -> None:
     drained_archive(folder)
     cluster = FakeCluster({A0: Log(end=1030, stable=25), A1: Log(end=5)})
 
-    plan = plan_of(pipeline_to(folder), cluster)
+    plan = preflight(pipeline_to(folder), cluster)
 
-    assert {A0: 1005} == plan.hidden
+    assert plan.hidden == {A0: 1005}
     assert plan.offsets == 5
     assert len(plan.warnings) == 1
     assert "1,005 offsets are in or after an open transaction" in plan.warnings[0]
@@ -576,10 +578,10 @@ def test_preflight_hidden_offsets_uncommitted(folder: Path) -> None:
     cluster = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
     options = {"kafka.isolation.level": "read_uncommitted"}
 
-    plan = plan_of(pipeline_to(folder, source_options=options), cluster)
+    plan = preflight(pipeline_to(folder, source_options=options), cluster)
 
-    assert {} == plan.hidden
-    assert [] == plan.warnings
+    assert plan.hidden == {}
+    assert plan.warnings == []
     assert plan.offsets == 10
 
 

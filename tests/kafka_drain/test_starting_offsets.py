@@ -56,9 +56,10 @@ def test_resolve_starting_offsets_latest_uncommitted(cluster: FakeCluster) -> No
     """Under read_uncommitted, latest is the high watermark."""
     checked = check_source_options({"startingOffsets": "latest"})
 
-    assert {A0: 50, A1: 5} == resolve_starting_offsets(
-        checked, [A0, A1], cluster, "read_uncommitted"
-    )
+    assert resolve_starting_offsets(checked, [A0, A1], cluster, "read_uncommitted") == {
+        A0: 50,
+        A1: 5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,4 +114,4 @@ def test_resolve_starting_offsets_empty_partition() -> None:
     """An empty partition starts where it ends."""
     cluster = FakeCluster({A0: Log(first=7, end=7)})
 
-    assert {A0: 7} == resolve_starting_offsets({}, [A0], cluster, "read_committed")
+    assert resolve_starting_offsets({}, [A0], cluster, "read_committed") == {A0: 7}

@@ -8,6 +8,7 @@ parquet.py, orc.py, avro.py, json_lines.py
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.data_files import avro, json_lines, orc, parquet
-from kafka_drain.data_files.records import DataFileError
+from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange
 
 __all__ = ["DataFileError", "FileOffsets", "read_offsets", "read_records", "topic_of"]
@@ -39,6 +40,9 @@ FORMATS: dict[str, Format] = {
     "avro": avro,
     "json": json_lines,
 }
+
+
+TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,30 @@ def read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileO
         DataFileError: When the file can't be read.
         FileNotFoundError: When there is no such file.
     """
+    with _readable(file_format):
+        return _read_offsets(path, file_format, topic)
+
+
+@contextmanager
+def _readable(file_format: str) -> Iterator[None]:
+    """Name a file that can't be read as one, whatever its library raises for damaged bytes."""
+    try:
+        yield
+    except (DataFileError, FileNotFoundError, MemoryError):
+        raise
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise DataFileError(f"not readable as {TITLES[file_format]}: {what}") from error
+
+
+def _read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileOffsets]:
     names = ["partition", "offset"] + ["topic"] * (topic is None)
     table = FORMATS[file_format].read_columns(path, names)
     if table.num_columns != len(names):
         raise DataFileError(f"has columns {table.column_names}, expected {names}")
     for name in ("partition", "offset"):
+        if not pa.types.is_integer(table[name].type):
+            raise DataFileError(f"column {name} holds {table[name].type}, expected whole numbers")
         if table[name].null_count:
             row = pc.index(table[name].is_null(), True).as_py()
             raise DataFileError(f"row {row} has no {name}")
@@ -152,4 +175,5 @@ def read_records(path: UPath, file_format: str, batch_bytes: int) -> Iterator[pa
     Raises:
         DataFileError: When the file can't be read.
     """
-    return FORMATS[file_format].read_records(path, batch_bytes)
+    with _readable(file_format):
+        yield from FORMATS[file_format].read_records(path, batch_bytes)

@@ -9,14 +9,13 @@ import json
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Any
 
 import pyarrow as pa
 from upath import UPath
 
-from kafka_drain.data_files.records import DataFileError, batches_of_rows, columns_of_rows
+from kafka_drain.data_files.records import batches_of_rows, columns_of_rows
 
 __all__ = ["read_columns", "read_records"]
 
@@ -44,32 +43,35 @@ class _Inflated(io.RawIOBase):
                 return len(inflated)
 
 
-@contextmanager
-def _opened(path: UPath) -> Iterator[Iterator[dict[str, Any]]]:
-    with path.open("rb") as source:
-        lines: Any = source
-        if path.suffix == ".gz":
-            lines = gzip.GzipFile(fileobj=source)
-        elif path.suffix == ".bz2":
-            lines = bz2.BZ2File(source)
-        elif path.suffix == ".deflate":
-            lines = io.BufferedReader(_Inflated(source))
-        try:
-            yield (json.loads(line) for line in lines)
-        except (ValueError, EOFError, OSError, KeyError, zlib.error) as error:
-            raise DataFileError(f"not readable as JSON: {error}") from error
+def _lines(source: IO[bytes], suffix: str) -> Any:
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=source)
+    if suffix == ".bz2":
+        return bz2.BZ2File(source)
+    if suffix == ".deflate":
+        return io.BufferedReader(_Inflated(source))
+    return source
+
+
+def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
+    for line in _lines(source, suffix):
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise ValueError(f"expected a JSON object a line, got {line[:40]!r}")
+        yield row
 
 
 def read_columns(path: UPath, names: list[str]) -> pa.Table:
-    """Return a few columns."""
-    with _opened(path) as rows:
-        return columns_of_rows(rows, names)
+    """Return a few columns; all lines are parsed for them."""
+    with path.open("rb") as source:
+        return columns_of_rows(_rows(source, path.suffix), names)
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order."""
-    with _opened(path) as rows:
-        yield from batches_of_rows((_decoded(row) for row in rows), batch_bytes)
+    with path.open("rb") as source:
+        rows = (_decoded(row) for row in _rows(source, path.suffix))
+        yield from batches_of_rows(rows, batch_bytes)
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 from pyarrow import orc
 from upath import UPath
 
-from kafka_drain.data_files.records import SCHEMA, DataFileError, conform, rows_per_batch
+from kafka_drain.data_files.records import SCHEMA, conform, rows_per_batch
 
 __all__ = ["read_columns", "read_records"]
 
 
-@contextmanager
-def _opened(path: UPath) -> Iterator[orc.ORCFile]:
-    with path.open("rb") as source:
-        try:
-            yield orc.ORCFile(source)
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise DataFileError(f"not readable as ORC: {error}") from error
-
-
 def read_columns(path: UPath, names: list[str]) -> pa.Table:
     """Return a few columns."""
-    with _opened(path) as file:
-        return file.read(columns=names)
+    with path.open("rb") as source:
+        return orc.ORCFile(source).read(columns=names)
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order; a stripe (64 MiB by default) is read at a time."""
-    with _opened(path) as file:
+    with path.open("rb") as source:
+        file = orc.ORCFile(source)
         names = [name for name in SCHEMA.names if name in file.schema.names]
         for stripe in range(file.nstripes):
             batch = _in_utc(file.read_stripe(stripe, columns=names))

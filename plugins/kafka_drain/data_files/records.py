@@ -11,7 +11,6 @@ import pyarrow as pa
 __all__ = [
     "BATCH_ROWS",
     "SCHEMA",
-    "DataFileError",
     "batches_of_rows",
     "columns_of_rows",
     "conform",
@@ -34,10 +33,6 @@ SCHEMA = pa.schema(
 
 #: A batch has at most so many rows, however small they are.
 BATCH_ROWS = 50_000
-
-
-class DataFileError(Exception):
-    """Raised when a data file can't be read; the message says what is wrong with it."""
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:

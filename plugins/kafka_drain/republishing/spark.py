@@ -107,7 +107,5 @@ def finish_republish(job: RepublishJob) -> dict[str, Any]:
             "spark-submit ended before the republish wrote a result; the reason is in the log above"
         )
     if "error" in result:
-        raise SparkJobError(
-            f"the republish failed in Spark: {result['error']}; some records may have been sent"
-        )
+        raise SparkJobError(f"the republish failed in Spark: {result['error']}")
     return result

@@ -39,8 +39,8 @@ class ValidateManifestOperator(BaseOperator):
             KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
         """
         from kafka_drain.archive import Archive
-        from kafka_drain.report import write_report
-        from kafka_drain.validation import raise_findings, validate_archive
+        from kafka_drain.report import raise_findings, write_report
+        from kafka_drain.validation import validate_archive
 
         with terminal_errors_fail():
             archive = Archive.at(self.pipeline.archive)

@@ -1,0 +1,98 @@
+"""The whole way through the real command and the real spark-submit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive import Archive
+from tests.conftest import manifest_files
+from tests.integration.command_line import Ended, kafka_drain, listing
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00:00 UTC, in milliseconds
+RECORDS = [
+    (b"key", b"value", [("h", b"1"), ("h", b"2")], NOON),
+    (None, b"no key", [("n", None)], NOON + 86_400_000),
+    (b"tombstone", None, None, NOON - 86_400_000),
+    (b"\x00\xff", bytes(range(256)), None, NOON),
+]
+
+
+def without_timestamps(topic: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """Spark's Kafka sink sets timestamps of its own."""
+    return {p: [record[:3] for record in records] for p, records in topic.items()}
+
+
+def answer(ended: Ended) -> Any:
+    """Return the answer of a command that succeeded."""
+    assert ended.code == 0, ended.err
+    assert "Traceback" not in ended.err
+    return json.loads(ended.out)
+
+
+def test_cli_drain_and_republish(
+    tmp_path: Path, make_topic: Any, send: Any, read: Any, bootstrap_servers: str
+) -> None:
+    """Two topics are drained once, proven complete, and republished: to one topic, to their own."""
+    first, second, target = make_topic(3), make_topic(1), make_topic(3)
+    send(first, RECORDS, 0)
+    send(first, RECORDS[::-1], 2)
+    send(second, RECORDS[:2], 0)
+    before = {name: read(name) for name in (first, second)}
+    pipeline = tmp_path / "pipeline.json"
+    pipeline.write_text(json.dumps({"log_levels": {"kafka": "DEBUG"}}))
+    archive = tmp_path / "archive"
+    local = Archive.at(str(archive))
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    spark = ("--master", "local[2]")
+    topics = ("--topic", first, "--topic", second)
+
+    # The topic stays a column.
+    drain = ("drain", archive, *kafka, *spark, *topics, "--partition-by")
+    drained = kafka_drain(*drain, "--pipeline", pipeline, "--json")
+    files = listing(archive)
+    again = kafka_drain(*drain, "--json")
+
+    assert answer(drained)["records"] == 10
+    assert "10 of 10 offsets (100 %)" in drained.err
+    assert " DEBUG Kafka" in drained.err
+    assert answer(again)["offsets"] == 0
+    assert "nothing new" in again.err
+    assert manifest_files(local) == ["0"]
+    assert [n for n in listing(archive) if "/" in n] == [n for n in files if "/" in n]
+
+    listed = kafka_drain("files", archive)
+    inspected = answer(kafka_drain("inspect", archive, "--json"))
+    validated = answer(kafka_drain("validate", archive, *kafka, "--json"))
+
+    paths = [Path(line) for line in listed.out.splitlines()]
+    assert sorted(paths) == sorted((archive / "generations" / "0001" / "data").glob("part-*"))
+    partitions = inspected["generations"][0]["partitions"]
+    assert {(p["topic"], p["partition"]): p["offsets"] for p in partitions} == {
+        (first, 0): 4,
+        (first, 1): 0,
+        (first, 2): 4,
+        (second, 0): 2,
+    }
+    assert (validated["verdict"], validated["records"]) == ("complete", 10)
+
+    republish = ("republish", archive, *kafka, *spark, "--engine", "spark", "--json")
+    sent = answer(kafka_drain(*republish, "--topic", first, "--target-topic", target))
+
+    assert sent["records"] == 8
+    assert without_timestamps(read(target)) == without_timestamps(before[first])
+    # The target topic won over the column.
+    assert {name: read(name) for name in before} == before
+
+    sent = answer(kafka_drain(*republish, "--same-topics"))
+    after = {name: read(name) for name in before}
+
+    assert sent["records"] == 10
+    for name, topic in before.items():
+        twice = {p: records * 2 for p, records in topic.items()}
+        assert without_timestamps(twice) == without_timestamps(after[name])

@@ -1,0 +1,561 @@
+"""What `kafka-drain` says to input that isn't right: one clear message, and nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafka_drain.archive import Archive
+from kafka_drain.draining import prepare_drain
+from kafka_drain.errors import SparkJobError
+from kafka_drain.job_spec import DrainSpec, RepublishSpec
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing.plan import make_plan
+from kafka_drain.republishing.spark import finish_republish, prepare_republish
+from tests.integration.command_line import Ended, kafka_drain, listing, run_module
+
+pytestmark = pytest.mark.integration
+
+OK, FAILED, USAGE = 0, 1, 2
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def drained(
+    tmp_path_factory: pytest.TempPathFactory, spark: Any, cluster: Any, bootstrap_servers: str
+) -> Pipeline:
+    """A complete archive of two topics, whose files hold the topic as a column."""
+    from kafka_drain_spark.drain import run_drain
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    topics = [f"bad-input-{name}-{uuid.uuid4().hex[:8]}" for name in "ab"]
+    for future in admin.create_topics([NewTopic(name, 2, 1) for name in topics]).values():
+        future.result(20)
+    for name in topics:
+        for number in range(10):
+            producer.produce(name, str(number), partition=number % 2)
+    assert producer.flush(30) == 0
+    folder = tmp_path_factory.mktemp("drained") / "archive"
+    pipeline = Pipeline(name="archive", topics=topics, archive=str(folder), partition_by=[])
+    with tempfile.TemporaryDirectory() as run:
+        prepare_drain(pipeline, cluster, Path(run))
+        run_drain(spark, DrainSpec.read(Path(run) / "drain.json"))
+    return pipeline
+
+
+@pytest.fixture
+def copied(drained: Pipeline, tmp_path: Path) -> Path:
+    """A copy of that archive, for a test to damage."""
+    return Path(shutil.copytree(drained.archive, tmp_path / "archive"))
+
+
+def check_refused(
+    ended: Ended, code: int, fragments: list[str], command: str = "kafka-drain"
+) -> None:
+    assert ended.code == code, ended.err
+    assert "Traceback" not in ended.out + ended.err
+    assert ended.out == ""
+    # On a slow machine, a line of progress comes before the message.
+    said = [line for line in ended.err.splitlines() if not line.endswith(" left")]
+    assert len(said) == 1, ended.err
+    assert said[0].startswith(command)
+    for fragment in fragments:
+        assert fragment in said[0]
+
+
+def refused(
+    folder: Path,
+    *arguments: object,
+    code: int,
+    says: list[str],
+    environment: Mapping[str, str | None] | None = None,
+) -> None:
+    """Run a command that has to be refused, and hold that it was refused well."""
+    before = listing(folder)
+
+    ended = kafka_drain(*arguments, environment=environment)
+
+    check_refused(ended, code, says, f"kafka-drain {arguments[0]}: ")
+    assert listing(folder) == before
+
+
+# --- options --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--topic", "t", "--source-option", "maxOffsetPerTrigger=5"],
+            ["'maxOffsetPerTrigger'", "'5'", "did you mean 'maxOffsetsPerTrigger'?"],
+        ),
+        (
+            ["--topic", "t", "--source-option", "startingOffsets=banana"],
+            ["startingOffsets", "'banana'", "accepted: earliest, latest, or {"],
+        ),
+        (
+            ["--topic", "t", "--topic-pattern", "t.*"],
+            ["topics and topic_pattern contradict each other", "say exactly one of"],
+        ),
+        (
+            [
+                *("--topic", "t", "--source-option", "startingOffsets=earliest"),
+                *("--source-option", "startingTimestamp=2026-01-31T00:00:00Z"),
+            ],
+            ["startingOffsets and startingTimestamp contradict", "say where to start once"],
+        ),
+        (["--topic-pattern", "("], ["topic_pattern", "'('", "regular expression"]),
+        ([], ["none is given", "say exactly one of topics, topic_pattern and assign"]),
+    ],
+)
+def test_drain_options_not_acceptable(
+    arguments: list[str], says: list[str], tmp_path: Path, bootstrap_servers: str
+) -> None:
+    """A drain with an option that Spark would swallow is refused with what is accepted."""
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(tmp_path, "drain", tmp_path / "new", *kafka, *arguments, code=USAGE, says=says)
+
+
+def test_drain_without_kafka(tmp_path: Path) -> None:
+    """Without a word about Kafka, the message says where to put one."""
+    says = ["no Kafka named", "--bootstrap-servers", "$KAFKA_BOOTSTRAP_SERVERS"]
+
+    refused(tmp_path, "drain", tmp_path / "new", "--topic", "t", code=USAGE, says=says)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"topics": ["t"], "shedule": null}', ["'shedule'", "did you mean 'schedule'?"]),
+        ("[]", ["pipeline.json holds no JSON object"]),
+        (None, ["pipeline.json can't be read: No such file or directory"]),
+    ],
+)
+def test_drain_pipeline_file_not_acceptable(
+    content: str | None, says: list[str], tmp_path: Path
+) -> None:
+    """A pipeline file with a misspelt key, a wrong value or no JSON is refused by name."""
+    file = tmp_path / "pipeline.json"
+    if content is not None:
+        file.write_text(content)
+    arguments = ("--pipeline", file, "--bootstrap-servers", NOWHERE)
+
+    refused(tmp_path, "drain", tmp_path / "new", *arguments, code=USAGE, says=says)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"sasl.pasword": "hunter2"}', ["'sasl.pasword'", "did you mean 'sasl.password'?"]),
+        ('{"sasl.password": "hunter2"', ["kafka.json isn't JSON"]),
+        (
+            '{"bootstrap.servers": "x:1", "security.protocol": "tls"}',
+            ["settings don't fit", '"security.protocol"'],
+        ),
+        (None, ["kafka.json can't be read"]),
+    ],
+)
+def test_kafka_config_not_acceptable(content: str | None, says: list[str], tmp_path: Path) -> None:
+    """Kafka settings that can't be used are refused, and no value of theirs is shown."""
+    file = tmp_path / "kafka.json"
+    if content is not None:
+        file.write_text(content)
+    before = listing(tmp_path)
+
+    ended = kafka_drain("drain", tmp_path / "new", "--topic", "t", "--kafka-config", file)
+
+    check_refused(ended, USAGE, says)
+    assert "hunter2" not in ended.err
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], ["--target-topic --same-topics is required"]),
+        (["--same-topics", "--engine", "flink"], ["--engine", "'flink'", "'spark', 'worker'"]),
+        (["--same-topics", "--target-topic", "t"], ["not allowed with argument"]),
+    ],
+)
+def test_republish_usage(arguments: list[str], says: list[str], tmp_path: Path) -> None:
+    """Without a target, with two, or with an unknown engine, the usage is shown."""
+    ended = kafka_drain("republish", tmp_path, "--bootstrap-servers", NOWHERE, *arguments)
+
+    assert ended.code == USAGE
+    assert ended.out == ""
+    assert "Traceback" not in ended.err
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("kafka-drain republish: error: ")
+    assert all(fragment in last for fragment in says)
+
+
+# --- Kafka ----------------------------------------------------------------------------------
+
+
+def test_drain_broker_not_there(tmp_path: Path) -> None:
+    """A broker that doesn't answer is one message, after the wait that the connection allows."""
+    file = tmp_path / "kafka.json"
+    file.write_text(json.dumps({"bootstrap.servers": NOWHERE, "socket.timeout.ms": 1000}))
+    arguments = ("--topic", "t", "--kafka-config", file)
+    says = [f"no answer from Kafka at {NOWHERE} within 1 s", "check that the broker runs"]
+
+    refused(tmp_path, "drain", tmp_path / "new", *arguments, code=FAILED, says=says)
+
+
+def test_drain_topic_not_there(tmp_path: Path, bootstrap_servers: str, make_topic: Any) -> None:
+    """A topic that doesn't exist is named together with those that do."""
+    make_topic()
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    says = ["topic no-such-topic doesn't exist", bootstrap_servers, "create it or correct the name"]
+
+    refused(
+        tmp_path,
+        *("drain", tmp_path / "new", "--topic", "no-such-topic", *kafka),
+        code=FAILED,
+        says=says,
+    )
+
+
+def test_republish_target_topic_not_there(
+    drained: Pipeline, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    """A target topic that doesn't exist is refused before anything is sent."""
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    target = ("--target-topic", "no-such-topic")
+    says = ["topic no-such-topic doesn't exist"]
+
+    refused(
+        Path(drained.archive),
+        *("republish", drained.archive, *kafka, *target),
+        code=FAILED,
+        says=says,
+    )
+
+
+def test_republish_too_few_partitions(
+    drained: Pipeline, bootstrap_servers: str, make_topic: Any, read: Any
+) -> None:
+    """A target with too few partitions is refused before anything is sent."""
+    target = make_topic(partitions=1)
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(
+        Path(drained.archive),
+        *("republish", drained.archive, *kafka, "--target-topic", target),
+        code=FAILED,
+        says=[f"topic {target} has 1 partitions", "need 2", "Nothing was sent"],
+    )
+
+    assert read(target) == {0: []}
+
+
+# --- folders --------------------------------------------------------------------------------
+
+ON_ARCHIVES = {
+    "validate": [],
+    "inspect": [],
+    "files": [],
+    "republish": ["--target-topic", "t", "--bootstrap-servers", NOWHERE],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "says"),
+    [
+        *(
+            (command, "folder", ["folder is a folder without archive.json"])
+            for command in ON_ARCHIVES
+        ),
+        ("files", "nothing", ["nothing doesn't exist", "expected an archive", "check the path"]),
+        ("validate", "file", ["file isn't a folder", "check the archive's path"]),
+    ],
+)
+def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_path: Path) -> None:
+    """What isn't an archive is called by what it is."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+
+    refused(tmp_path, command, tmp_path / name, *ON_ARCHIVES[command], code=USAGE, says=says)
+
+
+@pytest.mark.parametrize(
+    ("archive", "says"),
+    [
+        ("file", ["file is a file, expected a folder", "choose another archive"]),
+        ("file/archive", ["file/archive can't be made", "file is a file"]),
+        ("full", ["full isn't empty and isn't an archive", "choose an empty or new folder"]),
+    ],
+)
+def test_drain_to_no_archive(
+    archive: str, says: list[str], tmp_path: Path, bootstrap_servers: str
+) -> None:
+    """A drain doesn't touch a folder that holds something else, or can't be one."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "data.csv").write_text("1")
+    (tmp_path / "file").touch()
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(tmp_path, "drain", tmp_path / archive, "--topic", "t", *kafka, code=USAGE, says=says)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_drain_folder_without_right(tmp_path: Path, bootstrap_servers: str) -> None:
+    """A folder that this user may not write to is refused before the drain."""
+    (tmp_path / "theirs").mkdir(mode=0o500)
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(
+        tmp_path,
+        *("drain", tmp_path / "theirs" / "new", "--topic", "t", *kafka),
+        code=USAGE,
+        says=["can't be written", "no right to write to"],
+    )
+
+
+def test_drain_archive_of_another_pipeline(
+    drained: Pipeline, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    """An archive takes no records of a pipeline with another name."""
+    file = tmp_path / "pipeline.json"
+    file.write_text(json.dumps({"name": "other"}))
+    arguments = ("--pipeline", file, "--bootstrap-servers", bootstrap_servers)
+
+    refused(
+        Path(drained.archive),
+        *("drain", drained.archive, *arguments),
+        code=USAGE,
+        says=["is the archive of pipeline 'archive'", "not of 'other'", "an archive of its own"],
+    )
+
+
+def test_drain_checkpoint_missing(copied: Path, bootstrap_servers: str) -> None:
+    """Without its checkpoint an archive isn't drained: Spark would skip batches in silence."""
+    shutil.rmtree(copied / "generations" / "0001" / "checkpoint")
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(
+        copied,
+        *("drain", copied, *kafka),
+        code=FAILED,
+        says=["generations/0001/checkpoint", "That means: ", "What to do: "],
+    )
+
+
+# --- the machine ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        (
+            {"PATH": "{empty}", "JAVA_HOME": None},
+            ["No Java found", "no java is on the PATH", "Install a JDK or JRE of version 17 or 21"],
+        ),
+        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, where no bin/java is", "17 or 21"]),
+        (
+            {"KAFKA_DRAIN_CACHE": "{empty}"},
+            ["connector jars aren't complete", "{empty}", "Run `kafka-drain jars`"],
+        ),
+    ],
+)
+def test_drain_machine_incomplete(
+    environment: dict[str, str | None], says: list[str], tmp_path: Path, bootstrap_servers: str
+) -> None:
+    """A machine without Java or the jars is told what to install, before Kafka is asked."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    variables = {n: v and v.format(empty=empty) for n, v in environment.items()}
+
+    refused(
+        tmp_path,
+        *("drain", tmp_path / "new", "--topic", "t", "--bootstrap-servers", NOWHERE),
+        code=FAILED,
+        says=[fragment.format(empty=empty) for fragment in says],
+        environment=variables,
+    )
+
+
+def test_demo_broker_port_taken(tmp_path: Path) -> None:
+    """The demo's broker names the port that is taken and writes nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+
+        ended = run_module(
+            "demo.broker", "start", "--folder", tmp_path / "broker", "--port", str(port)
+        )
+
+    check_refused(ended, FAILED, [f"Port {port}", "is taken", "choose another port"], "broker: ")
+    assert listing(tmp_path) == {}
+
+
+# --- answers --------------------------------------------------------------------------------
+
+
+def test_validate_exit_codes(copied: Path, bootstrap_servers: str) -> None:
+    """validate ends with 0 for complete, 1 for findings, and names the file that is wrong."""
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    complete = kafka_drain("validate", copied, *kafka)
+    damaged = next(iter((copied / "generations" / "0001" / "data").glob("part-*")))
+    damaged.unlink()
+    findings = kafka_drain("validate", copied, *kafka)
+
+    assert (complete.code, findings.code) == (OK, FAILED)
+    assert "verdict: complete" in complete.out
+    assert "verdict: findings" in findings.out
+    assert damaged.name in findings.out
+    assert complete.err == findings.err == ""
+
+
+def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str) -> None:
+    """With --json, standard output holds one JSON document and nothing else."""
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    answers = {
+        name: kafka_drain(name, copied, "--json", *arguments)
+        for name, arguments in {
+            # This Spark knows maxRecordsPerPartition.
+            "drain": [*kafka, "--source-option", "maxRecordsPerPartition=10"],
+            "validate": kafka,
+            "inspect": [],
+            "files": [],
+            "republish": [*kafka, "--same-topics", "--dry-run"],
+        }.items()
+    }
+    parsed = {name: json.loads(ended.out) for name, ended in answers.items()}
+
+    assert {ended.code for ended in answers.values()} == {OK}
+    assert parsed["drain"]["offsets"] == parsed["drain"]["batches"] == 0
+    assert "nothing new" in answers["drain"].err
+    assert parsed["validate"]["verdict"] == "complete"
+    assert parsed["inspect"]["pipeline"] == "archive"
+    assert {file["path"] for file in parsed["files"]} == {
+        str(path) for path in (copied / "generations" / "0001" / "data").glob("part-*")
+    }
+    assert parsed["republish"]["records"] == 20
+    assert "dry run: nothing was sent" in answers["republish"].err
+
+
+# --- a row without a topic ------------------------------------------------------------------
+
+
+def take_topic_away(archive: Path, topic: str) -> tuple[Path, int, int]:
+    """Take the topic out of the second row of a file; return file, partition and offset."""
+    generation = archive / "generations" / "0001"
+    file, table = next(
+        (path, table)
+        for path in sorted((generation / "data").glob("part-*"))
+        if (table := pq.read_table(path))["topic"][0].as_py() == topic
+    )
+    rows = table.to_pylist()
+    rows[1]["topic"] = None
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    # Hadoop's checksum would give the change away.
+    file.with_name(f".{file.name}.crc").unlink()
+    log = generation / "data" / "_spark_metadata" / "0"
+    version, *lines = log.read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    for entry in entries:
+        if entry["path"].endswith(f"/{file.name}"):
+            entry["size"] = file.stat().st_size
+    log.write_text("\n".join([version, *(json.dumps(entry) for entry in entries)]))
+    return file, rows[1]["partition"], rows[1]["offset"]
+
+
+@pytest.mark.parametrize("engine", ["worker", "spark"])
+def test_republish_row_without_topic(
+    engine: str, copied: Path, drained: Pipeline, cluster: Any, bootstrap_servers: str
+) -> None:
+    """A row without a topic stops a republish to the same topics before anything is sent."""
+    topics = drained.topics or []
+    file, partition, offset = take_topic_away(copied, topics[0])
+    partitions = [TopicPartition(topic, number) for topic in topics for number in (0, 1)]
+    ends = cluster.latest(partitions, "read_uncommitted")
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+
+    refused(
+        copied,
+        *("republish", copied, *kafka, "--same-topics", "--engine", engine),
+        code=FAILED,
+        says=[
+            *(file.name, f"partition {partition}", f"offset {offset}", "has no topic"),
+            *("name a target topic", "Nothing was sent"),
+        ],
+    )
+
+    assert ends == cluster.latest(partitions, "read_uncommitted")
+
+
+def test_republish_row_without_topic_after_plan(
+    copied: Path,
+    drained: Pipeline,
+    cluster: Any,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sink that fails in Spark is an error of one line that says what may have been sent."""
+    from kafka_drain_spark.job import run_job
+    from kafka_drain_spark.republish import run_republish
+
+    # The shared session outlives the job.
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    plan = make_plan(Archive.at(str(copied)), cluster, engine="spark")
+    run = tmp_path / "run"
+    run.mkdir()
+
+    job = prepare_republish(plan, drained, cluster, run)
+    take_topic_away(copied, (drained.topics or [])[0])
+    code = run_job(RepublishSpec.read(run / "republish.json"), run_republish)
+    with pytest.raises(SparkJobError, match="null topic") as caught:
+        finish_republish(job)
+
+    assert code == FAILED
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("; some records may have been sent")
+
+
+def test_republish_row_without_topic_to_target(
+    copied: Path, drained: Pipeline, make_topic: Any, read: Any, bootstrap_servers: str
+) -> None:
+    """With a target topic, a row without a topic is sent like all others."""
+    target = make_topic(partitions=2)
+    take_topic_away(copied, (drained.topics or [])[0])
+    arguments = ("--bootstrap-servers", bootstrap_servers, "--target-topic", target, "--json")
+
+    ended = kafka_drain("republish", copied, *arguments)
+
+    assert ended.code == OK, ended.err
+    assert json.loads(ended.out)["records"] == 20
+    # Two topics held 0 to 9 each.
+    expected = {p: sorted(str(n).encode() for n in range(p, 10, 2)) * 2 for p in (0, 1)}
+    sent = {p: sorted(value for _, value, _, _ in rows) for p, rows in read(target).items()}
+    assert {p: sorted(values) for p, values in expected.items()} == sent
+
+
+def test_archive_of_moved_folder(copied: Path) -> None:
+    """The manifest's absolute paths don't matter: a copy lists its own files."""
+    ended = kafka_drain("files", copied)
+
+    assert ended.code == OK
+    assert len(Archive.at(str(copied)).generation(1).read_manifest()[0].files) == 4
+    assert all(Path(line).is_relative_to(copied) for line in ended.out.splitlines())
+    assert all(Path(line).is_file() for line in ended.out.splitlines())

@@ -1,0 +1,514 @@
+"""What a pipeline says is what Spark does: starting positions, options, files, failures."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from kafka_drain.archive import Archive
+from kafka_drain.data_files import read_offsets, read_records, topic_of
+from kafka_drain.draining import DrainJob, finish_drain, prepare_drain
+from kafka_drain.errors import ConfigError, KafkaDrainError, SparkJobError
+from kafka_drain.inspection import committed_files
+from kafka_drain.job_spec import DrainSpec
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.source_options import _CONSUMER, _ELSEWHERE
+from tests.conftest import Drain, manifest_files
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00:00 UTC, in milliseconds
+MIDNIGHT = NOON + 12 * 3_600_000
+QUIET = NOON + 86_400_000
+
+
+def numbered(count: int, first: int = 0) -> list[Any]:
+    """Return records a second apart, each with a header."""
+    return [(b"k", b"%d" % n, [("n", b"%d" % n)], NOON + 1000 * n) for n in range(first, count)]
+
+
+def data_files(archive: str) -> list[Path]:
+    return [Path(file["path"]) for file in committed_files(Archive.at(archive))]
+
+
+def held(archive: str) -> dict[str, dict[int, set[int]]]:
+    """Return the offsets in the committed files, by topic and partition."""
+    file_format = Archive.at(archive).generation(1).document()["format"]
+    found: dict[str, dict[int, set[int]]] = {}
+    for path in committed_files(Archive.at(archive)):
+        for item in read_offsets(
+            Archive.at(path["path"]).root, file_format, topic_of(path["path"])
+        ):
+            offsets = found.setdefault(item.topic, {}).setdefault(item.partition, set())
+            before = len(offsets)
+            offsets.update(n for r in item.ranges for n in range(r.start, r.end))
+            assert len(offsets) == before + item.records
+    return found
+
+
+def starting_offsets(archive: str) -> Any:
+    return Archive.at(archive).generation(1).document()["starting_offsets"]
+
+
+@pytest.fixture
+def topic(make_topic: Any, send: Any) -> str:
+    """A topic of two partitions with ten records each, a second apart from noon on."""
+    name: str = make_topic(partitions=2)
+    for partition in (0, 1):
+        send(name, numbered(10), partition)
+    return name
+
+
+# --- what is drained ------------------------------------------------------------------------
+
+
+def test_drain_assign(archive_folder: str, drain: Drain, make_topic: Any, send: Any) -> None:
+    """With assign, only the named partitions are drained."""
+    name = make_topic(partitions=3)
+    for partition in range(3):
+        send(name, numbered(4), partition)
+    pipeline = Pipeline(name="p", assign={name: [0, 2]}, archive=archive_folder)
+
+    drain(pipeline)
+
+    assert starting_offsets(archive_folder) == {name: {"0": 0, "2": 0}}
+    assert held(archive_folder) == {name: {0: {0, 1, 2, 3}, 2: {0, 1, 2, 3}}}
+
+
+def test_drain_topic_pattern(
+    archive_folder: str, drain: Drain, topic: str, make_topic: Any, send: Any
+) -> None:
+    """With a pattern, the topics that it matches whole are drained; a new one from its start."""
+    # Two underscores alone don't make a topic one of Kafka's own.
+    prefix = f"__{topic}"
+    make_topic(name=f"{prefix}-1", partitions=1)
+    send(f"{prefix}-1", numbered(3))
+    pipeline = Pipeline(name="p", topic_pattern=f"{prefix}-[0-9]", archive=archive_folder)
+
+    drain(pipeline)
+    make_topic(name=f"{prefix}-2", partitions=1)
+    make_topic(name=f"{prefix}-22", partitions=1)
+    send(f"{prefix}-2", numbered(2))
+    result = drain(pipeline)
+
+    assert result["records"] == 2
+    assert starting_offsets(archive_folder) == {f"{prefix}-1": {"0": 0}}
+    assert held(archive_folder) == {f"{prefix}-1": {0: {0, 1, 2}}, f"{prefix}-2": {0: {0, 1}}}
+    assert sorted(Archive.at(archive_folder).document()["topics"]) == [f"{prefix}-1", f"{prefix}-2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [
+        ({"startingOffsets": {"T": {"0": 4, "1": 7}}}, (4, 7)),
+        ({"startingOffsets": {"T": {"0": -2, "1": -1}}}, (0, 10)),
+        ({"startingTimestamp": "2013-01-01T12:00:03+00:00"}, (3, 3)),
+        (
+            {
+                "startingOffsetsByTimestamp": {"T": {"0": NOON + 5000, "1": QUIET}},
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            (5, 10),
+        ),
+    ],
+)
+def test_drain_starting_position(
+    options: dict[str, Any],
+    start: tuple[int, int],
+    archive_folder: str,
+    drain: Drain,
+    topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A starting position becomes numbers in generation.json, and exactly what follows is read."""
+    options = json.loads(json.dumps(options).replace('"T"', f'"{topic}"'))
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder, source_options=options)
+    offsets = 20 - sum(start)
+
+    result = drain(pipeline)
+    printed = capsys.readouterr().out
+
+    assert starting_offsets(archive_folder) == {topic: {"0": start[0], "1": start[1]}}
+    expected = {p: set(range(start[p], 10)) for p in (0, 1) if start[p] < 10}
+    assert held(archive_folder) == {topic: expected}
+    assert result.pop("seconds") > 0
+    assert result.pop("offsets_per_second") > 0
+    assert result == {
+        "archive": archive_folder,
+        "batches": 1,
+        "offsets": offsets,
+        "records": offsets,
+        "offsets_behind_latest": {"min": 0.0, "max": 0.0, "avg": 0.0},
+        "start": f'{{"{topic}":{{"0":{start[0]},"1":{start[1]}}}}}',
+        "end": f'{{"{topic}":{{"0":10,"1":10}}}}',
+    }
+    assert f"drain p: {offsets} offsets planned\n" in printed
+    assert f"drain p: {offsets} of {offsets} offsets (100 %)" in printed
+    assert (
+        f"drain p: {offsets} records in 1 batch, offsets behind latest: min 0, max 0, avg 0\n"
+        in printed
+    )
+
+
+def test_drain_starting_latest(archive_folder: str, drain: Drain, topic: str, send: Any) -> None:
+    """`latest` is fixed when the archive is made: what arrives after that is drained."""
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"startingOffsets": "latest"},
+    )
+
+    first = drain(pipeline)
+    send(topic, numbered(2))
+    second = drain(pipeline)
+
+    assert (first["batches"], first["offsets"]) == (0, 0)
+    assert (second["batches"], second["offsets"]) == (1, 2)
+    assert starting_offsets(archive_folder) == {topic: {"0": 10, "1": 10}}
+    assert held(archive_folder) == {topic: {0: {10, 11}}}
+
+
+def test_drain_starting_time_of_quiet_partition(
+    archive_folder: str, drain: Drain, topic: str
+) -> None:
+    """Strategy `error` refuses a partition without a record that late, and makes no archive."""
+    times = {topic: {"0": NOON, "1": QUIET}}
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"startingOffsetsByTimestamp": times},
+    )
+
+    with pytest.raises(ConfigError, match=f"{topic}-1 has no record at or after that time"):
+        drain(pipeline)
+
+    assert not Path(archive_folder).exists()
+
+
+def test_drain_partition_added(
+    archive_folder: str, drain: Drain, topic: str, bootstrap_servers: str
+) -> None:
+    """A partition that was added between two drains is read from offset 0."""
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    drain(pipeline)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+    # One that has never seen the topic with two partitions.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    deadline = time.monotonic() + 30
+    while len(producer.list_topics(topic, timeout=20).topics[topic].partitions) < 3:
+        assert time.monotonic() < deadline, "the broker doesn't show the new partition"
+    for number in range(3):
+        producer.produce(topic, b"%d" % number, partition=2)
+    assert producer.flush(30) == 0
+    result = drain(pipeline)
+
+    assert (result["offsets"], result["records"]) == (3, 3)
+    assert held(archive_folder) == {topic: {0: set(range(10)), 1: set(range(10)), 2: {0, 1, 2}}}
+
+
+def test_drain_isolation_level(
+    tmp_path: Path, drain: Drain, make_topic: Any, bootstrap_servers: str
+) -> None:
+    """Aborted records stay away unless read_uncommitted is asked for."""
+    name = make_topic(partitions=1)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    for value, end in ((b"no", producer.abort_transaction), (b"yes", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(name, value)
+        producer.flush(30)
+        end()
+    committed = Pipeline(name="p", topics=[name], archive=str(tmp_path / "committed"))
+    uncommitted = Pipeline(
+        name="p",
+        topics=[name],
+        archive=str(tmp_path / "uncommitted"),
+        source_options={"kafka.isolation.level": "read_uncommitted"},
+    )
+
+    results = [drain(committed), drain(uncommitted)]
+
+    # Each transaction ends with a marker, which takes an offset.
+    assert [(r["offsets"], r["records"]) for r in results] == [(4, 1), (4, 2)]
+    assert held(committed.archive) == {name: {0: {2}}}
+    assert held(uncommitted.archive) == {name: {0: {0, 2}}}
+
+
+# --- how it is sliced -----------------------------------------------------------------------
+
+
+def test_drain_max_offsets_per_trigger(archive_folder: str, drain: Drain, topic: str) -> None:
+    """maxOffsetsPerTrigger slices a drain into batches that are no larger."""
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"maxOffsetsPerTrigger": 6},
+    )
+
+    result = drain(pipeline)
+    archive = Archive.at(archive_folder)
+    checkpoint, _ = archive.generation(1).read_checkpoint()
+    ends = [sum(checkpoint.ends[batch].values()) for batch in sorted(checkpoint.ends)]
+
+    assert result["batches"] == len(ends) == len(manifest_files(archive))
+    assert max(b - a for a, b in zip([0, *ends], ends, strict=False)) <= 6
+    assert (result["offsets"], result["records"], ends[-1]) == (20, 20, 20)
+    assert held(archive_folder) == {topic: {0: set(range(10)), 1: set(range(10))}}
+
+
+@pytest.mark.parametrize(
+    ("options", "sink_options", "files"),
+    [
+        ({}, {}, [10, 10]),
+        ({"minPartitions": 4}, {}, [5, 5, 5, 5]),
+        ({"maxRecordsPerPartition": 5}, {}, [5, 5, 5, 5]),
+        ({}, {"maxRecordsPerFile": 4}, [4, 4, 2, 4, 4, 2]),
+    ],
+)
+def test_drain_records_per_file(
+    options: dict[str, Any],
+    sink_options: dict[str, Any],
+    files: list[int],
+    archive_folder: str,
+    drain: Drain,
+    topic: str,
+) -> None:
+    """minPartitions, maxRecordsPerPartition and maxRecordsPerFile make more and smaller files."""
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options=options,
+        sink_options=sink_options,
+    )
+
+    drain(pipeline)
+    rows = [pq.ParquetFile(path).metadata.num_rows for path in data_files(archive_folder)]
+
+    assert sorted(rows) == sorted(files)
+    assert held(archive_folder) == {topic: {0: set(range(10)), 1: set(range(10))}}
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def parquet_codec(path: Path) -> str:
+    return str(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)
+
+
+def orc_codec(path: Path) -> str:
+    return str(orc.ORCFile(path).compression)
+
+
+def avro_codec(path: Path) -> str:
+    with path.open("rb") as source:
+        return str(fastavro.reader(source).metadata["avro.codec"])
+
+
+def json_codec(path: Path) -> str:
+    with gzip.open(path, "rt") as lines:
+        assert json.loads(next(lines))["topic"]
+    return "".join(path.suffixes[-2:])
+
+
+@pytest.mark.parametrize(
+    ("file_format", "compression", "codec", "expected"),
+    [
+        ("parquet", "", parquet_codec, "ZSTD"),
+        ("parquet", "gzip", parquet_codec, "GZIP"),
+        ("avro", "", avro_codec, "zstandard"),
+        ("json", "", json_codec, ".json.gz"),
+        ("orc", "", orc_codec, "ZSTD"),
+    ],
+)
+def test_drain_compression(
+    file_format: Any,
+    compression: str,
+    codec: Callable[[Path], str],
+    expected: str,
+    archive_folder: str,
+    drain: Drain,
+    topic: str,
+) -> None:
+    """The files are compressed as the pipeline says, and hold headers unless told otherwise."""
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        format=file_format,
+        compression=compression,
+        partition_by=[],
+    )
+
+    drain(pipeline)
+    files = data_files(archive_folder)
+    rows = [
+        row
+        for path in files
+        for batch in read_records(Archive.at(str(path)).root, file_format, 1 << 20)
+        for row in batch.to_pylist()
+    ]
+
+    assert {codec(path) for path in files} == {expected}
+    assert len(rows) == 20
+    assert all(row["headers"] == [{"key": "n", "value": row["value"]}] for row in rows)
+
+
+def test_drain_partition_by_hour(
+    archive_folder: str, drain: Drain, make_topic: Any, send: Any
+) -> None:
+    """Folders are named by topic, date and hour in UTC, wherever the machine is."""
+    name = make_topic(partitions=1)
+    send(name, [(b"k", b"v", None, MIDNIGHT - 1), (b"k", b"v", None, MIDNIGHT)])
+    pipeline = Pipeline(
+        name="p", topics=[name], archive=archive_folder, partition_by=["topic", "date", "hour"]
+    )
+
+    drain(pipeline)
+    data = Path(archive_folder) / "generations" / "0001" / "data"
+
+    assert {str(path.parent.relative_to(data)) for path in data_files(archive_folder)} == {
+        f"topic={name}/date=2013-01-01/hour=23",
+        f"topic={name}/date=2013-01-02/hour=00",
+    }
+
+
+# --- the job --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prepare(cluster: Any, tmp_path: Path) -> Callable[[Pipeline], tuple[DrainJob, DrainSpec]]:
+    """Prepare a drain that the test then runs as spark-submit would."""
+
+    def run(pipeline: Pipeline) -> tuple[DrainJob, DrainSpec]:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        job = prepare_drain(pipeline, cluster, folder)
+        return job, DrainSpec.read(folder / "drain.json")
+
+    return run
+
+
+@pytest.fixture
+def run_job(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[DrainSpec], int]:
+    """Run a job in the shared session, which outlives it."""
+    from kafka_drain_spark import job
+    from kafka_drain_spark.drain import run_drain
+
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return lambda spec: job.run_job(spec, run_drain)
+
+
+def test_run_job_with_log_levels(
+    archive_folder: str, prepare: Any, run_job: Any, spark: Any, topic: str
+) -> None:
+    """Log levels reach the loggers of the driver's JVM; the result says which Spark it was."""
+    pipeline = Pipeline(
+        name="p", topics=[topic], archive=archive_folder, log_levels={"kafka": "ERROR"}
+    )
+    logger = "org.apache.spark.sql.kafka010"
+    log4j = spark._jvm.org.apache.logging.log4j
+
+    job, spec = prepare(pipeline)
+    try:
+        code = run_job(spec)
+        level = log4j.LogManager.getLogger(logger).getLevel().toString()
+    finally:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.WARN)
+    result = finish_drain(job)
+
+    assert (code, level) == (0, "ERROR")
+    assert (result["records"], result["spark_version"]) == (20, spark.version)
+    assert result["session_seconds"] >= 0
+
+
+def check_failed(job: DrainJob, code: int, capsys: pytest.CaptureFixture[str]) -> str:
+    """Hold that a job failed with one line for the log and the same in the error."""
+    printed = capsys.readouterr().out
+    with pytest.raises(KafkaDrainError) as caught:
+        finish_drain(job)
+    message = str(caught.value)
+
+    assert code == 1
+    assert "\n" not in message
+    assert "\tat " not in printed
+    assert message.endswith(printed.split("ERROR ")[1].rstrip("\n"))
+    return message
+
+
+def test_run_job_topic_deleted_after_plan(
+    archive_folder: str,
+    prepare: Any,
+    run_job: Any,
+    topic: str,
+    bootstrap_servers: str,
+    cluster: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A topic that goes away between plan and query is an error of one line."""
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    job, spec = prepare(pipeline)
+    admin.delete_topics([topic])[topic].result(20)
+    message = check_failed(job, run_job(spec), capsys)
+
+    assert "UnknownTopicOrPartitionException" in message
+
+
+def test_run_job_checkpoint_unreadable(
+    archive_folder: str,
+    drain: Drain,
+    prepare: Any,
+    run_job: Any,
+    topic: str,
+    send: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A checkpoint that Spark can't read is an error of one line, and changes no manifest."""
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
+    archive = Archive.at(archive_folder)
+
+    drain(pipeline)
+    send(topic, numbered(1))
+    job, spec = prepare(pipeline)
+    (archive.generation(1).checkpoint / "offsets" / "0").write_text("v9\n{}\n")
+    message = check_failed(job, run_job(spec), capsys)
+
+    assert message.startswith("the drain failed in Spark: ")
+    assert manifest_files(archive) == ["0"]
+    with pytest.raises(SparkJobError):
+        finish_drain(job)
+
+
+def test_consumer_options_of_connector(spark: Any) -> None:
+    """The consumer options that are accepted are those of the connector's kafka-clients."""
+    config = spark._jvm.org.apache.kafka.clients.consumer.ConsumerConfig
+    refused = {name.removeprefix("kafka.") for name in _ELSEWHERE}
+
+    names = {
+        name
+        for name in config.configNames()
+        # Kafka's own tests use what is called internal.
+        if name.split(".")[0] not in ("security", "sasl", "ssl", "internal") and name not in refused
+    }
+
+    assert set(_CONSUMER) == names

@@ -1,0 +1,557 @@
+"""Data files of each format: what was written is read, and damage is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import zlib
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+from upath import UPath
+
+from kafka_drain.data_files import (
+    DataFileError,
+    FileOffsets,
+    read_offsets,
+    read_records,
+    topic_of,
+)
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
+from kafka_drain.offsets import OffsetRange, merge
+
+Row = dict[str, Any]
+Writer = Callable[[Path, list[Row]], UPath]
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+BATCH_BYTES = 1 << 20
+
+
+def row(offset: int, partition: int = 0, **changes: Any) -> Row:
+    return {
+        "key": b"key",
+        "value": b"value",
+        "headers": None,
+        "topic": "t",
+        "partition": partition,
+        "offset": offset,
+        "timestamp": START + timedelta(milliseconds=offset),
+        "timestampType": 0,
+    } | changes
+
+
+#: One row for each thing that a record may hold.
+ROWS = [
+    row(7),
+    row(8, key=None),
+    row(9, value=None),
+    row(10, key=b"", value=b""),
+    row(11, value=bytes(range(256)), key="é".encode()),
+    row(12, headers=[{"key": "a", "value": b"1"}, {"key": "a", "value": b"\xff"}]),
+    row(13, headers=[{"key": "none", "value": None}, {"key": "", "value": b""}]),
+    row(20, timestampType=1, timestamp=START + timedelta(milliseconds=123)),
+    row(3, partition=1),
+    row(2, partition=1),
+]
+
+# As Spark writes them: with plain `binary` columns.
+SPARK_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+
+
+def columns_in(rows: list[Row]) -> pa.Schema:
+    """Return the columns that the rows have; a partition column isn't in the file."""
+    return pa.schema([field for field in SPARK_SCHEMA if any(field.name in r for r in rows)])
+
+
+def write_parquet(folder: Path, rows: list[Row]) -> UPath:
+    path = folder / "part-0.parquet"
+    table = pa.Table.from_pylist(rows, schema=columns_in(rows))
+    pq.write_table(table, path, row_group_size=4)
+    return UPath(path)
+
+
+def write_orc(folder: Path, rows: list[Row]) -> UPath:
+    """Write ORC as Spark does: with local times of a JVM whose zone is UTC."""
+    schema = columns_in(rows)
+    position = schema.get_field_index("timestamp")
+    if position >= 0:
+        schema = schema.set(position, pa.field("timestamp", pa.timestamp("us")))
+    naive = [
+        r | {"timestamp": r["timestamp"].replace(tzinfo=None)} if "timestamp" in r else r
+        for r in rows
+    ]
+    path = folder / "part-0.orc"
+    orc.write_table(pa.Table.from_pylist(naive, schema=schema), str(path))
+    return UPath(path)
+
+
+def write_orc_instants(folder: Path, rows: list[Row]) -> UPath:
+    path = folder / "part-0.orc"
+    orc.write_table(pa.Table.from_pylist(rows, schema=columns_in(rows)), str(path))
+    return UPath(path)
+
+
+AVRO_TYPES: dict[str, Any] = {
+    "key": ["bytes", "null"],
+    "value": ["bytes", "null"],
+    "headers": [
+        {
+            "type": "array",
+            "items": [
+                {
+                    "type": "record",
+                    "name": "headers",
+                    "fields": [
+                        {"name": "key", "type": ["string", "null"]},
+                        {"name": "value", "type": ["bytes", "null"]},
+                    ],
+                },
+                "null",
+            ],
+        },
+        "null",
+    ],
+    "topic": ["string", "null"],
+    "partition": ["int", "null"],
+    "offset": ["long", "null"],
+    "timestamp": [{"type": "long", "logicalType": "timestamp-micros"}, "null"],
+    "timestampType": ["int", "null"],
+}
+
+
+def avro_bytes(rows: list[Row], codec: str) -> bytes:
+    schema = {
+        "type": "record",
+        "name": "topLevelRecord",
+        "fields": [{"name": n, "type": AVRO_TYPES[n]} for n in columns_in(rows).names],
+    }
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, schema, rows, codec=codec, sync_interval=512)
+    return buffer.getvalue()
+
+
+AVRO_CODECS = ["null", "deflate", "zstandard", "snappy", "bzip2", "xz"]
+
+
+def avro_writer(codec: str) -> Writer:
+    def write(folder: Path, rows: list[Row]) -> UPath:
+        (folder / "part-0.avro").write_bytes(avro_bytes(rows, codec))
+        return UPath(folder / "part-0.avro")
+
+    return write
+
+
+def json_line(r: Row) -> bytes:
+    """Write a record as Spark does: bytes in base64, nulls left out."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return b64encode(value).decode()
+        if isinstance(value, datetime):
+            return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+        if isinstance(value, list):
+            return [plain(entry) for entry in value]
+        if isinstance(value, dict):
+            return {name: plain(entry) for name, entry in value.items() if entry is not None}
+        return value
+
+    return json.dumps(plain(r)).encode() + b"\n"
+
+
+def json_writer(suffix: str, compress: Callable[[bytes], bytes]) -> Writer:
+    def write(folder: Path, rows: list[Row]) -> UPath:
+        path = folder / f"part-0.json{suffix}"
+        path.write_bytes(compress(b"".join(map(json_line, rows))))
+        return UPath(path)
+
+    return write
+
+
+JSON_COMPRESSIONS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("", bytes),
+    (".gz", gzip.compress),
+    (".bz2", bz2.compress),
+    (".deflate", zlib.compress),
+]
+
+FORMATS = [
+    pytest.param("parquet", write_parquet, id="parquet"),
+    pytest.param("orc", write_orc, id="orc"),
+    pytest.param("orc", write_orc_instants, id="orc-instants"),
+    *(pytest.param("avro", avro_writer(codec), id=f"avro-{codec}") for codec in AVRO_CODECS),
+    *(
+        pytest.param("json", json_writer(suffix, compress), id=f"json{suffix}")
+        for suffix, compress in JSON_COMPRESSIONS
+    ),
+]
+each_format = pytest.mark.parametrize(("file_format", "write"), FORMATS)
+
+
+def without(rows: list[Row], *names: str) -> list[Row]:
+    return [{name: value for name, value in r.items() if name not in names} for r in rows]
+
+
+def rows_read(path: UPath, file_format: str, batch_bytes: int = BATCH_BYTES) -> list[Row]:
+    batches = list(read_records(path, file_format, batch_bytes))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    return pa.Table.from_batches(batches, schema=SCHEMA).to_pylist()
+
+
+# records
+
+
+@each_format
+def test_read_records(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Every record comes out as it was written, in file order."""
+    assert rows_read(write(tmp_path, ROWS), file_format) == ROWS
+
+
+@each_format
+def test_read_records_small_batches(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Small batches hold the same records in the same order."""
+    path = write(tmp_path, ROWS)
+
+    assert rows_read(path, file_format, batch_bytes=1) == ROWS
+    assert len(list(read_records(path, file_format, 1))) >= len(ROWS) - 2
+
+
+@each_format
+def test_read_records_topic_in_folder(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A column that the folder names isn't in the file, and is null."""
+    path = write(tmp_path, without(ROWS, "topic"))
+
+    assert rows_read(path, file_format) == [r | {"topic": None} for r in ROWS]
+
+
+@each_format
+def test_read_records_no_headers(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Files of a drain without headers have none."""
+    path = write(tmp_path, without(ROWS, "headers"))
+
+    assert rows_read(path, file_format) == [r | {"headers": None} for r in ROWS]
+
+
+def test_read_records_deflate_large(tmp_path: Path) -> None:
+    """A zlib stream that inflates to far more than it is long is read to its end."""
+    rows = [row(offset, value=b"\0" * 10_000) for offset in range(300)]
+    path = json_writer(".deflate", zlib.compress)(tmp_path, rows)
+
+    assert rows_read(path, "json") == rows
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "batch_bytes", "expected"),
+    [
+        (1000, 10, 500, 5),
+        (1000, 10, 1, 1),
+        (0, 0, 1000, 1000),
+        (10, 10**6, 1 << 30, BATCH_ROWS),
+        (1 << 30, 1, 1 << 20, 1),
+    ],
+)
+def test_rows_per_batch(size: int, rows: int, batch_bytes: int, expected: int) -> None:
+    """A batch has at least one row, and never more than its bounds allow."""
+    assert expected == rows_per_batch(size, rows, batch_bytes)
+
+
+# offsets
+
+
+@each_format
+@pytest.mark.parametrize("topic", [None, "named"])
+def test_read_offsets(tmp_path: Path, file_format: str, write: Writer, topic: str | None) -> None:
+    """A file's offsets come by partition, as ranges, with what is out of order."""
+    name = topic or "t"
+    path = write(tmp_path, without(ROWS, "topic") if topic else ROWS)
+
+    assert [
+        FileOffsets(name, 0, (OffsetRange(7, 14), OffsetRange(20, 21)), 8),
+        FileOffsets(name, 1, (OffsetRange(2, 4),), 2, ascending=False),
+    ] == read_offsets(path, file_format, topic)
+
+
+@each_format
+def test_read_offsets_duplicates(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Offsets that are there twice are named once, lowest first, at most ten."""
+    path = write(tmp_path, [row(offset // 2) for offset in reversed(range(40))])
+
+    assert [
+        FileOffsets("t", 0, (OffsetRange(0, 20),), 40, tuple(range(10)), ascending=False)
+    ] == read_offsets(path, file_format, None)
+
+
+@each_format
+def test_read_offsets_topics(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Topics are apart, and a row without a topic counts as one of topic ""."""
+    topics = ["b", "a", None, "b"]
+    rows = [row(offset, topic=topic) for offset, topic in enumerate(topics)]
+
+    assert [
+        FileOffsets("", 0, (OffsetRange(2, 3),), 1),
+        FileOffsets("a", 0, (OffsetRange(1, 2),), 1),
+        FileOffsets("b", 0, (OffsetRange(0, 1), OffsetRange(3, 4)), 2),
+    ] == read_offsets(write(tmp_path, rows), file_format, None)
+
+
+@each_format
+@pytest.mark.parametrize("name", ["partition", "offset"])
+def test_read_offsets_null(tmp_path: Path, file_format: str, write: Writer, name: str) -> None:
+    """A row without partition or offset is named by its number."""
+    rows = [row(offset) for offset in range(6)]
+    rows[4][name] = None
+
+    with pytest.raises(DataFileError, match=f"row 4 has no {name}"):
+        read_offsets(write(tmp_path, rows), file_format, None)
+
+
+@each_format
+def test_read_offsets_missing_column(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A file without offsets isn't one of ours."""
+    path = write(tmp_path, without(ROWS, "offset"))
+
+    with pytest.raises(DataFileError):
+        read_offsets(path, file_format, "t")
+
+
+def test_read_offsets_negative(tmp_path: Path) -> None:
+    """An offset below 0 isn't Kafka's: the file is damaged."""
+    path = write_parquet(tmp_path, [row(0), row(-5)])
+
+    with pytest.raises(DataFileError, match="-5"):
+        read_offsets(path, "parquet", "t")
+
+
+def test_read_offsets_text_column(tmp_path: Path) -> None:
+    """A file whose offsets aren't numbers isn't one of ours."""
+    path = UPath(tmp_path / "part-0.parquet")
+    pq.write_table(pa.table({"partition": pa.array([0], pa.int32()), "offset": ["x"]}), str(path))
+
+    with pytest.raises(DataFileError, match="offset"):
+        read_offsets(path, "parquet", "t")
+
+
+def test_read_offsets_topic_not_text(tmp_path: Path) -> None:
+    """A topic whose bytes aren't UTF-8 is a damaged file."""
+    path = write_parquet(tmp_path, [row(0, topic="ABCD")])
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ABCD", b"\xff\xfe\xfd\xfc"))
+
+    with pytest.raises(DataFileError):
+        read_offsets(path, "parquet", None)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
+def test_read_offsets_missing_file(tmp_path: Path, file_format: str) -> None:
+    """A missing file stays a FileNotFoundError: the manifest knows what that means."""
+    with pytest.raises(FileNotFoundError):
+        read_offsets(UPath(tmp_path / "nope"), file_format, "t")
+
+
+def test_read_offsets_no_rows(tmp_path: Path) -> None:
+    """A file without rows holds no partition."""
+    path = UPath(tmp_path / "part-0.parquet")
+    pq.write_table(SPARK_SCHEMA.empty_table(), str(path))
+
+    assert read_offsets(path, "parquet", None) == []
+    assert rows_read(path, "parquet") == []
+
+
+def test_file_offsets_bounds() -> None:
+    """First and last are the lowest and the highest offset that are there."""
+    held = FileOffsets("t", 0, (OffsetRange(3, 5), OffsetRange(9, 12)), 5)
+
+    assert (held.first, held.last) == (3, 11)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that every example writes its file to again."""
+    return tmp_path_factory.mktemp("files")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2), st.integers(0, 30)),
+        max_size=40,
+    ),
+    is_sorted=st.booleans(),
+)
+def test_read_offsets_property(
+    folder: Path, rows: list[tuple[str, int, int]], is_sorted: bool
+) -> None:
+    """What is read of a file is what counting its rows gives."""
+    rows = sorted(rows) if is_sorted else rows
+    path = UPath(folder / "part-0.parquet")
+    columns = dict(zip(("topic", "partition", "offset"), zip(*rows, strict=True), strict=False))
+    schema = pa.schema([SCHEMA.field(name) for name in ("topic", "partition", "offset")])
+    pq.write_table(pa.table(columns, schema=schema) if rows else schema.empty_table(), str(path))
+    by_partition: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for topic, partition, offset in rows:
+        by_partition[topic, partition].append(offset)
+
+    assert [
+        FileOffsets(
+            topic,
+            partition,
+            tuple(merge(OffsetRange(offset, offset + 1) for offset in offsets)),
+            len(offsets),
+            tuple(o for o in sorted(set(offsets)) if offsets.count(o) > 1)[:10],
+            all(a < b for a, b in pairwise(offsets)),
+        )
+        for (topic, partition), offsets in sorted(by_partition.items())
+    ] == read_offsets(path, "parquet", None)
+
+
+# damage
+
+
+@each_format
+@pytest.mark.parametrize("lost", [0.5, 9], ids=["half", "nine bytes"])
+def test_read_truncated(tmp_path: Path, file_format: str, write: Writer, lost: float) -> None:
+    """A file that was cut off is a DataFileError, for its offsets and for its records."""
+    path = write(tmp_path, [row(offset, value=bytes([offset]) * 40) for offset in range(100)])
+    content = path.read_bytes()
+    path.write_bytes(content[: -int(lost if lost > 1 else lost * len(content))])
+
+    with pytest.raises(DataFileError, match="not readable as"):
+        read_offsets(path, file_format, None)
+    with pytest.raises(DataFileError, match="not readable as"):
+        list(read_records(path, file_format, BATCH_BYTES))
+
+
+@pytest.mark.parametrize(("suffix", "wbits"), [(".gz", 31), (".deflate", 15)])
+def test_read_truncated_between_lines(tmp_path: Path, suffix: str, wbits: int) -> None:
+    """A compressed stream without its end is damaged, though all of its lines are whole."""
+    compress = zlib.compressobj(wbits=wbits)
+    path = UPath(tmp_path / f"part-0.json{suffix}")
+    path.write_bytes(compress.compress(json_line(row(0))) + compress.flush(zlib.Z_SYNC_FLUSH))
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        read_offsets(path, "json", "t")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("content", [b"", b"not a data file", b"\0" * 5000])
+def test_read_other_content(tmp_path: Path, file_format: str, content: bytes) -> None:
+    """A file that is something else is a DataFileError that names the format."""
+    path = UPath(tmp_path / "file")
+    path.write_bytes(content)
+
+    with pytest.raises(DataFileError, match=f"(?i)not readable as {file_format}"):
+        read_offsets(path, file_format, "t")
+    with pytest.raises(DataFileError, match=f"(?i)not readable as {file_format}"):
+        list(read_records(path, file_format, BATCH_BYTES))
+
+
+@each_format
+def test_read_flipped_byte(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A byte that changed gives other rows or a DataFileError, and no other exception."""
+    path = write(tmp_path, [row(offset, value=bytes([offset]) * 9) for offset in range(60)])
+    content = path.read_bytes()
+    refused = 0
+    for position in range(0, len(content), max(len(content) // 40, 1)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        path.write_bytes(bytes(damaged))
+        for read in (
+            lambda: read_offsets(path, file_format, None),
+            lambda: list(read_records(path, file_format, BATCH_BYTES)),
+        ):
+            try:
+                read()
+            except DataFileError:
+                refused += 1
+
+    assert refused
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b'{"offset": 1, "partition": 0} {}',
+        b"\xff",
+        b"5",
+        b"null",
+        b'["offset"]',
+        b'{"partition": 0, "offset": "x", "timestamp": "2026-01-01T00:00:00.000Z"}',
+        b'{"partition": 0, "offset": [1], "timestamp": "2026-01-01T00:00:00.000Z"}',
+    ],
+)
+def test_read_json_bad_line(tmp_path: Path, line: bytes) -> None:
+    """A line that isn't a record is a DataFileError."""
+    path = UPath(tmp_path / "part-0.json")
+    path.write_bytes(json_line(row(0)) + line + b"\n")
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        read_offsets(path, "json", "t")
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        list(read_records(path, "json", BATCH_BYTES))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": "not base64!"},
+        {"key": "QQ"},
+        {"headers": [{"key": "a", "value": "*"}]},
+        {"timestamp": "yesterday"},
+        {"timestamp": None},
+        {"value": 5},
+        {"headers": 5},
+    ],
+    ids=str,
+)
+def test_read_json_bad_value(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A value that Spark doesn't write is a DataFileError when the record is read."""
+    path = UPath(tmp_path / "part-0.json")
+    path.write_bytes(json.dumps(json.loads(json_line(row(0))) | changes).encode() + b"\n")
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        list(read_records(path, "json", BATCH_BYTES))
+
+
+# topics in paths
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("topic=flights/date=2026-01-01/part-0.parquet", "flights"),
+        ("date=2026-01-01/topic=a.b-c_d/part-0.parquet", "a.b-c_d"),
+        ("generations/0001/data/topic=t/part-0.parquet", "t"),
+        ("topic=a%20b/part-0.parquet", "a b"),
+        ("date=2026-01-01/part-0.parquet", None),
+        ("part-0.parquet", None),
+        ("subtopic=x/part-0.parquet", None),
+    ],
+)
+def test_topic_of(path: str, expected: str | None) -> None:
+    """A folder names the topic when files are split by it."""
+    assert expected == topic_of(path)

@@ -1,0 +1,277 @@
+"""Offsets in files against offsets that were drained, against multisets of single offsets."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offset_checks import (
+    Held,
+    Segment,
+    check_duplicates,
+    check_offsets,
+    missing_offsets,
+    segments,
+)
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+def held(tp: TopicPartition, path: str, offsets: list[int], batch: int | None = None) -> Held:
+    """Describe a file by its rows, as `read_offsets` does."""
+    twice = sorted(offset for offset, times in Counter(offsets).items() if times > 1)
+    return Held(
+        tp=tp,
+        path=path,
+        ranges=tuple(merge(R(offset, offset + 1) for offset in offsets)),
+        records=len(offsets),
+        duplicates=tuple(twice[:10]),
+        batch=batch,
+        ascending=all(a < b for a, b in pairwise(offsets)),
+    )
+
+
+def offsets_in(ranges: list[OffsetRange]) -> set[int]:
+    return {offset for r in ranges for offset in range(r.start, r.end)}
+
+
+def named_in(findings: list[Finding]) -> set[int]:
+    """Return the offsets of all ranges that come first in the findings' details."""
+    found = [re.search(r"holds \[(\d+), (\d+)\)", finding.detail) for finding in findings]
+    return {offset for match in found if match for offset in range(int(match[1]), int(match[2]))}
+
+
+# segments
+
+
+def test_segments_each_batch() -> None:
+    """Each batch reads from the end of the one before; the first one from the start."""
+    checkpoint = Checkpoint({0: {A: 15, B: 3}, 1: {A: 15, B: 9}})
+
+    assert [
+        Segment(0, 0, {A: R(10, 15), B: R(0, 3)}),
+        Segment(1, 1, {A: R(15, 15), B: R(3, 9)}),
+    ] == segments({A: 10, B: 0}, checkpoint, last_batch=1)
+
+
+def test_segments_purged_batches() -> None:
+    """What forgotten batches read together with the oldest known one is one segment."""
+    checkpoint = Checkpoint({8: {A: 30}, 7: {A: 20}})
+
+    found = segments({A: 5}, checkpoint, last_batch=8)
+
+    assert [Segment(0, 7, {A: R(5, 20)}), Segment(8, 8, {A: R(20, 30)})] == found
+    assert [segment.name for segment in found] == ["batches 0 to 7", "batch 8"]
+
+
+def test_segments_added_partition() -> None:
+    """A partition that a later batch is the first to know was read from 0."""
+    checkpoint = Checkpoint({0: {A: 5}, 1: {A: 8, B: 4}})
+
+    assert [Segment(0, 0, {A: R(2, 5)}), Segment(1, 1, {A: R(5, 8), B: R(0, 4)})] == segments(
+        {A: 2}, checkpoint, last_batch=1
+    )
+
+
+def test_segments_unreadable_end() -> None:
+    """A batch whose end can't be read belongs to the next batch's segment."""
+    checkpoint = Checkpoint({0: {A: 5}, 1: {}, 2: {A: 9}, 3: {A: 12}})
+
+    assert [
+        Segment(0, 0, {A: R(0, 5)}),
+        Segment(1, 2, {A: R(5, 9)}),
+        Segment(3, 3, {A: R(9, 12)}),
+    ] == segments({A: 0}, checkpoint, last_batch=3)
+
+
+def test_segments_planned_batch() -> None:
+    """A batch that was planned and not committed isn't a segment."""
+    checkpoint = Checkpoint({0: {A: 5}, 1: {A: 9}})
+
+    assert [Segment(0, 0, {A: R(0, 5)})] == segments({A: 0}, checkpoint, last_batch=0)
+
+
+def test_segments_empty_checkpoint() -> None:
+    """Without batches there is no segment."""
+    assert segments({A: 0}, Checkpoint(), last_batch=3) == []
+
+
+# check_offsets, check_duplicates, missing_offsets
+
+
+def test_check_offsets_intact() -> None:
+    """Files that hold each drained offset once are in order."""
+    parts = [Segment(0, 0, {A: R(0, 4)}), Segment(1, 1, {A: R(4, 8)})]
+    files = [held(A, "x", [0, 1], 0), held(A, "y", [3, 2], 0), held(A, "z", [4, 5, 6, 7], 1)]
+
+    assert check_offsets(parts, files) == []
+    assert missing_offsets(parts, files) == []
+
+
+def test_check_offsets_other_batch() -> None:
+    """A file with another batch's offsets is found though the generation read them."""
+    parts = [Segment(0, 0, {A: R(0, 4)}), Segment(1, 1, {A: R(4, 8)})]
+
+    assert [
+        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [4, 6) of t-0, batch 0 read [0, 4)")
+    ] == check_offsets(parts, [held(A, "x", [3, 4, 5], 0)])
+
+
+@pytest.mark.parametrize("batch", [0, None])
+def test_check_offsets_forgotten_batch(batch: int | None) -> None:
+    """A file whose batch's own range is forgotten is held against the whole generation."""
+    parts = [Segment(0, 6, {A: R(2, 4)}), Segment(7, 7, {A: R(4, 8)})]
+
+    assert [
+        Finding(
+            Reason.OFFSET_OUTSIDE, "x", "holds [1, 2), [8, 10) of t-0, the generation read [2, 8)"
+        )
+    ] == check_offsets(parts, [held(A, "x", [1, 2, 7, 8, 9], batch)])
+
+
+def test_check_offsets_other_partition() -> None:
+    """A file of a partition that was never drained is found."""
+    findings = check_offsets([Segment(0, 0, {A: R(0, 4)})], [held(B, "x", [0], 0)])
+
+    assert [finding.reason for finding in findings] == [Reason.OFFSET_OUTSIDE]
+    assert findings[0].detail.endswith("read nothing")
+
+
+def test_check_offsets_partition_before_added() -> None:
+    """A file of a batch that didn't know its partition yet holds offsets it never read."""
+    parts = [Segment(0, 0, {A: R(0, 4)}), Segment(1, 1, {A: R(4, 8), B: R(0, 5)})]
+
+    assert [
+        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [0, 5) of t-1, batch 0 read nothing")
+    ] == check_offsets(parts, [held(B, "x", [0, 1, 2, 3, 4], 0)])
+
+
+def test_check_offsets_many_outside() -> None:
+    """The first three ranges are shown, the others are counted."""
+    findings = check_offsets([Segment(0, 0, {A: R(0, 1)})], [held(A, "x", [2, 4, 6, 8, 10], 0)])
+
+    assert "holds [2, 3), [4, 5), [6, 7) and 2 more of t-0" in findings[0].detail
+
+
+def test_check_duplicates_within_file() -> None:
+    """Offsets that a file holds twice are named."""
+    assert [
+        Finding(Reason.OFFSET_DUPLICATE, "x", "holds offset 3, 5 of t-0 more than once")
+    ] == check_duplicates([held(A, "x", [3, 3, 4, 5, 5, 5])])
+
+
+def test_check_duplicates_between_files() -> None:
+    """Offsets that two files hold are named with both paths."""
+    assert [
+        Finding(Reason.OFFSET_DUPLICATE, "y", "holds [3, 5) of t-0, which x holds as well")
+    ] == check_duplicates([held(A, "y", [3, 4, 5]), held(A, "x", [0, 1, 2, 3, 4])])
+
+
+def test_check_duplicates_partitions_apart() -> None:
+    """The same offsets of two partitions or topics are no duplicates."""
+    other = TopicPartition("u", 0)
+    files = [held(tp, str(tp), [0, 1]) for tp in (A, B, other)]
+
+    assert check_duplicates(files) == []
+
+
+def test_check_duplicates_long_range_behind() -> None:
+    """A long range is remembered while shorter ones inside it go by."""
+    files = [held(A, "long", list(range(20))), held(A, "a", [2, 3]), held(A, "b", [15])]
+
+    findings = check_duplicates(files)
+
+    assert {"a", "b"} == {finding.where for finding in findings}
+    assert all("which long holds as well" in finding.detail for finding in findings)
+
+
+def test_missing_offsets_by_segment() -> None:
+    """Missing offsets are told by segment and partition, also where no file holds any."""
+    parts = [Segment(0, 3, {A: R(0, 4), B: R(0, 2)}), Segment(4, 4, {A: R(4, 8), B: R(2, 2)})]
+    files = [held(A, "x", [1, 2]), held(A, "y", [3, 4, 7, 9])]
+
+    assert [
+        (parts[0], A, [R(0, 1)]),
+        (parts[0], B, [R(0, 2)]),
+        (parts[1], A, [R(5, 7)]),
+    ] == missing_offsets(parts, files)
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> tuple[list[Segment], list[Held], list[list[int]]]:
+    """Draw batches of two partitions, and files that mostly hold what the batches read."""
+    start = {A: draw(st.integers(0, 5)), B: draw(st.integers(0, 5))}
+    ends: dict[int, dict[TopicPartition, int]] = {}
+    at = start
+    purged = draw(st.integers(0, 2))
+    for batch in range(purged, purged + draw(st.integers(1, 4))):
+        at = {tp: offset + draw(st.integers(0, 6)) for tp, offset in at.items()}
+        ends[batch] = at
+    parts = segments(start, Checkpoint(ends), max(ends))
+    files: list[Held] = []
+    rows: list[list[int]] = []
+    damage = st.lists(st.integers(0, 30), max_size=2)
+    for part in parts:
+        for tp, read in part.ranges.items():
+            kept = [offset for offset in range(read.start, read.end) if draw(st.booleans())]
+            taken = draw(st.one_of(st.just(list(range(read.start, read.end))), st.just(kept)))
+            offsets = draw(st.permutations(taken + draw(st.one_of(st.just([]), damage))))
+            cut = draw(st.integers(0, len(offsets)))
+            for piece in (offsets[:cut], offsets[cut:]):
+                if piece:
+                    known = st.sampled_from([part.last_batch, None])
+                    files.append(held(tp, f"file{len(files)}", piece, draw(known)))
+                    rows.append(piece)
+    return parts, files, rows
+
+
+@settings(deadline=None)
+@given(archives())
+def test_checks_property(archive: tuple[list[Segment], list[Held], list[list[int]]]) -> None:
+    """The verdict is the one of counting every single row."""
+    parts, files, rows = archive
+    read = {tp: offsets_in([part.ranges[tp] for part in parts]) for tp in (A, B)}
+    own = {part.last_batch: part for part in parts if part.first_batch == part.last_batch}
+    rows_of = {tp: [r for f, r in zip(files, rows, strict=True) if f.tp == tp] for tp in (A, B)}
+    outside = {
+        file.path
+        for file, offsets in zip(files, rows, strict=True)
+        if set(offsets)
+        - (offsets_in([own[file.batch].ranges[file.tp]]) if file.batch in own else read[file.tp])
+    }
+    expected = {
+        "within": {f.path for f, o in zip(files, rows, strict=True) if len(set(o)) < len(o)},
+        "outside": outside,
+        "missing": {tp: read[tp] - {o for offsets in rows_of[tp] for o in offsets} for tp in read},
+    }
+    shared = {
+        tp: {o for o, n in Counter(o for r in rows_of[tp] for o in set(r)).items() if n > 1}
+        for tp in read
+    }
+
+    findings = check_offsets(parts, files)
+    missing: dict[TopicPartition, set[int]] = {A: set(), B: set()}
+    for _, tp, ranges in missing_offsets(parts, files):
+        missing[tp] |= offsets_in(ranges)
+    double = [f for f in findings if f.reason is Reason.OFFSET_DUPLICATE]
+
+    assert expected == {
+        "within": {f.where for f in double if "more than once" in f.detail},
+        "outside": {f.where for f in findings if f.reason is Reason.OFFSET_OUTSIDE},
+        "missing": missing,
+    }
+    for tp, offsets in shared.items():
+        between = [f for f in double if f" of {tp}, which " in f.detail]
+        assert offsets == named_in(between)

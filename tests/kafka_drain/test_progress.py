@@ -1,0 +1,89 @@
+"""Progress lines, by a clock that stands still until it is told to move."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_drain.progress import Progress, duration_text
+
+
+class Clock:
+    """Seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (42, "42 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599.7, "1 h 0 min"),
+        (7500, "2 h 5 min"),
+        (90000, "25 h 0 min"),
+    ],
+)
+def test_duration_text(seconds: float, expected: str) -> None:
+    """Times are written in the two largest units, and never as 60 s or 60 min."""
+    assert expected == duration_text(seconds)
+
+
+@pytest.mark.parametrize(
+    ("total", "seconds", "done", "expected"),
+    [
+        (0, 5, 0, "0 of 0 files (100 %)"),
+        (4000, 5, 0, "0 of 4,000 files (0 %)"),
+        (4000, 5, 1000, "1,000 of 4,000 files (25 %), 200/s, 15 s left"),
+        (4000, 10, 3999, "3,999 of 4,000 files (99 %), 400/s, 0 s left"),
+        (4000, 10, 4000, "4,000 of 4,000 files (100 %), 400/s"),
+        (3, 100, 1, "1 of 3 files (33 %), 0/s, 3 min 20 s left"),
+        (10, 1, 12, "12 of 12 files (100 %), 12/s"),
+    ],
+)
+def test_progress_line(total: int, seconds: float, done: int, expected: str) -> None:
+    """A line tells done of total, percent, rate, and time left while there is some."""
+    clock = Clock()
+    progress = Progress("files", total, clock)
+    clock.now += seconds
+
+    assert expected == progress.line(done)
+    assert done == progress.done
+
+
+def test_progress_more_than_planned() -> None:
+    """Work that was found on the way stays in the total."""
+    clock = Clock()
+    progress = Progress("offsets", 10, clock)
+    clock.now += 2
+    progress.line(15)
+
+    assert "14 of 15 offsets (93 %)" in progress.line(14)
+
+
+def test_progress_clock_stands_still() -> None:
+    """A clock that hasn't moved doesn't divide by zero."""
+    progress = Progress("offsets", 10, Clock())
+
+    assert progress.line(5) == "5 of 10 offsets (50 %), 5,000/s, 0 s left"
+    assert progress.seconds > 0
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1e7))
+def test_progress_percent(total: int, done: int, seconds: float) -> None:
+    """100 % is said exactly when everything is done, never before."""
+    clock = Clock()
+    progress = Progress("offsets", total, clock)
+    clock.now += seconds
+
+    assert ("(100 %)" in progress.line(done)) == (done >= total)

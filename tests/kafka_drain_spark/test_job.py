@@ -1,0 +1,82 @@
+"""What all Spark jobs share, without a JVM: an error's one line, and the secret options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from kafka_drain.job_spec import write_private
+from kafka_drain_spark.job import JobFailed, explain, secret_options
+
+ABORTED = """\
+Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter.executeTask(F.scala:482)
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailed(Q.scala:776)
+Caused by: java.io.IOException: No space left on device
+\t... 17 more
+
+Driver stacktrace:
+"""
+
+
+class JavaError(Py4JJavaError):
+    """What Py4J raises, with the text that the JVM would have written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (JobFailed("the files hold 3 rows; nothing was sent"),) * 2,
+        (
+            PySparkException("\n[STREAM_FAILED] Query terminated.\n"),
+            "[STREAM_FAILED] Query terminated.",
+        ),
+        (
+            PySparkException(ABORTED),
+            "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times "
+            "(java.io.IOException: No space left on device)",
+        ),
+        (
+            PySparkException("Lost task: a.B: no\n\tat x\nCaused by: a.B: no"),
+            "Lost task: a.B: no",
+        ),
+        (PySparkException(""), "PySparkException"),
+        (
+            JavaError(
+                "An error occurred while calling o54.save.\n"
+                ": org.apache.spark.SparkException: Job aborted.\n\tat x\nCaused by: a.B: no\n"
+            ),
+            "org.apache.spark.SparkException: Job aborted. (a.B: no)",
+        ),
+        (
+            JavaError("An error occurred while calling o1.count.\n: a.B: no\n\tat x"),
+            "a.B: no",
+        ),
+    ],
+)
+def test_explain_error(error: Exception, expected: str) -> None:
+    """An error's line is its first, with the innermost cause when that says more."""
+    assert str(expected) == explain(error)
+
+
+def test_secret_options_of_file(tmp_path: Path) -> None:
+    """Secret options come from their own file, as they were written."""
+    file = tmp_path / "secrets.json"
+    write_private(file, {"kafka.sasl.jaas.config": 'password="x";'})
+
+    assert secret_options(str(file)) == {"kafka.sasl.jaas.config": 'password="x";'}
+
+
+def test_secret_options_without_file() -> None:
+    """No path means that nothing is secret."""
+    assert secret_options("") == {}

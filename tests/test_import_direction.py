@@ -1,0 +1,288 @@
+"""Who may import whom: read from the sources with `ast`, nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOTS = {
+    "kafka_drain": ROOT / "plugins",
+    "kafka_drain_airflow": ROOT / "plugins",
+    "kafka_drain_spark": ROOT / "spark_jobs",
+}
+PURE = """
+    offsets offset_checks manifest checkpoint findings progress
+    option_checks source_options sink_options spark_conf
+""".split()
+
+# py4j comes with pyspark, which raises its errors.
+SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
+
+
+@dataclass
+class Imports:
+    """The modules that a source imports.
+
+    Attributes:
+        at_import: When it is imported.
+        later: Inside functions.
+        for_types: Under `if TYPE_CHECKING:`.
+    """
+
+    at_import: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
+    for_types: set[str] = field(default_factory=set)
+
+    @property
+    def when_run(self) -> set[str]:
+        return self.at_import | self.later
+
+
+def path_of(module: str) -> Path | None:
+    """Return the source of one of our modules; None for any other name."""
+    top = module.partition(".")[0]
+    if top not in ROOTS:
+        return None
+    base = ROOTS[top].joinpath(*module.split("."))
+    for path in (base / "__init__.py", base.with_suffix(".py")):
+        if path.is_file():
+            return path
+    return None
+
+
+def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield what an import statement imports: names of modules, ours as deep as they go."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name
+        return
+    assert not node.level, "relative import"
+    assert node.module is not None
+    below = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for name in below.values():
+        yield name if path_of(name) else node.module
+
+
+def is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def collect(nodes: list[ast.stmt], into: Imports, where: str) -> None:
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            getattr(into, where).update(targets(node))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            collect(node.body, into, "later" if where == "at_import" else where)
+        elif is_type_checking(node):
+            assert isinstance(node, ast.If)
+            collect(node.body, into, "for_types")
+            collect(node.orelse, into, where)
+        else:
+            inner = [child for child in ast.walk(node) if child is not node]
+            bodies = [
+                getattr(child, name, None)
+                for child in (node, *(c for c in inner if isinstance(c, ast.excepthandler)))
+                for name in ("body", "orelse", "finalbody")
+            ]
+            for body in bodies:
+                if isinstance(body, list):
+                    collect(body, into, where)
+
+
+@cache
+def imports_of(path: Path) -> Imports:
+    found = Imports()
+    collect(ast.parse(path.read_text(encoding="utf-8")).body, found, "at_import")
+    return found
+
+
+def modules_of(package: str) -> dict[str, Path]:
+    """Return a package's modules by name."""
+    modules: dict[str, Path] = {}
+    for path in sorted((ROOTS[package] / package).rglob("*.py")):
+        parts = path.relative_to(ROOTS[package]).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def packages_above(module: str) -> Iterator[str]:
+    """Yield a module's packages: importing `a.b.c` runs `a` and `a.b` as well."""
+    parts = module.split(".")
+    for length in range(1, len(parts)):
+        yield ".".join(parts[:length])
+
+
+def reached(start: set[str], *, later: bool) -> set[str]:
+    """Return everything that importing some modules leads to, ours followed module by module.
+
+    Args:
+        start: The modules.
+        later: Whether what is imported inside functions counts as well.
+    """
+    seen: set[str] = set()
+    waiting = set(start)
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        path = path_of(module)
+        if path is not None:
+            found = imports_of(path)
+            waiting |= found.when_run if later else found.at_import
+            waiting |= set(packages_above(module))
+        waiting -= seen
+    return seen
+
+
+def tops(modules: set[str]) -> set[str]:
+    """Return top-level names that aren't the standard library's."""
+    return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
+
+
+def each_module(*packages: str) -> pytest.MarkDecorator:
+    found = {name: path for package in packages for name, path in modules_of(package).items()}
+    return pytest.mark.parametrize("module", list(found))
+
+
+def test_modules_found() -> None:
+    """The rules below hold for the sources that are there, not for nothing."""
+    for package, expected in {
+        "kafka_drain": "kafka_drain.data_files.parquet",
+        "kafka_drain_airflow": "kafka_drain_airflow.operators.drain",
+        "kafka_drain_spark": "kafka_drain_spark.drain",
+    }.items():
+        assert expected in modules_of(package)
+        assert package in modules_of(package)
+    assert "kafka_drain.offsets" in reached({"kafka_drain.validation"}, later=False)
+    assert "kafka_drain.data_files.avro" in reached({"kafka_drain.validation"}, later=False)
+    assert "confluent_kafka" in reached({"kafka_drain.gaps"}, later=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "at_import", "later", "for_types"),
+    [
+        ("import a.b, c", {"a.b", "c"}, set(), set()),
+        ("from a import b", {"a"}, set(), set()),
+        ("from kafka_drain import offsets", {"kafka_drain.offsets"}, set(), set()),
+        ("def f():\n    import a\n    def g():\n        import b", set(), {"a", "b"}, set()),
+        ("class A:\n    import a\n    def f(self):\n        import b", {"a"}, {"b"}, set()),
+        ("if TYPE_CHECKING:\n    import a\nelse:\n    import b", {"b"}, set(), {"a"}),
+        (
+            "try:\n    import a\nexcept E:\n    import b\nfinally:\n    import c",
+            {*"abc"},
+            set(),
+            set(),
+        ),
+        ("def f():\n    with x:\n        if y:\n            import a", set(), {"a"}, set()),
+        ("def f():\n    try:\n        x\n    except E:\n        import a", set(), {"a"}, set()),
+        ("if x:\n    pass\nelif y:\n    import a", {"a"}, set(), set()),
+    ],
+)
+def test_collect(source: str, at_import: set[str], later: set[str], for_types: set[str]) -> None:
+    """An import is found wherever it stands, and told by when it happens."""
+    found = Imports()
+    collect(ast.parse(source).body, found, "at_import")
+
+    assert Imports(at_import, later, for_types) == found
+
+
+@each_module("kafka_drain", "kafka_drain_airflow", "kafka_drain_spark")
+def test_imports_absolute(module: str) -> None:
+    """What a module imports of ours exists, and no import is relative."""
+    path = path_of(module)
+    assert path is not None
+    found = imports_of(path)
+
+    ours = {name for name in found.when_run | found.for_types if name.partition(".")[0] in ROOTS}
+    assert sorted(name for name in ours if path_of(name) is None) == []
+
+
+@each_module("kafka_drain")
+def test_core_knows_neither_airflow_nor_spark(module: str) -> None:
+    """The core imports neither Airflow nor Spark, nor our packages around it."""
+    path = path_of(module)
+    assert path is not None
+    found = imports_of(path)
+
+    forbidden = {"airflow", "pyspark", "kafka_drain_airflow", "kafka_drain_spark"}
+    assert set() == tops(found.when_run | found.for_types) & forbidden
+
+
+@each_module("kafka_drain_spark")
+def test_spark_side_plain(module: str) -> None:
+    """The Spark side needs pyspark alone, also through what it imports of the core."""
+    assert tops(reached({module}, later=True)) <= SPARK_SIDE
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.name)
+def test_spark_application_plain(path: Path) -> None:
+    """An application that spark-submit starts needs pyspark alone."""
+    led_to = reached(imports_of(path).when_run, later=True)
+
+    assert "kafka_drain_spark" in tops(led_to)
+    assert tops(led_to) <= SPARK_SIDE
+
+
+@each_module("kafka_drain_airflow")
+def test_airflow_side_knows_no_spark(module: str) -> None:
+    """The Airflow side never imports pyspark or our Spark side; Spark runs in a process apart."""
+    path = path_of(module)
+    assert path is not None
+
+    assert set() == tops(imports_of(path).when_run) & {"pyspark", "kafka_drain_spark"}
+
+
+@each_module("kafka_drain_airflow")
+def test_airflow_side_parses_fast(module: str) -> None:
+    """Parsing a DAG file loads neither the Kafka client nor pyarrow, by no way."""
+    heavy = {"confluent_kafka", "pyarrow", "fastavro", "pyspark"}
+
+    assert set() == tops(reached({module}, later=False)) & heavy
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda p: p.name)
+def test_dag_files_import_one_package(path: Path) -> None:
+    """A DAG file imports kafka_drain_airflow and the standard library."""
+    found = imports_of(path)
+
+    assert {"kafka_drain_airflow"} == tops(found.when_run | found.for_types)
+
+
+def test_no_cycles() -> None:
+    """No module of ours leads back to itself when it is imported."""
+    graph = {
+        name: {target for target in imports_of(path).at_import if path_of(target)} - {name}
+        for package in ROOTS
+        for name, path in modules_of(package).items()
+    }
+    # What nothing that is left imports can't be in a cycle, nor can what imports nothing.
+    while leaves := {name for name, found in graph.items() if not found & graph.keys()}:
+        for name in leaves:
+            del graph[name]
+
+    assert {name: sorted(found & graph.keys()) for name, found in graph.items()} == {}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_modules_open_nothing(name: str) -> None:
+    """Arithmetic reads no file, asks no socket, and imports nothing that would."""
+    path = path_of(f"kafka_drain.{name}")
+    assert path is not None
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    called = {
+        node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    outside = {"os", "io", "pathlib", "upath", "socket", "subprocess", "confluent_kafka", "pyarrow"}
+
+    assert set() == called & {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
+    assert set() == {m.partition(".")[0] for m in imports_of(path).when_run} & outside
+    ours = {m for m in reached({f"kafka_drain.{name}"}, later=True) if path_of(m)}
+    assert ours <= {"kafka_drain", "kafka_drain.errors", *(f"kafka_drain.{m}" for m in PURE)}
