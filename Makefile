@@ -24,8 +24,8 @@ stop: ## end what `make ui` and `make broker` left running
 broker: setup ## leave only a Kafka broker running; says its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
-test: setup check ## all checks and tests: without Java first, then with a real broker and real Spark
-	@$(PYTHON_ENV) -m pytest
+test: setup check unit ## all checks and tests: without Java first, then with a real broker and real Spark
+	@$(PYTHON_ENV) -m pytest -m integration
 
 unit: setup ## only the tests that need no Java, in seconds
 	@$(PYTHON_ENV) -m pytest -m "not integration"

@@ -137,6 +137,8 @@ class Generation:
             findings += found
             # An unreadable file still says that its batch was planned.
             ends[batch] = end or {}
+        ends, found = checkpoint_files.refuse_backward(ends, self.starting_offsets(), offsets_name)
+        findings += found
         for batch, content in self._batches("commits"):
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)

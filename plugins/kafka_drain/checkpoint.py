@@ -21,6 +21,7 @@ __all__ = [
     "find_holes",
     "parse_commit",
     "parse_offsets",
+    "refuse_backward",
 ]
 
 VERSION = "v1"
@@ -94,6 +95,37 @@ def find_holes(batches: Iterable[int], folder: str) -> list[Finding]:
         for batch in range(min(seen), max(seen) + 1)
         if batch not in seen
     ]
+
+
+def refuse_backward(
+    ends: Mapping[int, dict[TopicPartition, int]],
+    starting_offsets: Mapping[TopicPartition, int],
+    folder: str,
+) -> tuple[dict[int, dict[TopicPartition, int]], list[Finding]]:
+    """Find batches that end before they start; what they read can't be told.
+
+    Args:
+        ends: Where each batch ends; empty for one that can't be read.
+        starting_offsets: Where the generation starts.
+        folder: The folder of the offsets, relative to the archive.
+
+    Returns:
+        The ends, empty for those batches, and the findings.
+    """
+    kept: dict[int, dict[TopicPartition, int]] = {}
+    findings: list[Finding] = []
+    start = starting_offsets
+    for batch in sorted(ends):
+        end = ends[batch]
+        backward = [tp for tp in sorted(end) if end[tp] < start.get(tp, 0)]
+        if backward:
+            tp = backward[0]
+            detail = f"{tp} ends at offset {end[tp]}, before its start {start.get(tp, 0)}"
+            findings.append(Finding(Reason.CHECKPOINT_CORRUPT, f"{folder}/{batch}", detail))
+            end = {}
+        kept[batch] = end
+        start = end or start
+    return kept, findings
 
 
 def compare_with_manifest(

@@ -31,6 +31,18 @@ def generation(archive: Archive) -> Generation:
     return archive.generation(1)
 
 
+@pytest.fixture
+def opened(generation: Generation) -> Generation:
+    """A generation that starts at the beginning."""
+    generation.write(
+        starting_offsets={T0: 0, T1: 0},
+        file_format="parquet",
+        partition_by=["topic"],
+        reason="first",
+    )
+    return generation
+
+
 def line(path: str, **changes: object) -> str:
     entry = {"path": path, "size": 3, "isDir": False, "modificationTime": 5, "action": "add"}
     return json.dumps(entry | changes)
@@ -246,38 +258,38 @@ def test_read_manifest_damaged(generation: Generation) -> None:
 # checkpoint
 
 
-def test_read_checkpoint_missing(generation: Generation) -> None:
+def test_read_checkpoint_missing(opened: Generation) -> None:
     """Without folders there are no batches, and nothing is wrong."""
-    checkpoint, findings = generation.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint()
 
     assert ({}, frozenset(), []) == (checkpoint.ends, checkpoint.commits, findings)
 
 
-def test_read_checkpoint_batches(generation: Generation) -> None:
+def test_read_checkpoint_batches(opened: Generation) -> None:
     """Ends and commits are read by batch id; other files aren't batches."""
-    write_checkpoint(generation, "metadata", '{"id":"x"}')
-    write_checkpoint(generation, "offsets/9", 'v1\n{}\n{"t":{"0":4}}')
-    write_checkpoint(generation, "offsets/10", 'v1\n{}\n{"t":{"0":6,"1":1}}\n')
-    write_checkpoint(generation, "offsets/.10.crc", "junk")
-    write_checkpoint(generation, "commits/9", "v1\n{}")
-    write_checkpoint(generation, "commits/.10.abc.tmp", "junk")
+    write_checkpoint(opened, "metadata", '{"id":"x"}')
+    write_checkpoint(opened, "offsets/9", 'v1\n{}\n{"t":{"0":4}}')
+    write_checkpoint(opened, "offsets/10", 'v1\n{}\n{"t":{"0":6,"1":1}}\n')
+    write_checkpoint(opened, "offsets/.10.crc", "junk")
+    write_checkpoint(opened, "commits/9", "v1\n{}")
+    write_checkpoint(opened, "commits/.10.abc.tmp", "junk")
 
-    checkpoint, findings = generation.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint()
 
     assert findings == []
     assert checkpoint.ends == {9: {T0: 4}, 10: {T0: 6, T1: 1}}
     assert (checkpoint.last_offsets, checkpoint.last_commit) == (10, 9)
 
 
-def test_read_checkpoint_damaged(generation: Generation) -> None:
+def test_read_checkpoint_damaged(opened: Generation) -> None:
     """An unreadable file still is its batch's; holes are found in both folders."""
-    write_checkpoint(generation, "offsets/0", 'v1\n{}\n{"t":{"0":4}}')
-    write_checkpoint(generation, "offsets/1", "")
-    write_checkpoint(generation, "offsets/3", 'v1\n{}\n{"t":{"0":9}}')
-    write_checkpoint(generation, "commits/0", "v1")
-    write_checkpoint(generation, "commits/2", "v1\n{}")
+    write_checkpoint(opened, "offsets/0", 'v1\n{}\n{"t":{"0":4}}')
+    write_checkpoint(opened, "offsets/1", "")
+    write_checkpoint(opened, "offsets/3", 'v1\n{}\n{"t":{"0":9}}')
+    write_checkpoint(opened, "commits/0", "v1")
+    write_checkpoint(opened, "commits/2", "v1\n{}")
 
-    checkpoint, findings = generation.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint()
 
     where = "generations/0001/checkpoint"
     assert checkpoint.ends == {0: {T0: 4}, 1: {}, 3: {T0: 9}}

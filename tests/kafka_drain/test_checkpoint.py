@@ -11,6 +11,7 @@ from kafka_drain.checkpoint import (
     find_holes,
     parse_commit,
     parse_offsets,
+    refuse_backward,
 )
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
@@ -178,3 +179,20 @@ def test_compare_with_manifest_detail() -> None:
 
     assert "batch 9" in finding.detail
     assert "offsets of 3 and commit none" in finding.detail
+
+
+def test_refuse_backward_in_order() -> None:
+    """Batches that end where they start or later stay as they are."""
+    ends = {4: {T0: 5}, 5: {T0: 5, T1: 3}, 6: {}, 7: {T0: 9, T1: 3}}
+
+    assert refuse_backward(ends, {T0: 2}, "offsets") == (ends, [])
+
+
+def test_refuse_backward_before_its_start() -> None:
+    """A batch that ends before its start can't be used, and is named with both offsets."""
+    kept, findings = refuse_backward({0: {T0: 3}, 1: {T0: 2}, 2: {T0: 8}}, {T0: 1}, "offsets")
+
+    assert kept == {0: {T0: 3}, 1: {}, 2: {T0: 8}}
+    assert findings == [
+        Finding(Reason.CHECKPOINT_CORRUPT, "offsets/1", "t-0 ends at offset 2, before its start 3")
+    ]
