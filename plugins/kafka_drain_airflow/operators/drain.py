@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException
-
 from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
@@ -44,10 +42,4 @@ class KafkaDrainOperator(SparkJobOperator):
             if job.plan.nothing_new:
                 self.log.info("drain %s: nothing new, Spark isn't started", self.pipeline.name)
                 return nothing_new(job.plan)
-            try:
-                self.submit(job.application, context)
-            except AirflowException:
-                # The result says what went wrong; without one, the hook's error has to do.
-                finish_drain(job)
-                raise
-            return finish_drain(job)
+            return self.submit(job.application, lambda: finish_drain(job), context)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException
-
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
@@ -100,13 +98,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
         with private_folder() as folder:
             job = prepare_republish(plan, self.pipeline, cluster, folder)
-            try:
-                self.submit(job.application, context)
-            except AirflowException:
-                # The result says what went wrong; without one, the hook's error has to do.
-                finish_republish(job)
-                raise
-            return finish_republish(job)
+            return self.submit(job.application, lambda: finish_republish(job), context)
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import require_connection
@@ -42,11 +43,21 @@ class SparkJobOperator(SparkSubmitOperator):
         )
         self.pipeline = pipeline
 
-    def submit(self, application: SparkApplication, context: Context) -> None:
-        """Run an application and wait for its end.
+    def submit(
+        self,
+        application: SparkApplication,
+        finish: Callable[[], dict[str, Any]],
+        context: Context,
+    ) -> dict[str, Any]:
+        """Run an application, wait for its end, and return its result.
+
+        Args:
+            application: What to run.
+            finish: Reads the result; raises what the application says went wrong.
+            context: The task's context.
 
         Raises:
-            AirflowException: When spark-submit ended with an error.
+            AirflowException: When spark-submit ended with an error and left no result.
             ConfigError: When the Spark connection doesn't exist; Airflow's hook would take YARN.
         """
         conn_id = self.pipeline.spark_conn_id
@@ -58,7 +69,13 @@ class SparkJobOperator(SparkSubmitOperator):
         self.jars = ",".join(application.jars)
         self.py_files = str(application.py_files)
         self.env_vars = application.environment
-        super().execute(context)
+        try:
+            super().execute(context)
+        except AirflowException:
+            # The result says what went wrong; without one, the hook's error has to do.
+            finish()
+            raise
+        return finish()
 
     def on_kill(self) -> None:
         """End spark-submit, where it was started."""
