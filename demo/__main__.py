@@ -64,9 +64,11 @@ def run() -> None:
     for name in ("broker", "airflow", "archives", "logs"):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     began = time.monotonic()
-    with KafkaCluster(FOLDER / "broker") as broker:
+    with (
+        KafkaCluster(FOLDER / "broker") as broker,
+        LocalAirflow(FOLDER, broker.bootstrap_servers) as airflow,
+    ):
         servers = broker.bootstrap_servers
-        airflow = LocalAirflow(FOLDER, servers)
         archive = Archive.at(str(airflow.archives / "flights"))
         flights = flight_records()
         with step(f"1. A real Kafka broker on {servers}, and an empty Airflow"):

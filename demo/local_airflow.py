@@ -13,8 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from demo.airflow_session import DONE
 
 __all__ = ["AirflowError", "LocalAirflow"]
 
@@ -36,6 +39,16 @@ class LocalAirflow:
         self.logs = folder / "logs"
         self.port = port
         self._bootstrap_servers = bootstrap_servers
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> LocalAirflow:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the process that runs commands, and with it what it started."""
+        if self._process is not None and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait(30)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -79,26 +92,40 @@ class LocalAirflow:
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{log}.log"
         errors: list[str] = []
-        with (
-            path.open("w") as kept,
-            subprocess.Popen(
-                ["airflow", *arguments],
-                env=self.environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            ) as process,
-        ):
-            for line in process.stdout or ():
+        code: int | None = None
+        commands, output = self._session()
+        with path.open("w") as kept:
+            commands.write(json.dumps(arguments) + "\n")
+            commands.flush()
+            for line in output:
+                if line.startswith(DONE):
+                    code = int(line.removeprefix(DONE))
+                    break
                 kept.write(line)
                 match = LOG_LINE.search(line)
                 if match and re.match(r"(drain|validate|republish) \w+:", match[2]):
                     say(match[2])
                 elif match and match[1] in ("error", "critical"):
                     errors.append(match[2])
-        if process.returncode:
+        if code != 0:
             shown = "\n".join(errors[-5:])
             raise AirflowError(f"airflow {' '.join(arguments)} failed; see {path}\n{shown}")
+
+    def _session(self) -> tuple[IO[str], IO[str]]:
+        """Return input and output of the process that runs our commands; started when needed."""
+        if self._process is None or self._process.poll() is not None:
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "demo.airflow_session"],
+                env=self.environment,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        assert self._process.stdin and self._process.stdout
+        return self._process.stdin, self._process.stdout
 
     def test_dag(self, dag_id: str, log: str, say: Callable[[str], None], *more: str) -> None:
         """Run a DAG once, task after task, in one process.

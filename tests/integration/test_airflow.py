@@ -44,11 +44,11 @@ def drained(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) ->
     """A new Airflow after its first drain of 500 records."""
     create_topic(bootstrap_servers, "flights")
     assert produce(bootstrap_servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
-    local = Drained(LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers))
-    local.airflow.run("db", "migrate", log="migrate")
-    local.run("drain_flights", "drain_1")
-    yield local
-    local.airflow.stop()
+    with LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers) as airflow:
+        local = Drained(airflow)
+        airflow.run("db", "migrate", log="migrate")
+        local.run("drain_flights", "drain_1")
+        yield local
 
 
 def test_drain_dag_drains_and_validates(drained: Drained) -> None:
