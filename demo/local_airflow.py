@@ -46,9 +46,9 @@ class LocalAirflow:
 
     def __exit__(self, *error: object) -> None:
         """End the process that runs commands, and with it what it started."""
-        if self._process is not None and self._process.stdin:
-            self._process.stdin.close()
-            self._process.wait(30)
+        if self._process is not None:
+            with self._process:
+                pass  # closes its input, which ends it, and waits
 
     @property
     def environment(self) -> dict[str, str]:
@@ -124,7 +124,8 @@ class LocalAirflow:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         return self._process.stdin, self._process.stdout
 
     def test_dag(self, dag_id: str, log: str, say: Callable[[str], None], *more: str) -> None:
