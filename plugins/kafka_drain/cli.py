@@ -88,6 +88,8 @@ def _print_fields(document: dict[str, Any]) -> Callable[[Console], None]:
 
 def _drain(options: argparse.Namespace) -> int:
     pipeline = _pipeline(options)
+    if options.log_level:
+        pipeline = pipeline.with_log_level(options.log_level)
     with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
         job = prepare_drain(pipeline, _cluster(options), Path(folder))
         for line in job.plan.lines():
@@ -325,6 +327,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     drain.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
     drain.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    drain.add_argument(
+        "--log-level", metavar="LEVEL", help="of Spark's Kafka and sink classes, such as DEBUG"
+    )
     drain.add_argument("--format", help="parquet, avro, json or orc (parquet)")
     drain.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
     drain.add_argument(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka_drain.archive import Generation
 from kafka_drain.errors import DataLossError, KafkaDrainError, SparkJobError
 from kafka_drain.job_spec import DrainSpec, read_result, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -52,7 +53,7 @@ def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Dr
     plan = preflight(pipeline, cluster)
     generation = plan.generation or plan.archive.generation(1)
     # Before the archive: a connection that Java can't use leaves nothing behind.
-    spec = compile_spec(pipeline, plan, generation.data, generation.checkpoint, cluster, folder)
+    spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec.write(spec_path)
     plan.archive.create(
         pipeline=pipeline.name,
@@ -78,8 +79,7 @@ def _topic_ids(plan: DrainPlan) -> dict[str, str]:
 def compile_spec(
     pipeline: Pipeline,
     plan: DrainPlan,
-    data: Any,
-    checkpoint: Any,
+    generation: Generation,
     cluster: KafkaCluster,
     folder: Path,
 ) -> DrainSpec:
@@ -106,8 +106,8 @@ def compile_spec(
         writer_options={
             "compression": pipeline.compression,
             **{name: str(value) for name, value in pipeline.sink_options.items()},
-            "path": str(data),
-            "checkpointLocation": str(checkpoint),
+            "path": str(generation.data),
+            "checkpointLocation": str(generation.checkpoint),
         },
         partition_by=pipeline.partition_by,
         columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},

@@ -181,6 +181,15 @@ class Pipeline(BaseModel):
         object.__setattr__(self, "sink_options", checked)
         return self
 
+    def with_log_level(self, level: str) -> Pipeline:
+        """Return this pipeline with another level for Spark's Kafka and sink classes.
+
+        Raises:
+            ConfigError: When there is no such level.
+        """
+        levels = check_log_levels({"kafka": level, "sink": level})
+        return self.model_copy(update={"log_levels": self.log_levels | levels})
+
     @property
     def source(self) -> dict[str, Any]:
         """What is drained: the one of topics, topic_pattern and assign that is given."""

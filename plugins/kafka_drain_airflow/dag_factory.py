@@ -66,6 +66,17 @@ def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
         dag_id=f"drain_{pipeline.name}",
         schedule=pipeline.schedule,
         description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
+        render_template_as_native_obj=True,
+        params={
+            "log_level": Param(
+                default=None,
+                type=["null", "string"],
+                examples=["INFO", "DEBUG", "TRACE"],
+                title="Log level",
+                description="Level of Spark's Kafka and sink classes for this run. Empty: the "
+                "pipeline's, which is WARN unless it says otherwise.",
+            ),
+        },
         doc_md=f"""
 ### Drain {pipeline.name}
 
@@ -84,7 +95,9 @@ A failed task says what was seen and what to do. Clearing any task is safe.
         **common,
     ) as dag:
         check = PreflightOperator(task_id="preflight", pipeline=pipeline)
-        drain = KafkaDrainOperator(task_id="drain", pipeline=pipeline)
+        drain = KafkaDrainOperator(
+            task_id="drain", pipeline=pipeline, log_level="{{ params.log_level }}"
+        )
         validate = ValidateManifestOperator(
             task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)]
         )

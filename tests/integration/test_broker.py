@@ -152,7 +152,9 @@ def test_broker_stopped_by_another_object(tmp_path: Path) -> None:
 def test_broker_starter_ended(tmp_path: Path, number: signal.Signals) -> None:
     """A broker of the foreground ends with the process that started it, however that ends."""
     code = (
-        "import sys, time; from pathlib import Path; from demo.broker import KafkaCluster\n"
+        "import signal, sys, time; from pathlib import Path; from demo.broker import KafkaCluster\n"
+        # As at a terminal: a shell starts what runs in its background with SIGINT ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with KafkaCluster(Path(sys.argv[1])): print('up', flush=True); time.sleep(60)"
     )
     starter = subprocess.Popen(

@@ -38,7 +38,7 @@ def spec_of(pipeline: Pipeline, folder: Path, settings: dict[str, str]) -> Drain
         end={A0: 9},
     )
     cluster = KafkaCluster(KafkaConfig(settings))
-    return compile_spec(pipeline, plan, folder / "data", folder / "checkpoint", cluster, folder)
+    return compile_spec(pipeline, plan, plan.archive.generation(1), cluster, folder)
 
 
 def test_compile_spec_with_defaults(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
     }
     assert spec.writer_options == {
         "compression": "zstd",
-        "path": str(tmp_path / "data"),
-        "checkpointLocation": str(tmp_path / "checkpoint"),
+        "path": "/x/generations/0001/data",
+        "checkpointLocation": "/x/generations/0001/checkpoint",
     }
     assert spec.partition_by == ["topic", "date"]
     assert spec.secrets_path == ""

@@ -358,3 +358,17 @@ def test_pipeline_frozen(key: str) -> None:
 def test_pipeline_archive_slash(written: str, expected: str) -> None:
     """A slash at the end doesn't make another archive."""
     assert expected == make(archive=written).archive
+
+
+def test_with_log_level() -> None:
+    """For one run Spark's Kafka and sink classes log more; the pipeline stays as it was."""
+    pipeline = Pipeline(name="p", topics=["t"], archive="/a", log_levels={"kafka-clients": "ERROR"})
+
+    louder = pipeline.with_log_level("debug")
+
+    assert louder.log_levels == pipeline.log_levels | {
+        "org.apache.spark.sql.kafka010": "DEBUG",
+        "org.apache.spark.sql.execution.streaming": "DEBUG",
+    }
+    with pytest.raises(ConfigError, match="accepted: TRACE, DEBUG"):
+        pipeline.with_log_level("LOUD")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
@@ -22,9 +23,16 @@ class KafkaDrainOperator(SparkJobOperator):
     offsets_behind_latest, start, end, spark_version and session_seconds.
 
     :param pipeline: the pipeline
+    :param log_level: level of Spark's Kafka and sink classes for this run, such as ``DEBUG``; None
+        for the pipeline's (templated)
     """
 
+    template_fields: Sequence[str] = ("log_level",)
     ui_color = "#d6eaf8"
+
+    def __init__(self, *, log_level: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.log_level = log_level
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the drain; its progress goes to the task's log.
@@ -38,7 +46,10 @@ class KafkaDrainOperator(SparkJobOperator):
 
         with terminal_errors_fail(), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            job = prepare_drain(self.pipeline, cluster, folder)
+            pipeline = self.pipeline
+            if self.log_level:
+                pipeline = pipeline.with_log_level(self.log_level)
+            job = prepare_drain(pipeline, cluster, folder)
             if job.plan.nothing_new:
                 self.log.info("drain %s: nothing new, Spark isn't started", self.pipeline.name)
                 return nothing_new(job.plan)
