@@ -171,7 +171,11 @@ def test_broker_starter_ended(tmp_path: Path, number: signal.Signals) -> None:
         assert pid is not None
     finally:
         starter.send_signal(number)
-        starter.communicate(timeout=30)
+        try:
+            starter.communicate(timeout=30)
+        finally:
+            starter.kill()
+            starter.communicate()
 
     assert wait_until_ended(pid, 20)
 
