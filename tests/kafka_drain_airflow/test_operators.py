@@ -1,0 +1,114 @@
+"""What operators refuse, and how: no retry where none can help."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# In a process of its own: importing Airflow changes logging and warnings for good.
+EXECUTE = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from kafka_drain_airflow import *
+errors = {}
+for case, (operator, changes, arguments) in json.loads(sys.argv[1]).items():
+    pipeline = Pipeline(name="p", topics=["t"], archive=sys.argv[2], **changes)
+    made = globals()[operator](task_id="task", pipeline=pipeline, **arguments)
+    try:
+        made.execute({})
+    except Exception as error:
+        errors[case] = [type(error).__name__, str(error)]
+print(json.dumps(errors))
+"""
+CASES = {
+    "preflight nowhere": ("PreflightOperator", {"kafka_conn_id": "nowhere"}, {}),
+    "validate nowhere": ("ValidateManifestOperator", {"kafka_conn_id": "nowhere"}, {}),
+    "misspelt": ("PreflightOperator", {"kafka_conn_id": "kafka_misspelt"}, {}),
+    "no broker": ("PreflightOperator", {}, {}),
+    "log level": ("KafkaDrainOperator", {}, {"log_level": "LOUD"}),
+    "no archive": ("RepublishToKafkaOperator", {}, {}),
+}
+CONNECTIONS = {
+    "KAFKA_DEFAULT": {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000},
+    "KAFKA_MISSPELT": {"bootstrap.server": "host:9092"},
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where an archive would be."""
+    return tmp_path_factory.mktemp("operators") / "archive"
+
+
+@pytest.fixture(scope="module")
+def errors(archive: Path) -> Any:
+    """Type and message of the error that each case raises, without a running Airflow."""
+    connections = {
+        f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": extra})
+        for name, extra in CONNECTIONS.items()
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", EXECUTE, json.dumps(CASES), str(archive)],
+        env={
+            **os.environ,
+            **connections,
+            "AIRFLOW_HOME": str(archive.parent / "airflow"),
+            "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'spark_jobs'}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", ["preflight nowhere", "validate nowhere"])
+def test_operator_without_connection(case: str, errors: Any) -> None:
+    """A connection that doesn't exist fails the task for good and says how to make one."""
+    kind, message = errors[case]
+
+    assert kind == "AirflowFailException"
+    assert "there is no Airflow connection 'nowhere'" in message
+    assert "AIRFLOW_CONN_NOWHERE" in message
+
+
+def test_operator_with_misspelt_connection(errors: Any) -> None:
+    """A misspelt setting of the connection is refused with the one that was meant."""
+    kind, message = errors["misspelt"]
+
+    assert kind == "AirflowFailException"
+    assert "did you mean 'bootstrap.servers'?" in message
+
+
+def test_operator_without_kafka(errors: Any) -> None:
+    """A broker that doesn't answer may be back: Airflow retries."""
+    kind, message = errors["no broker"]
+
+    assert kind == "KafkaUnavailableError"
+    assert "no answer from Kafka at 127.0.0.1:1" in message
+
+
+def test_drain_operator_with_unknown_log_level(errors: Any) -> None:
+    """A log level that doesn't exist is refused before anything starts."""
+    kind, message = errors["log level"]
+
+    assert kind == "AirflowFailException"
+    assert "accepted: TRACE, DEBUG, INFO, WARN, ERROR, OFF" in message
+
+
+def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
+    """A folder that is no archive is refused, and no operator has made one of it."""
+    kind, message = errors["no archive"]
+
+    assert kind == "AirflowFailException"
+    assert "expected an archive that a drain made" in message
+    assert not archive.exists()
