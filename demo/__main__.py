@@ -215,6 +215,9 @@ def main() -> int:
     except (AirflowError, DemoFailed, KafkaDrainError, KafkaException) as error:
         console.print(f"\ndemo: {error}", markup=False, style="red")
         return 1
+    except KeyboardInterrupt:
+        console.print("\ndemo: interrupted; what it started has ended", markup=False)
+        return 130
     return 0
 
 
