@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_drain.errors import DeliveryError, SourceRecordError
@@ -30,12 +31,13 @@ PRODUCER_SETTINGS = {
 
 
 class Deliveries:
-    """Counts what Kafka acknowledged and what it refused."""
+    """Counts what Kafka acknowledged and what it refused, and timestamps that weren't kept."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
         self.failed = 0
         self.first_error = ""
+        self.timestamps_replaced = 0
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         """Take in one delivery report."""
@@ -59,7 +61,8 @@ def republish_in_worker(
         say: Takes lines of progress.
 
     Returns:
-        records (acknowledged by Kafka), seconds, records_per_second.
+        records (acknowledged by Kafka), timestamps_replaced (records whose timestamp is 0, which
+        librdkafka can't send), seconds, records_per_second.
 
     Raises:
         DeliveryError: When Kafka didn't acknowledge each record. Those that it did are there.
@@ -95,8 +98,14 @@ def republish_in_worker(
             f"has {plan.records:,}; run it again into an empty topic"
         )
     say(f"republish {plan.pipeline}: {progress.line(sent)}")
+    if deliveries.timestamps_replaced:
+        say(
+            f"republish {plan.pipeline}: WARNING {deliveries.timestamps_replaced:,} records have "
+            "timestamp 0, which Kafka's client replaces by the time of sending"
+        )
     return {
         "records": deliveries.acknowledged,
+        "timestamps_replaced": deliveries.timestamps_replaced,
         "seconds": round(progress.seconds, 1),
         "records_per_second": round(sent / progress.seconds),
     }
@@ -107,6 +116,8 @@ def send_batch(
 ) -> int:
     """Queue a batch's records in order and return how many."""
     milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    # librdkafka takes 0 for "now" (rd_kafka_producev), so that 1970 can't be kept.
+    deliveries.timestamps_replaced += pc.sum(pc.equal(milliseconds, 0)).as_py() or 0
     rows = zip(
         batch["key"].to_pylist(),
         batch["value"].to_pylist(),
