@@ -146,6 +146,15 @@ class Generation:
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
 
+    def read_state(self) -> tuple[Manifest, Checkpoint, list[Finding]]:
+        """Read manifest and checkpoint, and say what is wrong with each and between them."""
+        manifest, findings = self.read_manifest()
+        checkpoint, found = self.read_checkpoint()
+        between = checkpoint_files.compare_with_manifest(
+            checkpoint, manifest.last_batch, f"{self.name}/checkpoint"
+        )
+        return manifest, checkpoint, [*findings, *found, *between]
+
     def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes]]:
         folder = self.checkpoint / folder_name
         if not folder.is_dir():

@@ -12,7 +12,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive import Archive, Generation
-from kafka_drain.checkpoint import Checkpoint, compare_with_manifest
+from kafka_drain.checkpoint import Checkpoint
 from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
@@ -229,11 +229,7 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> 
 
 
 def _check_state(generation: Generation) -> Checkpoint:
-    manifest, findings = generation.read_manifest()
-    checkpoint, found = generation.read_checkpoint()
-    findings += found
-    checkpoint_name = f"{generation.name}/checkpoint"
-    findings += compare_with_manifest(checkpoint, manifest.last_batch, checkpoint_name)
+    _, checkpoint, findings = generation.read_state()
     refuse_damage(errors(findings), generation.root)
     return checkpoint
 

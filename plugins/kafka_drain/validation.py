@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 
 from kafka_drain.archive import Archive, Generation
-from kafka_drain.checkpoint import compare_with_manifest
 from kafka_drain.committed_files import read_committed_files
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.errors import ArchiveError
@@ -64,11 +63,7 @@ def _validate_generation(
     report: Report,
     say: Callable[[str], None],
 ) -> None:
-    manifest, findings = generation.read_manifest()
-    checkpoint, found = generation.read_checkpoint()
-    findings += found
-    checkpoint_name = f"{generation.name}/checkpoint"
-    findings += compare_with_manifest(checkpoint, manifest.last_batch, checkpoint_name)
+    manifest, checkpoint, findings = generation.read_state()
     file_format = generation.document()["format"]
     held, found = read_committed_files(generation, manifest, file_format, say)
     findings += found
