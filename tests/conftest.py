@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.draining import finish_drain, nothing_new, prepare_drain
-from kafka_drain.job_spec import DrainSpec, write_private
+from kafka_drain.draining import finish_drain, nothing_new, open_drain
+from kafka_drain.job_spec import DrainSpec, WindowSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.receipts import Receipt
+from kafka_drain.repairing import plan_repair
+from kafka_drain.sealing import Identity
+from kafka_drain.validation import validate_archive
+from kafka_drain.windows import finish_window, open_window, prepare_window
 
 Drain = Callable[[Pipeline], dict[str, Any]]
 
@@ -81,13 +86,37 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
     from kafka_drain_spark.drain import run_drain
 
     def run(pipeline: Pipeline) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            job = prepare_drain(pipeline, cluster, Path(folder))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            open_drain(pipeline, cluster, Path(folder), run="tests", say=print) as job,
+        ):
             if job.plan.nothing_new:
                 return nothing_new(job.plan)
             result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
             write_private(job.result_path, result)
             return finish_drain(job)
+
+    return run
+
+
+@pytest.fixture
+def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], Receipt]:
+    """Drain what is lost into a window as the command does, but in the shared Spark session."""
+    from kafka_drain_spark.window import run_window
+
+    def run(archive: Archive, pipeline: Pipeline, *, deep: bool = False) -> Receipt:
+        plan = plan_repair(archive, validate_archive(archive, cluster, deep=deep))
+        document = archive.document()
+        identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+        window = open_window(
+            archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            job = prepare_window(window, pipeline, cluster, Path(folder))
+            write_private(
+                job.result_path, run_window(spark, WindowSpec.read(Path(folder) / "window.json"))
+            )
+            return finish_window(job, cluster, identity, lambda line: None)
 
     return run
 

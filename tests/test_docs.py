@@ -9,7 +9,7 @@ import pytest
 
 from kafka_drain.cli import _parser
 from kafka_drain.findings import Reason
-from kafka_drain.gaps import GapReason
+from kafka_drain.gap_reasons import GapReason
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
 from kafka_drain.source_options import DEFAULTS, OPTIONS

@@ -18,7 +18,9 @@ ROOTS = {
     "kafka_drain_spark": ROOT / "spark_jobs",
 }
 PURE = """
-    offsets offset_checks manifest checkpoint findings progress
+    offsets offset_checks contents manifest checkpoint findings progress
+    gap_reasons acknowledgements receipts sealing hadoop_crc
+    html_parts report_page
     option_checks source_options sink_options spark_conf
 """.split()
 
@@ -244,6 +246,14 @@ def test_airflow_side_parses_fast(module: str) -> None:
     heavy = {"confluent_kafka", "pyarrow", "fastavro", "pyspark"}
 
     assert set() == tops(reached({module}, later=False)) & heavy
+
+
+def test_plugin_light() -> None:
+    """What Airflow loads for every task imports only what is there already, before it is asked."""
+    found = imports_of(ROOT / "plugins" / "kafka_drain_plugin.py")
+
+    assert tops(found.at_import) == {"airflow"}
+    assert tops(found.later) == {"kafka_drain_airflow"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda p: p.name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,15 +15,19 @@ from upath import UPath
 from kafka_drain import checkpoint as checkpoint_files
 from kafka_drain import manifest as manifest_files
 from kafka_drain.checkpoint import Checkpoint
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import create_text, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.hadoop_crc import crc_name, matches_crc
 from kafka_drain.manifest import Manifest
 from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
+from kafka_drain.receipts import Receipt, parse_receipt
 
-__all__ = ["Archive", "Generation"]
+__all__ = ["Archive", "Generation", "Window", "list_data_files"]
 
 FORMAT_VERSION = 1
+
+_RECEIPT = re.compile(r"\d{12}\.json")
 
 
 def _now() -> str:
@@ -86,6 +92,7 @@ class Generation:
         starting_offsets: dict[TopicPartition, int],
         file_format: str,
         partition_by: list[str],
+        topic_ids: dict[str, str],
         reason: str,
     ) -> None:
         """Write `generation.json`: the starting offsets as numbers, and how files are written."""
@@ -98,9 +105,27 @@ class Generation:
                 "reason": reason,
                 "format": file_format,
                 "partition_by": partition_by,
+                "topics": dict(sorted(topic_ids.items())),
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
             },
         )
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics whose offsets the generation counts in.
+
+        An archive of version 0.1 has them in `archive.json` only.
+        """
+        ids: dict[str, str] = Archive(self.root).document()["topics"]
+        own: dict[str, str] = self.document().get("topics", {})
+        return ids | own
+
+    def add_topics(self, topic_ids: dict[str, str]) -> None:
+        """Note the ids of topics that are drained from now on as well."""
+        document = self.document()
+        known = document.get("topics", {})
+        if not topic_ids.items() <= known.items():
+            document["topics"] = dict(sorted((topic_ids | known).items()))
+            write_document(self.folder / "generation.json", document)
 
     def read_manifest(self) -> tuple[Manifest, list[Finding]]:
         """Read `_spark_metadata` and say what is wrong with it."""
@@ -115,9 +140,9 @@ class Generation:
         ]
         logs = []
         for name in names:
-            log, found = manifest_files.parse_log(
-                name, (folder / name).read_bytes(), self.data_name
-            )
+            content, found = _read_checked(folder / name, f"{where}/{name}")
+            findings += found
+            log, found = manifest_files.parse_log(name, content, self.data_name)
             findings += found
             batch, compacted = manifest_files.log_name(name) or (0, False)
             # A file that can't be parsed still is its batch's file.
@@ -132,37 +157,196 @@ class Generation:
         commits: set[int] = set()
         offsets_name = f"{self.name}/checkpoint/offsets"
         commits_name = f"{self.name}/checkpoint/commits"
-        for batch, content in self._batches("offsets"):
+        for batch, content, found in self._batches("offsets"):
+            findings += found
             end, found = checkpoint_files.parse_offsets(content, f"{offsets_name}/{batch}")
             findings += found
             # An unreadable file still says that its batch was planned.
             ends[batch] = end or {}
         ends, found = checkpoint_files.refuse_backward(ends, self.starting_offsets(), offsets_name)
         findings += found
-        for batch, content in self._batches("commits"):
+        for batch, content, found in self._batches("commits"):
+            findings += found
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)
         findings += checkpoint_files.find_holes(ends, offsets_name)
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
 
-    def read_state(self) -> tuple[Manifest, Checkpoint, list[Finding]]:
-        """Read manifest and checkpoint, and say what is wrong with each and between them."""
-        manifest, findings = self.read_manifest()
-        checkpoint, found = self.read_checkpoint()
-        between = checkpoint_files.compare_with_manifest(
-            checkpoint, manifest.last_batch, f"{self.name}/checkpoint"
+    def log_names(self) -> list[str]:
+        """Return the names of manifest and checkpoint files; they change with each batch."""
+        folders = (
+            self.data / "_spark_metadata",
+            self.checkpoint / "offsets",
+            self.checkpoint / "commits",
         )
-        return manifest, checkpoint, [*findings, *found, *between]
+        return [
+            f"{folder.name}/{name}"
+            for folder in folders
+            if folder.is_dir()
+            for name in sorted(entry.name for entry in folder.iterdir())
+            if not name.startswith(".")
+        ]
 
-    def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes]]:
+    def list_data_files(self) -> dict[str, int]:
+        """Return path, relative to the data folder, and size in bytes of all data files."""
+        return list_data_files(self.data)
+
+    def receipt_names(self) -> list[str]:
+        """Return the names of the receipts, oldest first."""
+        folder = self.folder / "receipts"
+        if not folder.is_dir():
+            return []
+        return sorted(entry.name for entry in folder.iterdir() if _RECEIPT.fullmatch(entry.name))
+
+    def receipt_where(self, name: str) -> str:
+        """Return a receipt's path relative to the archive."""
+        return f"{self.name}/receipts/{name}"
+
+    def read_receipt(self, name: str) -> Receipt:
+        """Read a receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        return parse_receipt((self.folder / "receipts" / name).read_bytes())
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Yield the receipts, oldest first.
+
+        Raises:
+            ReceiptError: When the bytes of one aren't those that were sealed.
+        """
+        for name in self.receipt_names():
+            yield self.read_receipt(name)
+
+    def last_receipt(self) -> Receipt | None:
+        """Return the newest receipt; None when nothing is sealed.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        names = self.receipt_names()
+        return self.read_receipt(names[-1]) if names else None
+
+    def sealed_paths(self) -> set[str]:
+        """Return the paths, relative to the archive, of all sealed files; reads all receipts.
+
+        Raises:
+            ReceiptError: When the bytes of one aren't those that were sealed.
+        """
+        return {file.path for receipt in self.receipts() for file in receipt.files}
+
+    def write_receipt(self, receipt: Receipt) -> bool:
+        """Write a receipt where there is none yet; False when there is one."""
+        return create_text(
+            self.folder / "receipts" / receipt.name, receipt.to_bytes().decode("utf-8")
+        )
+
+    def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes, list[Finding]]]:
         folder = self.checkpoint / folder_name
         if not folder.is_dir():
             return
         for entry in folder.iterdir():
             batch = checkpoint_files.batch_id(entry.name)
             if batch is not None:
-                yield batch, entry.read_bytes()
+                where = f"{self.name}/checkpoint/{folder_name}/{batch}"
+                yield batch, *_read_checked(entry, where)
+
+
+def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
+    """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
+    content = path.read_bytes()
+    try:
+        crc = path.with_name(crc_name(path.name)).read_bytes()
+    except FileNotFoundError:
+        # Object stores have none, and copies often leave them out; Hadoop does without as well.
+        return content, []
+    if matches_crc(content, crc):
+        return content, []
+    detail = f"doesn't fit its checksum in {crc_name(path.name)}"
+    return content, [Finding(Reason.CHECKSUM_MISMATCH, where, detail)]
+
+
+def list_data_files(folder: UPath) -> dict[str, int]:
+    """Return path, relative to the folder, and size in bytes of all data files below it."""
+    if not folder.is_dir():
+        return {}
+    if folder.protocol in ("", "file"):
+        return dict(_walk(str(folder), ""))
+    found = folder.fs.find(folder.path, detail=True)
+    prefix = folder.path.rstrip("/") + "/"
+    listed = {path.removeprefix(prefix): int(info["size"]) for path, info in found.items()}
+    return {
+        path: size for path, size in listed.items() if path.rpartition("/")[2].startswith("part-")
+    }
+
+
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
+    # Three times as fast as pathlib, which matters with 100,000 files.
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("part-"):
+                yield prefix + entry.name, entry.stat().st_size
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                # `_spark_metadata`, and the `_temporary` of a batch write that was killed.
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A bounded drain of offsets that no generation holds, with files and receipt of its own."""
+
+    root: UPath
+    key: str
+
+    @property
+    def name(self) -> str:
+        """Folder relative to the archive."""
+        return f"windows/{self.key}"
+
+    @property
+    def folder(self) -> UPath:
+        """The window's folder."""
+        return self.root / "windows" / self.key
+
+    @property
+    def data_name(self) -> str:
+        """Data folder relative to the archive."""
+        return f"{self.name}/data"
+
+    @property
+    def data(self) -> UPath:
+        """Folder that Spark writes the files to."""
+        return self.folder / "data"
+
+    def plan(self) -> dict[str, Any]:
+        """Read `plan.json`: the offsets, frozen before the drain.
+
+        Raises:
+            ArchiveError: When it is missing or no JSON object.
+        """
+        try:
+            return read_document(self.folder / "plan.json", "ranges", "format", "replaces")
+        except FileNotFoundError as error:
+            raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy") from error
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the window has a receipt."""
+        return (self.folder / "receipt.json").is_file()
+
+    def receipt(self) -> Receipt:
+        """Read the window's receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        return parse_receipt((self.folder / "receipt.json").read_bytes())
+
+    def write_receipt(self, receipt: Receipt) -> bool:
+        """Write the receipt where there is none yet; False when there is one."""
+        return create_text(self.folder / "receipt.json", receipt.to_bytes().decode("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +398,19 @@ class Archive:
         cluster_id: str,
         topic_ids: dict[str, str],
         source: dict[str, Any],
+        isolation_level: str = "read_committed",
+        retention: str | None = None,
     ) -> None:
-        """Write `archive.json`; also to add topics to it."""
+        """Write `archive.json`; also to add topics to it.
+
+        Args:
+            pipeline: The pipeline's name.
+            cluster_id: The Kafka cluster's id.
+            topic_ids: Topic ids by topic.
+            source: What is drained: topics, topic_pattern or assign.
+            isolation_level: How the source reads transactions.
+            retention: The sink's option of that name: Spark drops older files from the manifest.
+        """
         write_document(
             self.root / "archive.json",
             {
@@ -224,8 +419,16 @@ class Archive:
                 "cluster_id": cluster_id,
                 "topics": dict(sorted(topic_ids.items())),
                 "source": source,
+                "isolation_level": isolation_level,
+                "retention": retention,
             },
         )
+
+    def update_topics(self, topic_ids: dict[str, str]) -> None:
+        """Note new topic ids; those of other topics stay."""
+        document = self.document()
+        document["topics"] = dict(sorted((document["topics"] | topic_ids).items()))
+        write_document(self.root / "archive.json", document)
 
     def generations(self) -> list[Generation]:
         """Return the generations, oldest first.
@@ -248,3 +451,10 @@ class Archive:
         """Return the generation that drains append to; None when none was opened."""
         generations = self.generations()
         return generations[-1] if generations else None
+
+    def windows(self) -> list[Window]:
+        """Return the windows, by name."""
+        folder = self.root / "windows"
+        if not folder.is_dir():
+            return []
+        return [Window(self.root, name) for name in sorted(e.name for e in folder.iterdir())]

@@ -2,74 +2,80 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Collection
 
-from kafka_drain.archive import Generation
+from upath import UPath
+
+from kafka_drain.archive import Generation, Window
+from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.manifest import Manifest, SinkFile
-from kafka_drain.offset_checks import Held
-from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Progress
+from kafka_drain.manifest import SinkFile
+from kafka_drain.progress import Progress, Ticker
 
-__all__ = ["read_committed_files"]
+__all__ = ["file_sha256", "read_committed_files"]
 
-PROGRESS_SECONDS = 2.0
+_CHUNK = 1 << 20
 
 
 def read_committed_files(
-    generation: Generation, manifest: Manifest, file_format: str, say: Callable[[str], None]
-) -> tuple[list[Held], list[Finding]]:
+    owner: Generation | Window,
+    sink_files: Collection[SinkFile],
+    file_format: str,
+    say: Callable[[str], None],
+) -> tuple[list[CommittedFile], list[Finding]]:
     """Look at each committed file: is it there, has it its size, which offsets does it hold?
 
     Args:
-        generation: Whose files.
-        manifest: Which files.
+        owner: Whose files.
+        sink_files: Which files.
         file_format: Their format.
         say: Takes a line of progress every two seconds.
 
     Returns:
         What the readable files hold, and what is wrong with the others.
     """
-    held: list[Held] = []
+    files: list[CommittedFile] = []
     findings: list[Finding] = []
-    progress = Progress("files", len(manifest.files))
-    shown = time.monotonic()
-    for number, sink_file in enumerate(manifest.files.values(), start=1):
-        found = _read_file(generation, sink_file, file_format, held)
-        if found is not None:
+    ticker = Ticker("validate", Progress("files", len(sink_files)), say)
+    for number, sink_file in enumerate(sink_files, start=1):
+        found = _read_file(owner, sink_file, file_format)
+        if isinstance(found, Finding):
             findings.append(found)
-        if time.monotonic() - shown >= PROGRESS_SECONDS:
-            shown = time.monotonic()
-            say(f"validate: {progress.line(number)}")
-    return held, findings
+        else:
+            files.append(found)
+        ticker.at(number)
+    return files, findings
 
 
 def _read_file(
-    generation: Generation, sink_file: SinkFile, file_format: str, held: list[Held]
-) -> Finding | None:
-    where = f"{generation.data_name}/{sink_file.path}"
-    path = generation.data / sink_file.path
+    owner: Generation | Window, sink_file: SinkFile, file_format: str
+) -> CommittedFile | Finding:
+    where = f"{owner.data_name}/{sink_file.path}"
+    path = owner.data / sink_file.path
     try:
         size = path.stat().st_size
         if size != sink_file.size:
             detail = f"{size:,} bytes, the manifest says {sink_file.size:,}"
             return Finding(Reason.FILE_SIZE, where, detail)
-        for offsets in read_offsets(path, file_format, topic_of(sink_file.path)):
-            held.append(
-                Held(
-                    tp=TopicPartition(offsets.topic, offsets.partition),
-                    path=where,
-                    ranges=offsets.ranges,
-                    records=offsets.records,
-                    duplicates=offsets.duplicates,
-                    batch=sink_file.batch,
-                    ascending=offsets.ascending,
-                )
-            )
+        return CommittedFile(
+            path=where,
+            bytes=size,
+            sha256=file_sha256(path),
+            contents=tuple(read_offsets(path, file_format, topic_of(sink_file.path))),
+            batch=sink_file.batch,
+        )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
     except DataFileError as error:
         return Finding(Reason.FILE_CORRUPT, where, str(error))
-    return None
+
+
+def file_sha256(path: UPath) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    hashed = hashlib.sha256()
+    with path.open("rb") as source:
+        while chunk := source.read(_CHUNK):
+            hashed.update(chunk)
+    return hashed.hexdigest()

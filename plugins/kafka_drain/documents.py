@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -11,7 +12,10 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError
 
-__all__ = ["read_document", "write_document", "write_text"]
+__all__ = ["create_document", "create_text", "read_document", "write_document", "write_text"]
+
+# What file systems without hard links answer.
+NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
 
 def read_document(path: UPath, *keys: str) -> dict[str, Any]:
@@ -44,7 +48,7 @@ def write_document(path: UPath, document: dict[str, Any]) -> None:
     Raises:
         ArchiveError: When the folder can't be written.
     """
-    write_text(path, json.dumps(document, indent=2, sort_keys=False) + "\n")
+    write_text(path, _text(document))
 
 
 def write_text(path: UPath, text: str) -> None:
@@ -60,7 +64,7 @@ def write_text(path: UPath, text: str) -> None:
         if path.protocol not in ("", "file"):
             path.write_text(text)
             return
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        beside = _beside(path)
         try:
             beside.write_text(text)
             os.replace(str(beside), str(path))
@@ -68,7 +72,68 @@ def write_text(path: UPath, text: str) -> None:
             beside.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ArchiveError(
-            f"{path} can't be written: {error.strerror or error}; "
-            "check that the folder exists and that this user may write to it"
-        ) from error
+        raise _not_written(path, error) from error
+
+
+def create_document(path: UPath, document: dict[str, Any]) -> bool:
+    """Write a JSON object where there is no file yet, as `create_text` does."""
+    return create_text(path, _text(document))
+
+
+def create_text(path: UPath, text: str) -> bool:
+    """Write a text file where there is no file yet; a reader sees nothing or the whole of it.
+
+    Of any number of callers at the same moment, one gets True. On an object store that holds only
+    where fsspec can create exclusively (as S3 and Google Cloud Storage can): elsewhere the later
+    one of two may overwrite the other, which notices when it looks again.
+
+    Returns:
+        False when there is a file already; it is left as it is.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    try:
+        if path.protocol not in ("", "file"):
+            path.fs.pipe_file(path.path, text.encode(), mode="create")
+            return path.read_text() == text
+        _create_local(path, text)
+        return True
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def _create_local(path: UPath, text: str) -> None:
+    beside = _beside(path)
+    try:
+        beside.write_text(text)
+        os.link(str(beside), str(path))
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # Without hard links: as exclusive, but a crash may leave half a file.
+        with open(str(path), "x") as file:
+            file.write(text)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, sort_keys=False) + "\n"
+
+
+def _beside(path: UPath) -> UPath:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+
+
+def _not_written(path: UPath, error: OSError) -> ArchiveError:
+    return ArchiveError(
+        f"{path} can't be written: {error.strerror or error}; "
+        "check that the folder exists and that this user may write to it"
+    )

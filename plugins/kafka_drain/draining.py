@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.archive import Generation
-from kafka_drain.errors import DataLossError, KafkaDrainError, SparkJobError
-from kafka_drain.job_spec import DrainSpec, read_result, write_private
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    DataLossError,
+    KafkaDrainError,
+    SparkJobError,
+)
+from kafka_drain.fingerprints import write_fingerprints
+from kafka_drain.job_spec import DrainSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.offsets import to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
-from kafka_drain.spark_submit import SparkApplication, check_spark_version, prepare_application
+from kafka_drain.spark_submit import (
+    SparkApplication,
+    check_spark_version,
+    kafka_options,
+    prepare_application,
+)
 
-__all__ = ["DrainJob", "finish_drain", "nothing_new", "prepare_drain"]
+__all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +45,59 @@ class DrainJob:
     result_path: Path
 
 
-def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> DrainJob:
-    """Check everything, open the first generation where there is none, and write the job spec.
+@contextmanager
+def open_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    acknowledge_expired: Collection[str] = (),
+    clock: Clock = utc_now,
+) -> Iterator[DrainJob]:
+    """Prepare a drain as the archive's one writer, which it is until the context is left.
+
+    Checks twice: before the lease, so that a refused drain leaves nothing behind, and under it,
+    so that the plan is of an archive that nobody else changes.
 
     Args:
         pipeline: What to drain.
         cluster: Where from.
         folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        run: Who drains, for people: Airflow's run id, or `terminal`.
+        say: Takes lines about the lease: taken over, or lost.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        clock: The time; replaced in tests.
+
+    Raises:
+        LockedError: When another drain holds the lease; nothing was changed then.
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    root = Archive.at(pipeline.archive).root
+    try:
+        check_drain(pipeline, cluster, folder, acknowledge_expired)
+    except (ArchiveError, CheckpointError, DataLossError, OSError):
+        # What another drain is writing can look like damage.
+        refuse_while_held(root, clock=clock)
+        raise
+    with hold_lease(root, run=run, say=say, clock=clock):
+        yield prepare_drain(pipeline, cluster, folder, acknowledge_expired)
+
+
+def check_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    acknowledge_expired: Collection[str] = (),
+) -> DrainJob:
+    """Check everything and write the job spec; changes nothing outside the run's folder.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
 
     Raises:
         KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
@@ -50,25 +111,55 @@ def prepare_drain(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Dr
         pipeline=pipeline,
         folder=folder,
     )
-    plan = preflight(pipeline, cluster)
+    plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
     generation = plan.generation or plan.archive.generation(1)
-    # Before the archive: a connection that Java can't use leaves nothing behind.
+    # A connection that Java can't use is refused here.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec.write(spec_path)
+    return DrainJob(plan, application, Path(spec.result_path))
+
+
+def prepare_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    acknowledge_expired: Collection[str] = (),
+) -> DrainJob:
+    """Check everything, write the job spec, and open the first generation where there is none.
+
+    The caller holds the archive's lease; `open_drain` takes it.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+
+    Raises:
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    job = check_drain(pipeline, cluster, folder, acknowledge_expired)
+    plan = job.plan
+    generation = plan.generation or plan.archive.generation(1)
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,
         topic_ids=_topic_ids(plan),
         source=pipeline.source,
+        isolation_level=pipeline.isolation_level,
+        retention=pipeline.sink_options.get("retention"),
     )
+    topic_ids = {name: topic.id for name, topic in plan.topics.items()}
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,
             file_format=pipeline.format,
             partition_by=pipeline.partition_by,
-            reason="first",
+            topic_ids=topic_ids,
+            reason=generation.document()["reason"] if plan.generation else "first",
         )
-    return DrainJob(plan, application, Path(spec.result_path))
+    generation.add_topics(topic_ids)
+    return job
 
 
 def _topic_ids(plan: DrainPlan) -> dict[str, str]:
@@ -84,15 +175,14 @@ def compile_spec(
     folder: Path,
 ) -> DrainSpec:
     """Translate a pipeline into Spark's own option names; writes the secret ones to a file."""
-    connection, secrets = cluster.config.for_java()
-    secrets_path = folder / "secrets.json"
-    if secrets:
-        write_private(secrets_path, {f"kafka.{name}": value for name, value in secrets.items()})
+    connection, secrets_path = kafka_options(cluster.config, folder)
     options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
     for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"):
         options.pop(name, None)
     # Resolved when the generation was opened; Spark reads them on its first run only.
     options["startingOffsets"] = to_spark_json(plan.starting_offsets)
+    if plan.skips_expired:
+        options["failOnDataLoss"] = "false"
     if pipeline.topics:
         options["subscribe"] = ",".join(pipeline.topics)
     elif pipeline.topic_pattern:
@@ -101,7 +191,7 @@ def compile_spec(
         options["assign"] = json.dumps(pipeline.assign)
     return DrainSpec(
         pipeline=pipeline.name,
-        reader_options=options | {f"kafka.{name}": value for name, value in connection.items()},
+        reader_options=options | connection,
         file_format=pipeline.format,
         writer_options={
             "compression": pipeline.compression,
@@ -115,7 +205,7 @@ def compile_spec(
         start=to_spark_json(plan.start),
         planned_end=to_spark_json(plan.end),
         result_path=str(folder / "result.json"),
-        secrets_path=str(secrets_path) if secrets else "",
+        secrets_path=secrets_path,
     )
 
 
@@ -148,6 +238,9 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
         )
     if "error" in result:
         raise _job_error(result["error"])
+    generation = job.plan.archive.open_generation()
+    if generation is not None:
+        write_fingerprints(generation, result.pop("fingerprints", []))
     return {"archive": str(job.plan.archive.root), **result}
 
 

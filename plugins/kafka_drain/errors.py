@@ -13,6 +13,7 @@
     │   └── SourceRecordError         a row of a data file can't be sent to Kafka
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
+        ├── LockedError               another drain holds the archive's lease
         ├── SparkJobError             spark-submit ended with an error that has no other name here
         └── DeliveryError             Kafka didn't acknowledge every record that was sent
 
@@ -31,6 +32,7 @@ __all__ = [
     "DeliveryError",
     "KafkaDrainError",
     "KafkaUnavailableError",
+    "LockedError",
     "MachineError",
     "ManifestInvalidError",
     "SourceRecordError",
@@ -91,6 +93,10 @@ class SourceRecordError(TerminalError):
 
 class KafkaUnavailableError(TransientError):
     """Raised when the Kafka brokers don't answer."""
+
+
+class LockedError(TransientError):
+    """Raised when another drain holds the archive's lease; the message says which one."""
 
 
 class SparkJobError(TransientError):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Finding", "Reason", "errors", "summary"]
+__all__ = ["Finding", "Reason", "errors", "summary", "without_echoes"]
 
 
 class Reason(str, Enum):
@@ -30,75 +30,92 @@ class Reason(str, Enum):
         "manifest_missing",
         "error",
         "the sink has committed batches, and its _spark_metadata folder is gone",
-        "restore the folder from a copy; don't drain before",
+        "restore the folder from a copy, or run `kafka-drain repair`, which writes it anew from "
+        "the receipts; don't drain before",
     )
     MANIFEST_EMPTY = (
         "manifest_empty",
         "error",
         "a manifest file has no bytes; readers of the sink fail on it",
-        "restore the file from a copy; don't drain before",
+        "restore the file from a copy, or run `kafka-drain repair`; don't drain before",
     )
     MANIFEST_TRUNCATED = (
         "manifest_truncated",
         "error",
         "a manifest file doesn't list all files that its batches wrote; readers miss their rows",
-        "restore the file from a copy; the data files are still in the sink",
+        "restore the file from a copy, or run `kafka-drain repair`; the data files are in the sink",
     )
     MANIFEST_CORRUPT = (
         "manifest_corrupt",
         "error",
         "a manifest file holds something that Spark doesn't write",
-        "restore the file from a copy",
+        "restore the file from a copy, or run `kafka-drain repair`",
     )
     MANIFEST_HOLE = (
         "manifest_hole",
         "error",
         "the manifest has no file for a batch between two others; readers miss its rows",
-        "restore the file from a copy; the data files are still in the sink",
+        "restore the file from a copy, or run `kafka-drain repair`; the data files are in the sink",
+    )
+    MANIFEST_CHANGED = (
+        "manifest_changed",
+        "error",
+        "the manifest says something else of a sealed batch than its receipt",
+        "restore the manifest from a copy, or run `kafka-drain repair`",
     )
     MANIFEST_DUPLICATE = (
         "manifest_duplicate",
         "error",
         "the manifest lists a data file twice; some readers count its rows twice",
-        "restore the manifest file from a copy",
+        "restore the manifest file from a copy, or run `kafka-drain repair`",
     )
     MANIFEST_BEHIND = (
         "manifest_behind",
         "error",
         "the checkpoint committed a batch that the manifest doesn't have; readers miss its rows",
-        "restore the manifest from a copy; don't drain before",
+        "restore the manifest from a copy, or run `kafka-drain roll`; don't drain before",
     )
     MANIFEST_AHEAD = (
         "manifest_ahead",
         "error",
         "the manifest has a batch that the checkpoint doesn't know; Spark would skip the next "
         "batches as already written and lose their offsets",
-        "restore the checkpoint from a copy; don't drain before",
+        "restore the checkpoint from a copy, or run `kafka-drain roll`: the next generation starts "
+        "where the receipts end; don't drain before",
     )
     CHECKPOINT_MISSING = (
         "checkpoint_missing",
         "error",
         "the sink has a manifest, and the checkpoint is gone; Spark would count batches from 0 "
         "again, skip them as already written and lose their offsets",
-        "restore the checkpoint from a copy; don't drain before",
+        "restore the checkpoint from a copy, or run `kafka-drain roll`: the next generation starts "
+        "where the receipts end; don't drain before",
     )
     CHECKPOINT_CORRUPT = (
         "checkpoint_corrupt",
         "error",
         "a checkpoint file holds something that Spark doesn't write",
-        "restore the file from a copy",
+        "restore the file from a copy, or run `kafka-drain roll`",
+    )
+    CHECKPOINT_BEHIND = (
+        "checkpoint_behind",
+        "error",
+        "the checkpoint is older than the receipts; Spark would count batches again that the sink "
+        "has, skip them as already written and lose their offsets",
+        "restore the newest checkpoint, or run `kafka-drain roll`: the next generation starts "
+        "where the receipts end; don't drain before",
     )
     CHECKPOINT_HOLE = (
         "checkpoint_hole",
         "error",
         "the checkpoint has no offsets or no commit for a batch between two others",
-        "restore the file from a copy",
+        "restore the file from a copy, or run `kafka-drain roll`",
     )
     FILE_MISSING = (
         "file_missing",
         "error",
         "the manifest lists a data file that isn't there",
-        "restore the file from a copy, or drain its offsets again while Kafka has them",
+        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
     )
     FILE_OUTSIDE = (
         "file_outside",
@@ -110,13 +127,27 @@ class Reason(str, Enum):
         "file_size",
         "error",
         "a data file doesn't have the size that the manifest says",
-        "restore the file from a copy",
+        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
     )
     FILE_CORRUPT = (
         "file_corrupt",
         "error",
         "a data file can't be read",
-        "restore the file from a copy",
+        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
+    )
+    FILE_CHANGED = (
+        "file_changed",
+        "error",
+        "a data file's bytes aren't those that were sealed",
+        "restore the file from a copy, or run `kafka-drain repair --deep` while Kafka has its "
+        "offsets",
+    )
+    FILE_REPLACED = (
+        "file_replaced",
+        "warning",
+        "a data file is gone or damaged, and a window of the archive holds its records; Spark's "
+        "own reader of the folder misses them, `kafka-drain files` and the readers don't",
+        "nothing has to be done",
     )
     FILE_ORPHAN = (
         "file_orphan",
@@ -128,7 +159,14 @@ class Reason(str, Enum):
         "offset_missing",
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
-        "look at the reason of the gap in the report; restore the file that held them",
+        "lost ones: `kafka-drain repair` drains them again; expired ones: restore the file that "
+        "held them, or accept the loss with --acknowledge-expired",
+    )
+    OFFSET_EXPIRED = (
+        "offset_expired",
+        "warning",
+        "offsets that Kafka deleted before they were drained, and that somebody has acknowledged",
+        "nothing can be done; shorten the schedule or raise the topic's retention",
     )
     OFFSET_DUPLICATE = (
         "offset_duplicate",
@@ -141,6 +179,44 @@ class Reason(str, Enum):
         "error",
         "a committed file holds offsets that its batch or generation never read",
         "check whether the file was swapped for another",
+    )
+    CONTENT_CHANGED = (
+        "content_changed",
+        "error",
+        "the records in a segment's files aren't those that Spark read from Kafka",
+        "drain the segment again into another archive while Kafka has it, and compare",
+    )
+    RECEIPT_CORRUPT = (
+        "receipt_corrupt",
+        "error",
+        "a receipt's bytes were changed after it was sealed",
+        "restore the receipt from a copy",
+    )
+    RECEIPT_CHANGED = (
+        "receipt_changed",
+        "error",
+        "a receipt isn't the one that its successor was sealed after",
+        "restore the receipts from a copy",
+    )
+    RECEIPT_HOLE = (
+        "receipt_hole",
+        "error",
+        "a receipt between two others is gone",
+        "restore the receipt from a copy",
+    )
+    CHECKSUM_MISMATCH = (
+        "checksum_mismatch",
+        "error",
+        "a file of Spark's doesn't fit the .crc file beside it; Spark refuses to read it",
+        "restore both from a copy; where only the .crc file is bad, remove that one",
+    )
+    STALLED = (
+        "stalled",
+        "error",
+        "a partition's last stable offset hasn't moved since the last run, and records wait behind "
+        "it: a producer left a transaction open, and nothing of the partition is drained any more",
+        "find the transaction (`kafka-transactions.sh find-hanging`) and abort it, or wait for its "
+        "timeout; drains go on by themselves then",
     )
 
     def __str__(self) -> str:
@@ -173,6 +249,13 @@ class Finding:
             "where": self.where,
             "detail": self.detail,
         }
+
+
+def without_echoes(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out checksums that don't fit where another finding says what is wrong with the file."""
+    findings = list(findings)
+    named = {f.where.partition(":")[0] for f in findings if f.reason != Reason.CHECKSUM_MISMATCH}
+    return [f for f in findings if f.reason != Reason.CHECKSUM_MISMATCH or f.where not in named]
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -8,62 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 
-__all__ = ["Gap", "GapReason", "classify_gaps"]
+__all__ = ["classify_gaps"]
 
 POLL_SECONDS = 20.0
 #: So many offsets further on, the next gap is reached sooner by reading on than by a jump.
 NEAR = 1_000
 _END = 1 << 63
-
-
-class GapReason(str, Enum):
-    """Why a gap is there."""
-
-    harmless: bool
-    meaning: str
-
-    def __new__(cls, code: str, harmless: bool, meaning: str) -> GapReason:
-        """Make a member whose value is its code."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.harmless = harmless
-        member.meaning = meaning
-        return member
-
-    CONTROL = ("control", True, "transaction markers, which no consumer sees")
-    ABORTED = ("aborted", True, "records of aborted transactions")
-    COMPACTED = ("compacted", True, "records that compaction removed")
-    OPEN = ("open", False, "records of a transaction that is still open")
-    EXPIRED = (
-        "expired",
-        False,
-        "offsets that Kafka no longer holds: nobody can tell what was there",
-    )
-    LOST = ("lost", False, "records that Kafka still holds and the archive doesn't")
-    UNKNOWN = ("unknown", False, "Kafka wasn't asked")
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Offsets of one partition that no file holds, and why."""
-
-    tp: TopicPartition
-    range: OffsetRange
-    reason: GapReason
 
 
 def classify_gaps(

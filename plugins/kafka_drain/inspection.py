@@ -1,12 +1,11 @@
-"""What an archive holds, from its documents, manifest and checkpoint; no data file is opened."""
+"""What an archive holds, from its documents, manifest, checkpoint and receipts; opens no data."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kafka_drain.archive import Archive, Generation
-from kafka_drain.errors import ManifestInvalidError
-from kafka_drain.findings import errors
+from kafka_drain.archive_files import archive_files
 
 __all__ = ["committed_files", "inspect_archive"]
 
@@ -60,27 +59,25 @@ def _describe(generation: Generation) -> dict[str, Any]:
 
 
 def committed_files(archive: Archive) -> list[dict[str, Any]]:
-    """List the data files that the manifest commits.
+    """List the data files that readers take: of all generations and windows, each offset once.
 
     Returns:
-        path (absolute), size in bytes, and generation of each.
+        path (absolute), size in bytes, generation or window, and whether it is sealed, of each.
 
     Raises:
         ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When the manifest is damaged: the list would not be whole.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
     """
-    files = []
-    for generation in archive.generations():
-        manifest, findings = generation.read_manifest()
-        bad = errors(findings)
-        if bad:
-            raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
-        files += [
-            {
-                "path": str(generation.data / sink_file.path),
-                "size": sink_file.size,
-                "generation": generation.number,
-            }
-            for sink_file in manifest.files.values()
-        ]
-    return files
+    return [
+        {
+            "path": str(archive.root / file.path),
+            "size": file.bytes,
+            **(
+                {"generation": file.owner.number}
+                if isinstance(file.owner, Generation)
+                else {"window": file.owner.key}
+            ),
+            "sealed": file.sealed is not None,
+        }
+        for file in archive_files(archive)
+    ]

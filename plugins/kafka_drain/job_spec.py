@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DrainSpec", "RepublishSpec", "read_result", "write_private"]
+__all__ = ["DrainSpec", "RepublishSpec", "WindowSpec", "read_result", "write_private"]
 
 
 def write_private(path: Path, document: dict[str, Any]) -> None:
@@ -61,6 +61,48 @@ class DrainSpec:
 
     @classmethod
     def read(cls, path: Path) -> DrainSpec:
+        """Read a spec."""
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """One bounded drain, in Spark's own option names.
+
+    Attributes:
+        window: The window's name.
+        offsets: How many offsets it spans.
+        reader_options: Options of the Kafka source, with where it starts and ends, no secrets.
+        where: SQL condition for the offsets that are wanted of what is read.
+        file_format: Format of the data files.
+        writer_options: Options of the file sink.
+        path: Folder of the data files.
+        partition_by: Columns that folders are named by.
+        columns: Spark SQL expression of each added partition column.
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+        secrets_path: File with the reader options that are secret; empty when there are none.
+    """
+
+    window: str
+    offsets: int
+    reader_options: dict[str, str]
+    where: str
+    file_format: str
+    writer_options: dict[str, str]
+    path: str
+    partition_by: list[str]
+    columns: dict[str, str]
+    log_levels: dict[str, str]
+    result_path: str
+    secrets_path: str = ""
+
+    def write(self, path: Path) -> None:
+        """Write the spec, readable by this user only."""
+        write_private(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> WindowSpec:
         """Read a spec."""
         return cls(**json.loads(path.read_text()))
 

@@ -51,6 +51,7 @@ class ManifestLog:
     compacted: bool
     added: tuple[SinkFile, ...] = ()
     deleted: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,34 @@ class Manifest:
         batches: Batch ids whose own manifest file was read, lowest first (compacted ones are
             in `files` only).
         compacted: The batch up to which a compacted file was read; None when there is none.
+        roots: The archive folders that the lines' absolute paths name; one, unless it was moved.
     """
 
     files: dict[str, SinkFile] = field(default_factory=dict)
     last_batch: int | None = None
     batches: tuple[int, ...] = ()
     compacted: int | None = None
+    roots: frozenset[str] = frozenset()
+
+    def split(self, last_sealed: int, sealed_files: int) -> tuple[list[SinkFile], list[SinkFile]]:
+        """Return the files of sealed batches, and those of later ones.
+
+        A compaction forgets which batch wrote a file, and keeps their order.
+
+        Args:
+            last_sealed: Highest batch id that is sealed; -1 for none.
+            sealed_files: How many files the sealed batches wrote.
+        """
+        compacted = -1 if self.compacted is None else self.compacted
+        sealed: list[SinkFile] = []
+        new: list[SinkFile] = []
+        for number, sink_file in enumerate(self.files.values()):
+            if sink_file.batch is not None:
+                is_sealed = sink_file.batch <= last_sealed
+            else:
+                is_sealed = compacted <= last_sealed or number < sealed_files
+            (sealed if is_sealed else new).append(sink_file)
+        return sealed, new
 
     def logs_of(self, first: int, last: int) -> list[str]:
         """Return the names of the manifest files of these batches; none when one is missing."""
@@ -134,14 +157,16 @@ def parse_log(
     findings: list[Finding] = []
     added: list[SinkFile] = []
     deleted: set[str] = set()
+    roots: set[str] = set()
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
         try:
-            path, entry = _parse_line(line, data_folder)
+            root, path, entry = _parse_line(line, data_folder)
         except _LineError as error:
             findings.append(Finding(error.reason, f"{where}:{number}", str(error)))
             continue
+        roots.add(root)
         if entry["action"] == "delete":
             deleted.add(path)
             continue
@@ -154,7 +179,8 @@ def parse_log(
                 log=name,
             )
         )
-    return ManifestLog(name, batch, compacted, tuple(added), frozenset(deleted)), findings
+    log = ManifestLog(name, batch, compacted, tuple(added), frozenset(deleted), frozenset(roots))
+    return log, findings
 
 
 class _LineError(ValueError):
@@ -165,7 +191,7 @@ class _LineError(ValueError):
         self.reason = reason
 
 
-def _parse_line(line: str, data_folder: str) -> tuple[str, dict[str, Any]]:
+def _parse_line(line: str, data_folder: str) -> tuple[str, str, dict[str, Any]]:
     try:
         entry = json.loads(line)
     except ValueError as error:
@@ -177,11 +203,11 @@ def _parse_line(line: str, data_folder: str) -> tuple[str, dict[str, Any]]:
     if entry["action"] not in ("add", "delete"):
         raise _LineError(Reason.MANIFEST_CORRUPT, f"unknown action {entry['action']!r}")
     # Spark writes the path as a URI: `file:///a%20b`.
-    _, found, path = unquote(entry["path"]).rpartition(f"/{data_folder}/")
+    root, found, path = unquote(entry["path"]).rpartition(f"/{data_folder}/")
     if not found:
         detail = f"{entry['path']} isn't under {data_folder}"
         raise _LineError(Reason.FILE_OUTSIDE, detail)
-    return path, entry
+    return root, path, entry
 
 
 def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, list[Finding]]:
@@ -191,7 +217,9 @@ def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, l
     batches: list[int] = []
     last: int | None = None
     compacted: int | None = None
+    roots: set[str] = set()
     for log in logs:
+        roots |= log.roots
         for sink_file in log.added:
             if sink_file.path in files:
                 where = f"{data_folder}/_spark_metadata/{log.name}"
@@ -205,4 +233,4 @@ def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, l
         else:
             batches.append(log.batch)
         last = log.batch
-    return Manifest(files, last, tuple(batches), compacted), findings
+    return Manifest(files, last, tuple(batches), compacted, frozenset(roots)), findings

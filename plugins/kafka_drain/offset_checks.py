@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.contents import CommittedFile, FileOffsets
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import (
     OffsetRange,
@@ -16,30 +17,16 @@ from kafka_drain.offsets import (
     subtract,
 )
 
-__all__ = ["Held", "Segment", "check_duplicates", "check_offsets", "missing_offsets", "segments"]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Offsets that one committed file holds of one partition.
-
-    Attributes:
-        tp: The topic-partition.
-        path: The file, relative to the archive.
-        ranges: The offsets, as sorted disjoint ranges.
-        records: How many rows.
-        duplicates: Offsets that the file holds more than once.
-        batch: The batch that the manifest lists the file in; None when that is forgotten.
-        ascending: Whether the rows are in offset order.
-    """
-
-    tp: TopicPartition
-    path: str
-    ranges: tuple[OffsetRange, ...]
-    records: int
-    duplicates: tuple[int, ...] = ()
-    batch: int | None = None
-    ascending: bool = True
+__all__ = [
+    "Segment",
+    "check_duplicates",
+    "check_offsets",
+    "check_within",
+    "held_ranges",
+    "missing_offsets",
+    "segments",
+    "without_held",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +52,25 @@ class Segment:
 
 
 def segments(
-    starting_offsets: Mapping[TopicPartition, int], checkpoint: Checkpoint, last_batch: int
+    start: Mapping[TopicPartition, int],
+    checkpoint: Checkpoint,
+    last_batch: int,
+    first_batch: int = 0,
 ) -> list[Segment]:
-    """Return what each batch read, from where the generation starts to the last committed batch.
+    """Return what each batch read, up to the last committed batch.
 
     A partition that was added later starts at 0. Spark forgets the ends of old batches; what they
     read together is one segment.
+
+    Args:
+        start: Where the first batch starts.
+        checkpoint: The ends of the batches.
+        last_batch: The last committed batch.
+        first_batch: The first batch that counts.
     """
     found: list[Segment] = []
-    start, first = starting_offsets, 0
-    for batch in sorted(batch for batch in checkpoint.ends if batch <= last_batch):
+    first = first_batch
+    for batch in sorted(b for b in checkpoint.ends if first_batch <= b <= last_batch):
         end = checkpoint.ends[batch]
         if not end:
             # Unreadable: the next batch's segment covers this one as well.
@@ -84,7 +80,7 @@ def segments(
     return found
 
 
-def check_offsets(parts: Iterable[Segment], held: Iterable[Held]) -> list[Finding]:
+def check_offsets(parts: Iterable[Segment], files: Iterable[CommittedFile]) -> list[Finding]:
     """Find offsets that are there twice, or that their batch or generation never read."""
     parts = list(parts)
     whole: dict[TopicPartition, list[OffsetRange]] = {}
@@ -93,48 +89,41 @@ def check_offsets(parts: Iterable[Segment], held: Iterable[Held]) -> list[Findin
             whole.setdefault(tp, []).append(offset_range)
     read = {tp: merge(ranges) for tp, ranges in whole.items()}
     by_batch = {part.last_batch: part for part in parts if part.first_batch == part.last_batch}
-    held = list(held)
-    findings = check_duplicates(held)
-    for item in held:
-        own = by_batch.get(item.batch) if item.batch is not None else None
-        if own is None:
-            expected = read.get(item.tp, [])
-        else:
-            expected = [own.ranges[item.tp]] if item.tp in own.ranges else []
-        outside = [r for held_range in item.ranges for r in subtract(held_range, expected)]
-        if outside:
-            who = own.name if own else "the generation"
-            detail = (
-                f"holds {_shown(outside)} of {item.tp}, {who} read {_shown(expected) or 'nothing'}"
-            )
-            findings.append(Finding(Reason.OFFSET_OUTSIDE, item.path, detail))
+    files = list(files)
+    findings = check_duplicates(files)
+    for file in files:
+        own = by_batch.get(file.batch) if file.batch is not None else None
+        who = own.name if own else "the generation"
+        expected = {tp: [r] for tp, r in own.ranges.items()} if own else read
+        findings += check_within(expected, [file], who)
     return findings
 
 
-def check_duplicates(held: Iterable[Held]) -> list[Finding]:
+def check_duplicates(files: Iterable[CommittedFile]) -> list[Finding]:
     """Find offsets that are in the files more than once."""
     findings: list[Finding] = []
-    by_partition: dict[TopicPartition, list[Held]] = {}
-    for item in held:
-        by_partition.setdefault(item.tp, []).append(item)
-        if item.duplicates:
-            shown = ", ".join(map(str, item.duplicates))
-            detail = f"holds offset {shown} of {item.tp} more than once"
-            findings.append(Finding(Reason.OFFSET_DUPLICATE, item.path, detail))
-    for items in by_partition.values():
-        findings += _overlaps(items)
+    by_partition: dict[TopicPartition, list[tuple[int, int, str]]] = {}
+    for file in files:
+        for content in file.contents:
+            spans = by_partition.setdefault(content.tp, [])
+            spans += [(r.start, r.end, file.path) for r in content.ranges]
+            if content.duplicates:
+                shown = ", ".join(map(str, content.duplicates))
+                detail = f"holds offset {shown} of {content.tp} more than once"
+                findings.append(Finding(Reason.OFFSET_DUPLICATE, file.path, detail))
+    for tp, spans in by_partition.items():
+        findings += _overlaps(tp, sorted(spans))
     return findings
 
 
-def _overlaps(items: list[Held]) -> list[Finding]:
+def _overlaps(tp: TopicPartition, spans: Iterable[tuple[int, int, str]]) -> list[Finding]:
     """Find offsets of one partition that two files hold: a sweep over the sorted ranges."""
-    ordered = sorted((r.start, r.end, item.path) for item in items for r in item.ranges)
     findings: list[Finding] = []
     reach, owner = 0, ""
-    for start, end, path in ordered:
+    for start, end, path in spans:
         if start < reach:
             twice = OffsetRange(start, min(end, reach))
-            detail = f"holds {twice} of {items[0].tp}, which {owner} holds as well"
+            detail = f"holds {twice} of {tp}, which {owner} holds as well"
             findings.append(Finding(Reason.OFFSET_DUPLICATE, path, detail))
         if end > reach:
             reach, owner = end, path
@@ -142,20 +131,68 @@ def _overlaps(items: list[Held]) -> list[Finding]:
 
 
 def missing_offsets(
-    parts: Iterable[Segment], held: Iterable[Held]
+    parts: Iterable[Segment], files: Iterable[CommittedFile]
 ) -> list[tuple[Segment, TopicPartition, list[OffsetRange]]]:
     """Return what segments read and no file holds."""
-    by_partition: dict[TopicPartition, list[OffsetRange]] = {}
-    for item in held:
-        by_partition.setdefault(item.tp, []).extend(item.ranges)
-    covered = {tp: merge(ranges) for tp, ranges in by_partition.items()}
-    missing = []
-    for part in parts:
-        for tp, offset_range in part.ranges.items():
-            ranges = subtract(offset_range, overlapping(covered.get(tp, []), offset_range))
-            if ranges:
-                missing.append((part, tp, ranges))
-    return missing
+    held = held_ranges(files)
+    return [
+        (part, tp, ranges)
+        for part in parts
+        for tp, offset_range in part.ranges.items()
+        if (ranges := subtract(offset_range, overlapping(held.get(tp, []), offset_range)))
+    ]
+
+
+def held_ranges(files: Iterable[CommittedFile]) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return what files hold of each partition, sorted and disjoint."""
+    held: dict[TopicPartition, list[OffsetRange]] = {}
+    for file in files:
+        for content in file.contents:
+            held.setdefault(content.tp, []).extend(content.ranges)
+    return {tp: merge(ranges) for tp, ranges in held.items()}
+
+
+def without_held(
+    ranges: Mapping[TopicPartition, Sequence[OffsetRange]], files: Iterable[CommittedFile]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return what of some ranges no file holds."""
+    held = held_ranges(files)
+    missing = {
+        tp: [m for r in rs for m in subtract(r, overlapping(held.get(tp, []), r))]
+        for tp, rs in ranges.items()
+    }
+    return {tp: rs for tp, rs in missing.items() if rs}
+
+
+def check_within(
+    ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
+    files: Iterable[CommittedFile],
+    who: str,
+) -> list[Finding]:
+    """Find offsets outside the ranges that somebody read.
+
+    Args:
+        ranges: What was read of each partition, sorted and disjoint.
+        files: What was written.
+        who: Who read, for the findings.
+    """
+    return [
+        finding
+        for file in files
+        for content in file.contents
+        for finding in _outside(file.path, content, list(ranges.get(content.tp, [])), who)
+    ]
+
+
+def _outside(
+    path: str, content: FileOffsets, expected: list[OffsetRange], who: str
+) -> list[Finding]:
+    outside = [r for held in content.ranges for r in subtract(held, overlapping(expected, held))]
+    if not outside:
+        return []
+    read = _shown(expected) or "nothing"
+    detail = f"holds {_shown(outside)} of {content.tp}, {who} read {read}"
+    return [Finding(Reason.OFFSET_OUTSIDE, path, detail)]
 
 
 def _shown(ranges: list[OffsetRange]) -> str:

@@ -53,6 +53,7 @@ class Pipeline(BaseModel):
         log_levels: Level by logger: `kafka`, `sink`, `kafka-clients` or a full name.
         jars: Jars of the Kafka connector, where not those that `kafka-drain jars` fetched.
         driver_memory: Heap of the driver, for example `2g`.
+        max_manifest_lines: From so many on, the next generation is opened after a drain.
 
     Raises:
         ConfigError: When a key is unknown or a value not acceptable; names key, value and what is
@@ -77,6 +78,7 @@ class Pipeline(BaseModel):
     spark_conf: dict[str, Any] = {}
     log_levels: Annotated[dict[str, str], Field(validate_default=True)] = {}
     jars: list[str] | None = None
+    max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
     @model_validator(mode="wrap")

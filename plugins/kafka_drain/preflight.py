@@ -6,18 +6,36 @@ Changes nothing. Spark accepts most of what is refused here, and then loses data
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from upath import UPath
 
+from kafka_drain.acknowledgements import parse_acknowledgements
 from kafka_drain.archive import Archive, Generation
 from kafka_drain.checkpoint import Checkpoint
-from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, TopicError
+from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
 from kafka_drain.findings import Finding, errors
+from kafka_drain.gaps import classify_gaps
+from kafka_drain.generation_state import read_state
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
+from kafka_drain.kafka_side import (
+    Classify,
+    hidden_offsets,
+    hidden_warnings,
+    isolation_warnings,
+    refuse_expired,
+    refuse_truncated,
+    retention_warnings,
+)
+from kafka_drain.lease import Clock, is_lease_file, utc_now
+from kafka_drain.moved import moved_from
+from kafka_drain.observations import Observations, expiry_warnings, read_observations
 from kafka_drain.offsets import TopicPartition, count, ranges_between, to_spark_json
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.schedules import interval_seconds
 from kafka_drain.starting_offsets import resolve_starting_offsets
 
 __all__ = ["DrainPlan", "preflight"]
@@ -39,6 +57,7 @@ class DrainPlan:
         pending: Whether a batch was planned and not committed, so that Spark has to finish it.
         hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
         warnings: What the user should know.
+        skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
     """
 
     pipeline: Pipeline
@@ -52,6 +71,7 @@ class DrainPlan:
     pending: bool = False
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    skips_expired: bool = False
 
     @property
     def offsets(self) -> int:
@@ -89,10 +109,25 @@ class DrainPlan:
         }
 
 
-def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
+def preflight(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    *,
+    acknowledge_expired: Collection[str] = (),
+    clock: Clock = utc_now,
+    classify: Classify = classify_gaps,
+) -> DrainPlan:
     """Check that a drain can run and say what it will do.
 
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        clock: The time; replaced in tests.
+        classify: Asks Kafka why an offset has no record; replaced in tests.
+
     Raises:
+        ConfigError: When an acknowledged range can't be understood.
         TopicError: When a topic or partition is missing, or was made again.
         ArchiveError: When the archive's folder is something else, another pipeline's or cluster's,
             or can't be written.
@@ -127,13 +162,17 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
         _check_drained_topics(start, partitions, pipeline)
     # A partition that was added since is read from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
-    warnings = _check_bounds(pipeline, start, first, end)
-    hidden = _hidden_offsets(pipeline, cluster, end)
-    if hidden:
-        warnings.append(
-            f"{sum(hidden.values()):,} offsets are in or after an open transaction and wait for "
-            f"a later drain: {', '.join(f'{tp} {n:,}' for tp, n in sorted(hidden.items()))}"
-        )
+    refuse_truncated(start, end)
+    accepted = parse_acknowledgements(acknowledge_expired)
+    warnings = refuse_expired(pipeline, start, first, accepted)
+    hidden = hidden_offsets(pipeline, cluster, end)
+    observed = read_observations(archive)
+    warnings += [
+        *hidden_warnings(hidden, end, observed),
+        *isolation_warnings(pipeline, cluster, start, end, classify),
+        *retention_warnings(pipeline, cluster, topics, clock()),
+        *_expiring(pipeline, observed, first, end, clock()),
+    ]
     return DrainPlan(
         pipeline=pipeline,
         archive=archive,
@@ -146,7 +185,21 @@ def preflight(pipeline: Pipeline, cluster: KafkaCluster) -> DrainPlan:
         pending=pending,
         hidden=hidden,
         warnings=warnings,
+        skips_expired=bool(accepted),
     )
+
+
+def _expiring(
+    pipeline: Pipeline,
+    observed: Observations,
+    first: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    now: datetime,
+) -> list[str]:
+    interval = interval_seconds(pipeline.schedule, now)
+    if interval is None:
+        return []
+    return expiry_warnings(observed, first, end, interval, now.timestamp())
 
 
 def _check_folder(root: UPath) -> None:
@@ -166,7 +219,10 @@ def _check_folder(root: UPath) -> None:
             f"{root} can't be written: this user has no right to write to {existing}; "
             "change its owner or choose another archive"
         )
-    if root.exists() and not (root / "archive.json").exists() and any(root.iterdir()):
+    if not root.exists() or (root / "archive.json").exists():
+        return
+    # A first drain that was killed early leaves its lease.
+    if any(not is_lease_file(entry.name) for entry in root.iterdir()):
         raise ArchiveError(
             f"{root} isn't empty and isn't an archive (it has no archive.json); "
             "choose an empty or new folder"
@@ -212,8 +268,9 @@ def _check_identity(
         if name in topics and topics[name].id != topic_id:
             raise TopicError(
                 f"topic {name} was deleted and made again since it was drained (topic id "
-                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0 again "
-                "and Spark would skip its first records; drain it to another archive"
+                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0, and "
+                "Spark would skip its first records. What was drained stays; run `kafka-drain "
+                f"roll {archive.root}`: the next generation starts at the new topic's beginning"
             )
 
 
@@ -229,9 +286,17 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> 
 
 
 def _check_state(generation: Generation) -> Checkpoint:
-    _, checkpoint, findings = generation.read_state()
-    refuse_damage(errors(findings), generation.root)
-    return checkpoint
+    state = read_state(generation)
+    refuse_damage(errors(state.findings), generation.root)
+    written = moved_from(state)
+    if written:
+        raise CheckpointError(
+            f"{generation.root} was moved: Spark's manifest names {written}. Spark would go on "
+            "naming files there, and its own readers would find none of them. Validation, "
+            "republish and `kafka-drain files` work as they are; to drain on, run `kafka-drain "
+            f"roll {generation.root}`: the next generation starts here, where this one ends"
+        )
+    return state.checkpoint
 
 
 def refuse_damage(findings: list[Finding], root: UPath) -> None:
@@ -267,39 +332,3 @@ def _check_drained_topics(
             f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
             f"{pipeline.name!r} doesn't name any more; name it again or choose another archive"
         )
-
-
-def _check_bounds(
-    pipeline: Pipeline,
-    start: dict[TopicPartition, int],
-    first: dict[TopicPartition, int],
-    end: dict[TopicPartition, int],
-) -> list[str]:
-    truncated = [tp for tp in start if end[tp] < start[tp]]
-    if truncated:
-        shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
-        raise DataLossError(
-            f"Kafka's log is shorter than what was drained: {shown}. Records were lost in Kafka "
-            "(an unclean leader election?), and new ones take their offsets: drain to another "
-            "archive"
-        )
-    expired = [tp for tp in start if first[tp] > start[tp]]
-    if not expired:
-        return []
-    shown = ", ".join(f"{tp} [{start[tp]}, {first[tp]})" for tp in sorted(expired))
-    lost = f"Kafka no longer holds offsets that are still to be drained: {shown}"
-    if str(pipeline.source_options.get("failOnDataLoss", "true")) == "true":
-        raise DataLossError(
-            f"{lost}; retention passed the cursor. To go on without them, set "
-            "source_options={'failOnDataLoss': 'false'} for one run"
-        )
-    return [lost]
-
-
-def _hidden_offsets(
-    pipeline: Pipeline, cluster: KafkaCluster, end: dict[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    if pipeline.isolation_level != "read_committed":
-        return {}
-    high_watermarks = cluster.latest(end, "read_uncommitted")
-    return {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}

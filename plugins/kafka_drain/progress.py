@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Progress", "duration_text"]
+__all__ = ["Progress", "Ticker", "duration_text"]
 
 
 def duration_text(seconds: float) -> str:
@@ -55,3 +55,27 @@ class Progress:
             if done < self.total:
                 text += f", {duration_text((self.total - done) / rate)} left"
         return text
+
+
+class Ticker:
+    """Says how far a piece of work has got, at most every two seconds.
+
+    Args:
+        what: Begins each line.
+        progress: The work.
+        say: Takes the lines.
+    """
+
+    SECONDS = 2.0
+
+    def __init__(self, what: str, progress: Progress, say: Callable[[str], None]) -> None:
+        self._what = what
+        self._progress = progress
+        self._say = say
+        self._shown = progress.clock()
+
+    def at(self, done: int) -> None:
+        """Note how much is done."""
+        if self._progress.clock() - self._shown >= self.SECONDS:
+            self._shown = self._progress.clock()
+            self._say(f"{self._what}: {self._progress.line(done)}")

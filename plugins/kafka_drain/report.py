@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka_drain.archive import Archive
-from kafka_drain.documents import write_document
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.contents import CommittedFile
+from kafka_drain.documents import write_document, write_text
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
-from kafka_drain.gaps import Gap
-from kafka_drain.offset_checks import Held, Segment
+from kafka_drain.gap_reasons import Gap
+from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import TopicPartition, count
+from kafka_drain.receipts import FileSet, KafkaBounds, Receipt, SealedFile
+from kafka_drain.report_page import report_page
 
 #: So many findings are told in words; all are in the report.
 SHOWN = 20
 
+#: So many batches are in the report.
+BATCHES = 100
+
 __all__ = ["Report", "raise_findings", "write_report"]
+
+
+@dataclass
+class PartitionRow:
+    """What the report says of one topic-partition.
+
+    Attributes:
+        start: Where it was first drained.
+        end: Up to where.
+        records: Rows in files.
+        gaps: Missing offsets by reason.
+        kafka: What Kafka held of it when the newest receipt was sealed.
+    """
+
+    start: int
+    end: int
+    records: int = 0
+    gaps: Counter[str] = field(default_factory=Counter)
+    kafka: KafkaBounds | None = None
 
 
 @dataclass
@@ -28,24 +55,38 @@ class Report:
     Attributes:
         archive: The archive's folder.
         pipeline: The pipeline's name.
+        scope: `all`, or `open` for the generation that drains append to.
+        deep: Whether all bytes of sealed files were read.
         findings: Everything that is wrong or worth a word.
-        gaps: Offsets that no file holds, each with its reason.
-        segments: What was read, per batch.
-        files: How many committed data files.
+        gaps: Offsets that no file holds and no receipt explained before, each with its reason.
+        segments: What was drained and not sealed before.
+        batches: What each batch drained, the newest hundred: generation, first, last, offsets,
+            records, files, bytes, sealed_at (None when it wasn't sealed before).
+        generations: generation, files, bytes, records of each.
+        windows: name, records, files, replaces of each.
+        files: How many committed data files, those of windows included.
         bytes: Their size.
-        records: Their rows.
+        receipts: How many receipts there were.
+        receipts_written: How many this validation added.
         seconds: How long the validation took.
     """
 
     archive: str
     pipeline: str
+    scope: str = "all"
+    deep: bool = False
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    generations: list[dict[str, Any]] = field(default_factory=list)
+    windows: list[dict[str, Any]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
+    receipts: int = 0
+    receipts_written: int = 0
     seconds: float = 0.0
+    rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -55,37 +96,152 @@ class Report:
     @property
     def records(self) -> int:
         """Rows in the committed files."""
-        return sum(item.records for item in self.held)
+        return sum(row.records for row in self.rows.values())
 
     @property
     def offsets(self) -> int:
         """Offsets that were drained, gaps included."""
-        return sum(count(part.ranges.values()) for part in self.segments)
+        return sum(row.end - row.start for row in self.rows.values())
+
+    def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
+        """Take in the sealed segments of a generation, from its newest receipt."""
+        self.receipts += receipts
+        so_far = receipt.files_so_far if receipt else FileSet()
+        self.files += so_far.files
+        self.bytes += so_far.bytes
+        records = 0
+        for part in receipt.partitions if receipt else ():
+            records += part.records_so_far
+            row = self._row(part.tp, receipt.topics if receipt else {}, part.start_so_far)
+            row.end = part.range.end
+            row.records += part.records_so_far
+            row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
+            row.kafka = part.kafka
+        self.generations.append(
+            {
+                "generation": generation.number,
+                "files": so_far.files,
+                "bytes": so_far.bytes,
+                "records": records,
+            }
+        )
+
+    def add_batches(self, receipts: Iterable[Receipt]) -> None:
+        """Take in the newest receipts, oldest first, for the chart of batches."""
+        self.batches += [
+            {
+                "generation": receipt.generation,
+                "first": receipt.first_batch,
+                "last": receipt.last_batch,
+                "offsets": receipt.offsets,
+                "records": receipt.records,
+                "files": len(receipt.files),
+                "bytes": sum(file.bytes for file in receipt.files),
+                "sealed_at": receipt.sealed_at,
+            }
+            for receipt in receipts
+        ]
+
+    def add_new(
+        self,
+        generation: Generation,
+        topic_ids: Mapping[str, str],
+        parts: Sequence[Segment],
+        files: Sequence[CommittedFile],
+        gaps: Sequence[Gap],
+        listed: tuple[int, int],
+    ) -> None:
+        """Take in what a generation drained and what wasn't sealed before.
+
+        Args:
+            generation: The generation.
+            topic_ids: Topic ids by topic.
+            parts: The segments.
+            files: What their readable files hold.
+            gaps: Missing offsets, also of sealed files that are damaged.
+            listed: Number and bytes of their files, unreadable ones included.
+        """
+        self.segments += parts
+        self.gaps += gaps
+        self.files += listed[0]
+        self.bytes += listed[1]
+        for part in parts:
+            for tp, r in part.ranges.items():
+                row = self._row(tp, topic_ids, r.start)
+                row.end = max(row.end, r.end)
+        records = 0
+        for content in (content for file in files for content in file.contents):
+            records += content.records
+            row = self._row(content.tp, topic_ids, content.first)
+            row.records += content.records
+            if not parts:
+                # What was drained can't be told; what is there can.
+                row.end = max(row.end, content.last + 1)
+        for gap in gaps:
+            row = self._row(gap.tp, topic_ids, gap.range.start)
+            row.gaps[str(gap.reason)] += len(gap.range)
+        self.generations[-1]["files"] += listed[0]
+        self.generations[-1]["bytes"] += listed[1]
+        self.generations[-1]["records"] += records
+        self.batches += [
+            {
+                "generation": generation.number,
+                "first": part.first_batch,
+                "last": part.last_batch,
+                "offsets": count(part.ranges.values()),
+                "records": None,
+                "files": None,
+                "bytes": None,
+                "sealed_at": None,
+            }
+            for part in parts
+        ]
+
+    def add_damaged(self, damaged: Iterable[tuple[SealedFile, Receipt]]) -> None:
+        """Take the records of damaged sealed files away again."""
+        for file, receipt in damaged:
+            for content in file.contents:
+                row = self._row(content.tp, receipt.topics, content.first)
+                row.records -= content.records
+
+    def add_window(self, key: str, receipt: Receipt) -> None:
+        """Take in a window; its records count, its offsets are those of the gaps that it fills."""
+        size = sum(file.bytes for file in receipt.files)
+        self.files += len(receipt.files)
+        self.bytes += size
+        for part in receipt.partitions:
+            row = self._row(part.tp, receipt.topics, part.range.start)
+            row.records += part.records
+        self.windows.append(
+            {
+                "name": key,
+                "records": receipt.records,
+                "offsets": receipt.offsets,
+                "files": len(receipt.files),
+                "bytes": size,
+                "replaces": list(receipt.replaces),
+            }
+        )
+
+    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionRow:
+        key = (tp, topic_ids.get(tp.topic, ""))
+        row = self.rows.setdefault(key, PartitionRow(start, start))
+        row.start = min(row.start, start)
+        return row
 
     def partitions(self) -> list[dict[str, Any]]:
         """Return a row per topic-partition: topic, partition, start, end, records, gaps."""
-        rows: dict[TopicPartition, dict[str, Any]] = {}
-        for part in self.segments:
-            for tp, r in part.ranges.items():
-                row = rows.setdefault(
-                    tp,
-                    {
-                        "topic": tp.topic,
-                        "partition": tp.partition,
-                        "start": r.start,
-                        "end": r.end,
-                        "records": 0,
-                        "gaps": {},
-                    },
-                )
-                row["end"] = max(row["end"], r.end)
-        for item in self.held:
-            if item.tp in rows:
-                rows[item.tp]["records"] += item.records
-        for gap in self.gaps:
-            reasons = rows[gap.tp]["gaps"]
-            reasons[str(gap.reason)] = reasons.get(str(gap.reason), 0) + len(gap.range)
-        return [rows[tp] for tp in sorted(rows)]
+        return [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "start": row.start,
+                "end": row.end,
+                "records": row.records,
+                "gaps": dict(row.gaps),
+            }
+            for (tp, _), row in sorted(self.rows.items(), key=lambda item: item[0])
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole report as JSON types."""
@@ -93,14 +249,9 @@ class Report:
             **self.summary(),
             "validated_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "partitions": self.partitions(),
-            "batches": [
-                {
-                    "first": part.first_batch,
-                    "last": part.last_batch,
-                    "offsets": count(part.ranges.values()),
-                }
-                for part in self.segments
-            ],
+            "generations": self.generations,
+            "windows": self.windows,
+            "batches": self.batches[-BATCHES:],
             "gaps": [
                 {
                     "topic": gap.tp.topic,
@@ -108,6 +259,7 @@ class Report:
                     "start": gap.range.start,
                     "end": gap.range.end,
                     "reason": str(gap.reason),
+                    "acknowledged": gap.acknowledged,
                 }
                 for gap in self.gaps
             ],
@@ -118,7 +270,15 @@ class Report:
         """Return the report as people read it: a line a partition, then what was found."""
         lines = [
             f"validate {self.pipeline}: {self.records:,} records for {self.offsets:,} offsets in "
-            f"{self.files:,} files ({self.bytes / 1e6:,.1f} MB), {self.seconds:.1f} s"
+            f"{self.files:,} files ({self.bytes / 1e6:,.1f} MB), {self.seconds:.1f} s",
+            f"receipts: {self.receipts + self.receipts_written:,}, "
+            f"{self.receipts_written:,} of them new"
+            + "".join(
+                f"; batches {part.first_batch} to {part.last_batch} were proven as one, as Spark "
+                "has forgotten where each ended"
+                for part in self.segments
+                if part.first_batch != part.last_batch
+            ),
         ]
         for row in self.partitions():
             gaps = ", ".join(f"{number:,} {reason}" for reason, number in row["gaps"].items())
@@ -143,6 +303,12 @@ class Report:
             "records": self.records,
             "offsets": self.offsets,
             "reasons": summary(self.findings),
+            "scope": self.scope,
+            "deep": self.deep,
+            "receipts": {
+                "total": self.receipts + self.receipts_written,
+                "written": self.receipts_written,
+            },
             "seconds": round(self.seconds, 2),
         }
 
@@ -166,7 +332,7 @@ def raise_findings(report: Report, report_path: str) -> None:
 
 
 def write_report(archive: Archive, report: Report, run: str | None = None) -> str:
-    """Write `reports/<run>.json` and return its path.
+    """Write `reports/<run>.json`, and beside it the same as a page; return its path.
 
     Args:
         archive: Where to.
@@ -179,5 +345,7 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     name = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
     # Airflow's run ids hold colons and plus signs.
     path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
-    write_document(path, report.to_dict())
+    document = report.to_dict()
+    write_document(path, document)
+    write_text(path.with_suffix(".html"), report_page(document, path.name))
     return str(path)

@@ -13,10 +13,12 @@ from pathlib import Path
 from kafka_drain import jars as jar_files
 from kafka_drain import java
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.job_spec import write_private
+from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
 
-__all__ = ["SparkApplication", "prepare_application", "spark_version"]
+__all__ = ["SparkApplication", "kafka_options", "prepare_application", "spark_version"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,24 @@ def _zip_packages(application: Path, folder: Path) -> Path:
             for module in sorted(package.rglob("*.py")):
                 archive.write(module, f"{package.name}/{module.relative_to(package)}")
     return target
+
+
+def kafka_options(config: KafkaConfig, folder: Path) -> tuple[dict[str, str], str]:
+    """Return the connection as options of Spark's Kafka source and sink.
+
+    Args:
+        config: The connection.
+        folder: A private folder of this run (mode 0700); secrets go into a file there.
+
+    Returns:
+        The options that may be seen, and the path of the secret ones; empty when there are none.
+    """
+    connection, secrets = config.for_java()
+    path = folder / "secrets.json"
+    if secrets:
+        write_private(path, {f"kafka.{name}": value for name, value in secrets.items()})
+    visible = {f"kafka.{name}": value for name, value in connection.items()}
+    return visible, str(path) if secrets else ""
 
 
 def prepare_application(

@@ -1,21 +1,34 @@
-"""Validation of an archive: manifest, checkpoint, files and offsets against each other.
+"""Validation of an archive: manifest, checkpoint, receipts, files and offsets against each other.
 
 Reads everything first and collects what is wrong; whether that is an error is the caller's to say.
+What is proven complete is sealed: one receipt a batch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
 
+from kafka_drain.acknowledgements import parse_acknowledgements, range_name
 from kafka_drain.archive import Archive, Generation
 from kafka_drain.committed_files import read_committed_files
-from kafka_drain.data_files import DataFileError, read_offsets, topic_of
-from kafka_drain.errors import ArchiveError
-from kafka_drain.findings import Finding, Reason
-from kafka_drain.gaps import Gap, GapReason, classify_gaps
+from kafka_drain.contents import CommittedFile
+from kafka_drain.findings import Finding, Reason, errors, without_echoes
+from kafka_drain.fingerprints import segment_fingerprint
+from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
+from kafka_drain.gap_reasons import Gap
+from kafka_drain.generation_state import GenerationState, read_state
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.manifest import Manifest
+from kafka_drain.lease import Clock, utc_now
+from kafka_drain.observations import (
+    observe,
+    read_observations,
+    stalled_findings,
+    write_observations,
+)
 from kafka_drain.offset_checks import (
     Segment,
     check_duplicates,
@@ -24,188 +37,327 @@ from kafka_drain.offset_checks import (
     segments,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.orphans import unlisted_files
+from kafka_drain.receipts import KafkaBounds, Receipt, ReceiptError
 from kafka_drain.report import Report
+from kafka_drain.sealed_files import (
+    SealedCheck,
+    check_all_sealed,
+    check_listed_sealed,
+    lost_ranges,
+    readable_receipts,
+)
+from kafka_drain.sealing import Identity, seal_segment
+from kafka_drain.window_checks import HeldByWindows, check_windows
 
-__all__ = ["validate_archive"]
+__all__ = ["Scope", "validate_archive"]
 
-#: Offsets that a segment read of a partition and no file holds.
-Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
+Scope = Literal["open", "all"]
+
+#: So many receipts are read for the report's chart.
+CHARTED = 50
+
+
+@dataclass(frozen=True)
+class _Validation:
+    """What all steps of one validation need."""
+
+    archive: Archive
+    cluster: KafkaCluster | None
+    whole: bool
+    deep: bool
+    windows: HeldByWindows
+    acknowledged: Ranges
+    report: Report
+    run: str
+    now: datetime
+    say: Callable[[str], None]
 
 
 def validate_archive(
     archive: Archive,
     cluster: KafkaCluster | None,
     say: Callable[[str], None] = lambda line: None,
+    *,
+    scope: Scope = "all",
+    deep: bool = False,
+    acknowledge_expired: Collection[str] = (),
+    run: str | None = None,
+    clock: Clock = utc_now,
 ) -> Report:
-    """Validate all generations of an archive.
+    """Validate an archive, and seal the batches that are proven complete.
 
     Args:
         archive: The archive.
-        cluster: Where the reasons of gaps are asked; without it, each gap is a finding.
+        cluster: Where the reasons of gaps are asked; without it, each gap is a finding and nothing
+            is sealed.
         say: Takes a line of progress every two seconds.
+        scope: `all` checks every generation and receipt; `open` the generation that drains append
+            to, and trusts the receipts of the closed ones.
+        deep: Also read all bytes of sealed files and compare them with what was sealed.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        run: Name of the run, by which a retry is told from another run; None for the time.
+        clock: The time; replaced in tests.
 
     Raises:
+        ConfigError: When an acknowledged range can't be understood.
         ArchiveError: When the folder is no archive, or one of another Kafka cluster.
-        KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
+        KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
     """
     began = time.monotonic()
-    report = Report(archive=str(archive.root), pipeline=archive.document()["pipeline"])
-    for generation in archive.generations():
-        _validate_generation(archive, generation, cluster, report, say)
+    acknowledged = parse_acknowledgements(acknowledge_expired)
+    document = archive.document()
+    report = Report(
+        archive=str(archive.root), pipeline=document["pipeline"], scope=scope, deep=deep
+    )
+    windows = check_windows(archive, report, deep=deep)
+    now = clock()
+    validation = _Validation(
+        archive=archive,
+        cluster=cluster,
+        whole=scope == "all" or deep,
+        deep=deep,
+        windows=windows,
+        acknowledged=acknowledged,
+        report=report,
+        run=run or now.isoformat(),
+        now=now,
+        say=say,
+    )
+    previous: str | None = None
+    generations = archive.generations()
+    for number, generation in enumerate(generations):
+        if number == len(generations) - 1:
+            previous = _validate_open(validation, generation, previous)
+        elif validation.whole:
+            previous = _validate_closed(validation, generation, previous)
+        else:
+            previous = _trust_closed(generation, report)
+    report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began
     return report
 
 
-def _validate_generation(
-    archive: Archive,
-    generation: Generation,
-    cluster: KafkaCluster | None,
-    report: Report,
-    say: Callable[[str], None],
-) -> None:
-    manifest, checkpoint, findings = generation.read_state()
-    file_format = generation.document()["format"]
-    held, found = read_committed_files(generation, manifest, file_format, say)
-    findings += found
-    known = [b for b in (manifest.last_batch, checkpoint.last_commit) if b is not None]
-    parts = segments(generation.starting_offsets(), checkpoint, max(known)) if known else []
-    orphans = _orphans(generation, manifest)
-    missing = missing_offsets(parts, held)
-    findings += _truncated(generation, manifest, findings, missing, orphans, file_format)
-    findings += [
+def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
+    """Keep what Kafka holds now, and find partitions that have stood still since an earlier run."""
+    archive = validation.archive
+    if validation.cluster is None:
+        return []
+    identity = _identity(archive, state.generation)
+    bounds = _bounds(validation.cluster, identity, set(state.cursor))
+    observed = observe(
+        read_observations(archive), bounds, validation.run, validation.now.timestamp()
+    )
+    write_observations(archive, observed)
+    if archive.document().get("isolation_level") == "read_uncommitted":
+        return []
+    return stalled_findings(observed)
+
+
+def _trust_closed(generation: Generation, report: Report) -> str | None:
+    """Take a closed generation's figures from its newest receipt."""
+    try:
+        receipt = generation.last_receipt()
+    except ReceiptError as error:
+        where = generation.receipt_where(generation.receipt_names()[-1])
+        report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+        return None
+    report.add_sealed(generation, receipt, len(generation.receipt_names()))
+    return receipt.sha256 if receipt else None
+
+
+def _validate_closed(
+    validation: _Validation, generation: Generation, previous: str | None
+) -> str | None:
+    """Check what the receipts of a closed generation seal; its manifest doesn't count any more."""
+    report = validation.report
+    listing = generation.list_data_files()
+    sealed = check_all_sealed(
+        generation, listing, previous, deep=validation.deep, say=validation.say
+    )
+    newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
+    report.add_sealed(generation, newest, sealed.receipts)
+    missing = lost_ranges(generation, sealed.damaged, generation.document()["format"])
+    report.add_damaged(sealed.damaged)
+    report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
+    gaps = _explain(validation, generation, missing)
+    report.add_new(generation, generation.topic_ids(), [], [], gaps, (0, 0))
+    return sealed.last_hash
+
+
+def _explain(validation: _Validation, generation: Generation, missing: Ranges) -> list[Gap]:
+    identity = _identity(validation.archive, generation)
+    gaps = explain_gaps(
+        missing,
+        identity=identity,
+        cluster=validation.cluster,
+        windows=validation.windows.ranges(identity),
+        acknowledged=validation.acknowledged,
+    )
+    validation.report.findings += gap_findings(gaps)
+    return gaps
+
+
+def _validate_open(
+    validation: _Validation, generation: Generation, previous: str | None
+) -> str | None:
+    """Check the generation that drains append to, and seal what is proven complete."""
+    report, windows = validation.report, validation.windows
+    document = generation.document()
+    identity = _identity(validation.archive, generation)
+    state = read_state(generation)
+    listing = generation.list_data_files()
+    if validation.whole:
+        sealed = check_all_sealed(
+            generation, listing, previous, deep=validation.deep, say=validation.say
+        )
+    else:
+        sealed = check_listed_sealed(state, listing, previous)
+    files, found = read_committed_files(generation, state.new, document["format"], validation.say)
+    parts = segments(
+        state.sealed_ends, state.checkpoint, state.last_committed, state.last_sealed + 1
+    )
+    orphans = _orphans(generation, state, listing)
+    missing = missing_offsets(parts, files)
+    found += unlisted_files(
+        generation, state.manifest, [*state.findings, *found], missing, orphans, document["format"]
+    )
+    # A checkpoint that doesn't know the last batches can't say what they may hold.
+    covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
+    found += check_offsets(parts, files) if covered else check_duplicates(files)
+    lost = lost_ranges(generation, sealed.damaged, document["format"])
+    for _, tp, ranges in missing:
+        lost[tp] = merge([*lost.get(tp, []), *ranges])
+    found = [windows.excuse(finding) for finding in found]
+    report.findings += state.findings
+    report.findings += [windows.excuse(finding) for finding in sealed.findings]
+    report.findings += found
+    report.findings += [
         Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
         for path in orphans
     ]
-    # A checkpoint that doesn't know the last batches can't say what they may hold.
-    covered = bool(parts) and parts[-1].last_batch >= (manifest.last_batch or 0)
-    findings += check_offsets(parts, held) if covered else check_duplicates(held)
-    gaps = _explain(archive, missing, cluster)
-    findings += _harmful(gaps)
-    report.findings += findings
-    report.gaps += gaps
-    report.segments += parts
-    report.held += held
-    report.files += len(manifest.files)
-    report.bytes += sum(sink_file.size for sink_file in manifest.files.values())
+    gaps = _explain(validation, generation, lost)
+    report.add_sealed(generation, state.receipt, sealed.receipts)
+    report.add_batches(_newest(generation))
+    report.add_damaged(sealed.damaged)
+    listed = (len(state.new), sum(sink_file.size for sink_file in state.new))
+    report.add_new(generation, identity.topics, parts, files, gaps, listed)
+    report.findings += _observe(validation, state)
+    if validation.cluster is None or errors(state.findings) or not sealed.chain_is_whole:
+        return sealed.last_hash
+    proven = _proven(parts, files, found, gaps, state)
+    return _seal(validation, state, sealed, identity, proven, gaps)
 
 
-def _orphans(generation: Generation, manifest: Manifest) -> list[str]:
-    """Return data files that the manifest doesn't list, relative to the archive."""
-    if not generation.data.is_dir():
-        return []
-    found = []
-    for path in generation.data.rglob("part-*"):
-        relative = path.relative_to(generation.data).as_posix()
-        if relative not in manifest.files and not relative.startswith("_spark_metadata/"):
-            found.append(f"{generation.data_name}/{relative}")
+def _identity(archive: Archive, generation: Generation) -> Identity:
+    document = archive.document()
+    return Identity(document["pipeline"], document["cluster_id"], generation.topic_ids())
+
+
+def _newest(generation: Generation) -> list[Receipt]:
+    """Return the newest receipts, oldest first, for the report's chart."""
+    return list(readable_receipts(generation, generation.receipt_names()[-CHARTED:]))
+
+
+def _orphans(generation: Generation, state: GenerationState, listing: Iterable[str]) -> list[str]:
+    """Return data files that neither manifest nor receipts list, relative to the archive."""
+    found = [
+        f"{generation.data_name}/{path}" for path in listing if path not in state.manifest.files
+    ]
+    if found and state.receipt and state.receipt.files_so_far.files > len(state.sealed):
+        # Spark's `retention` hides files from the manifest; a cut manifest doesn't list them.
+        found = sorted(set(found) - generation.sealed_paths())
     return sorted(found)
 
 
-def _truncated(
-    generation: Generation,
-    manifest: Manifest,
+def _proven(
+    parts: Sequence[Segment],
+    files: Iterable[CommittedFile],
     findings: Iterable[Finding],
-    missing: Iterable[Missing],
-    orphans: Iterable[str],
-    file_format: str,
-) -> list[Finding]:
-    """Tell a manifest file that lost lines from batches that really wrote no more files.
+    gaps: Iterable[Gap],
+    state: GenerationState,
+) -> list[tuple[Segment, list[CommittedFile]]]:
+    """Return the segments that are complete, up to the first that isn't, each with its files."""
+    batch_of = {f"{state.generation.data_name}/{f.path}": f.batch for f in state.new}
+    bad = {batch_of.get(finding.where) for finding in errors(findings)}
+    harmful = [gap for gap in gaps if not gap.harmless]
+    by_segment: dict[int, list[CommittedFile]] = {}
+    for file in files:
+        by_segment.setdefault(_segment_of(file, parts), []).append(file)
+    proven = []
+    for number, part in enumerate(parts):
+        damaged = (b is None or part.first_batch <= b <= part.last_batch for b in bad)
+        if any(damaged) or any(cut for gap in harmful for cut in _within(gap, part)):
+            break
+        proven.append((part, by_segment.get(number, [])))
+    return proven
 
-    Nothing in it looks wrong when it was cut at the end of a line, or down to its header. What it
-    no longer lists are orphans with offsets that no committed file holds; those that a killed or
-    repeated task left hold none.
-    """
-    missing = list(missing)
-    if not missing:
-        return []
-    lying = _offsets_in(generation, orphans, file_format)
-    folder = f"{generation.data_name}/_spark_metadata"
-    damaged = {finding.where.partition(":")[0] for finding in findings}
-    unlisted: dict[str, list[str]] = {}
-    for part, tp, ranges in missing:
-        logs = [f"{folder}/{name}" for name in manifest.logs_of(part.first_batch, part.last_batch)]
-        found = [r for wanted in ranges for r in overlapping(lying.get(tp, []), wanted)]
-        if found and logs and not damaged.intersection(logs):
-            where = logs[0] if len(logs) == 1 else folder
-            unlisted.setdefault(where, []).append(f"{found[0]} of {tp}")
-    return [
-        Finding(
-            Reason.MANIFEST_TRUNCATED,
-            where,
-            "files that it doesn't list lie in the sink; they hold offsets that no other file "
-            f"holds, such as {', '.join(held[:3])}",
+
+def _segment_of(file: CommittedFile, parts: Sequence[Segment]) -> int:
+    """Return the number of a file's segment: by batch, or by offsets where Spark forgot that."""
+    for number, part in enumerate(parts):
+        if file.batch is not None:
+            if part.first_batch <= file.batch <= part.last_batch:
+                return number
+        elif not file.contents or file.contents[0].first in part.ranges.get(
+            file.contents[0].tp, OffsetRange(0, 0)
+        ):
+            return number
+    return -1
+
+
+def _seal(
+    validation: _Validation,
+    state: GenerationState,
+    sealed: SealedCheck,
+    identity: Identity,
+    proven: Sequence[tuple[Segment, list[CommittedFile]]],
+    gaps: Sequence[Gap],
+) -> str | None:
+    """Write a receipt for each proven segment; return the hash of the newest."""
+    before, previous = state.receipt, sealed.last_hash
+    if not proven:
+        return previous
+    assert validation.cluster is not None
+    bounds = _bounds(validation.cluster, identity, set(proven[-1][0].ranges))
+    generation = state.generation
+    for part, files in proven:
+        own = [cut for gap in gaps for cut in _within(gap, part)]
+        receipt = seal_segment(
+            part,
+            files,
+            own,
+            identity=identity,
+            generation=generation.number,
+            before=before,
+            previous=previous,
+            bounds=bounds,
+            fingerprint=segment_fingerprint(generation, part, files),
+            acknowledged=[range_name(gap.tp, gap.range) for gap in own if gap.acknowledged],
+            sealed_at=validation.now.isoformat(timespec="milliseconds"),
         )
-        for where, held in unlisted.items()
-    ]
+        # Where another validation was faster, its receipt counts.
+        validation.report.receipts_written += generation.write_receipt(receipt)
+        before = generation.read_receipt(receipt.name)
+        previous = before.sha256
+    return previous
 
 
-def _offsets_in(
-    generation: Generation, orphans: Iterable[str], file_format: str
-) -> dict[TopicPartition, list[OffsetRange]]:
-    seen: dict[TopicPartition, list[OffsetRange]] = {}
-    for orphan in orphans:
-        try:
-            for offsets in read_offsets(generation.root / orphan, file_format, topic_of(orphan)):
-                tp = TopicPartition(offsets.topic, offsets.partition)
-                seen.setdefault(tp, []).extend(offsets.ranges)
-        except (DataFileError, FileNotFoundError):
-            # A killed task's torn file, or one that Spark just removed; nothing depends on it.
-            continue
-    return {tp: merge(ranges) for tp, ranges in seen.items()}
+def _within(gap: Gap, part: Segment) -> Iterator[Gap]:
+    """Yield what of a gap lies in a segment."""
+    span = part.ranges.get(gap.tp)
+    if span is not None and overlapping([gap.range], span):
+        start, end = max(gap.range.start, span.start), min(gap.range.end, span.end)
+        yield replace(gap, range=OffsetRange(start, end))
 
 
-def _explain(
-    archive: Archive, missing: Iterable[Missing], cluster: KafkaCluster | None
-) -> list[Gap]:
-    by_partition: dict[TopicPartition, list[OffsetRange]] = {}
-    for _, tp, ranges in missing:
-        by_partition.setdefault(tp, []).extend(ranges)
-    if not by_partition:
-        return []
-    whole = {tp: merge(ranges) for tp, ranges in by_partition.items()}
-    if cluster is None:
-        return [Gap(tp, r, GapReason.UNKNOWN) for tp, ranges in whole.items() for r in ranges]
-    same = _topics_that_are_the_same(archive, {tp.topic for tp in whole}, cluster)
-    return [
-        *(
-            Gap(tp, r, GapReason.EXPIRED)
-            for tp, ranges in whole.items()
-            for r in ranges
-            if tp.topic not in same
-        ),
-        *classify_gaps(cluster, {tp: rs for tp, rs in whole.items() if tp.topic in same}),
-    ]
-
-
-def _topics_that_are_the_same(archive: Archive, names: set[str], cluster: KafkaCluster) -> set[str]:
-    """Return the topics whose offsets still mean what they meant when they were drained.
-
-    In a topic that was made again, an offset is another record's: the answer would be wrong.
-
-    Raises:
-        ArchiveError: When the cluster is another.
-    """
-    document = archive.document()
-    cluster_id = cluster.cluster_id()
-    if document["cluster_id"] != cluster_id:
-        raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
-            f"connection leads to cluster {cluster_id}, which can't tell why offsets are missing; "
-            "correct the connection"
-        )
-    # The list leaves out internal topics, which aren't made again.
-    listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
-    there = cluster.topics(names & listed)
-    return {name for name, topic in there.items() if topic.id == document["topics"].get(name)}
-
-
-def _harmful(gaps: Iterable[Gap]) -> list[Finding]:
-    return [
-        Finding(
-            Reason.OFFSET_MISSING,
-            str(gap.tp),
-            f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}",
-        )
-        for gap in gaps
-        if not gap.reason.harmless
-    ]
+def _bounds(
+    cluster: KafkaCluster, identity: Identity, partitions: set[TopicPartition]
+) -> dict[TopicPartition, KafkaBounds]:
+    """Ask Kafka what it holds now of the partitions whose topic is still the same."""
+    same = same_topics(identity, {tp.topic for tp in partitions}, cluster)
+    wanted = [tp for tp in partitions if tp.topic in same]
+    earliest = cluster.earliest(wanted)
+    stable = cluster.latest(wanted, "read_committed")
+    end = cluster.latest(wanted, "read_uncommitted")
+    return {tp: KafkaBounds(earliest[tp], stable[tp], end[tp]) for tp in wanted}

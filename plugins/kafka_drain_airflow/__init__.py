@@ -8,12 +8,14 @@ from __future__ import annotations
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
 __all__ = [
     "KafkaDrainOperator",
+    "MaintainOperator",
     "Pipeline",
     "PreflightOperator",
     "RepublishToKafkaOperator",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from kafka_drain.errors import ConfigError, TerminalError
 if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
 
-__all__ = ["kafka_cluster", "require_connection", "terminal_errors_fail"]
+__all__ = ["kafka_cluster", "listed", "require_connection", "terminal_errors_fail"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,11 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
             f"there is no Airflow connection {conn_id!r}; make one of type {kind} with {needs} "
             f"(Admin, Connections), or set the variable AIRFLOW_CONN_{conn_id.upper()}"
         ) from error
+
+
+def listed(value: Sequence[str] | str | None) -> list[str]:
+    """Return what a form or a template gave as a list: none, one, or several."""
+    return [value] if isinstance(value, str) and value else list(value or ())
 
 
 @contextmanager

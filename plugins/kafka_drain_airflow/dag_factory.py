@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import DAG, Asset, Param
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
@@ -76,6 +77,16 @@ def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
                 description="Level of Spark's Kafka and sink classes for this run. Empty: the "
                 "pipeline's, which is WARN unless it says otherwise.",
             ),
+            "acknowledge_expired": Param(
+                default=None,
+                type=["null", "array"],
+                items={"type": "string"},
+                examples=["flights:0:100-200"],
+                title="Acknowledge expired",
+                description="Offsets that Kafka deleted before they were drained, one range a line "
+                "as topic:partition:start-end. They are skipped, and kept "
+                "in the receipt. Empty: a loss stops the run.",
+            ),
         },
         doc_md=f"""
 ### Drain {pipeline.name}
@@ -88,20 +99,31 @@ nothing new succeeds and writes nothing.
 | --- | --- |
 | `preflight` | checks Kafka, archive and checkpoint against each other; changes nothing |
 | `drain` | runs one Spark query to files; its log shows offsets done of planned, rate, time left |
-| `validate` | proves from the manifest that every offset is in exactly one file; writes a report |
+| `validate` | proves that every offset is in exactly one file, seals receipts, writes a report |
+| `maintain` | opens the next generation when the manifest has grown too long; deletes nothing |
 
 A failed task says what was seen and what to do. Clearing any task is safe.
 """,
         **common,
     ) as dag:
-        check = PreflightOperator(task_id="preflight", pipeline=pipeline)
+        accepted = "{{ params.acknowledge_expired }}"
+        check = PreflightOperator(
+            task_id="preflight", pipeline=pipeline, acknowledge_expired=accepted
+        )
         drain = KafkaDrainOperator(
-            task_id="drain", pipeline=pipeline, log_level="{{ params.log_level }}"
+            task_id="drain",
+            pipeline=pipeline,
+            log_level="{{ params.log_level }}",
+            acknowledge_expired=accepted,
         )
         validate = ValidateManifestOperator(
-            task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)]
+            task_id="validate",
+            pipeline=pipeline,
+            acknowledge_expired=accepted,
+            outlets=[archive_asset(pipeline)],
         )
-        check >> drain >> validate
+        maintain = MaintainOperator(task_id="maintain", pipeline=pipeline)
+        check >> drain >> validate >> maintain
     return dag
 
 

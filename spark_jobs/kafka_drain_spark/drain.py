@@ -18,6 +18,7 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
+from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.tasks import records_read
 
@@ -72,6 +73,18 @@ class Batches:
         return self._source_offsets(self._reports[max(self._reports)], "endOffset")
 
     @property
+    def fingerprints(self) -> list[dict[str, Any]]:
+        """What was observed of each batch's records: batch, records, fingerprint.
+
+        A batch that was committed before, and that Spark skips, isn't among them.
+        """
+        return [
+            {"batch": batch, **fingerprint_of(report["observedMetrics"][NAME])}
+            for batch, report in sorted(self._reports.items())
+            if report.get("observedMetrics", {}).get(NAME)
+        ]
+
+    @property
     def behind_latest(self) -> dict[str, float]:
         """The source's own figures: min, max and average offsets behind latest, at the end."""
         if not self._reports:
@@ -93,7 +106,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
-        avg), start and end (Spark's JSON form).
+        avg), start and end (Spark's JSON form), fingerprints (of each batch).
 
     Raises:
         StreamingQueryException: When the query failed.
@@ -126,6 +139,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         "offsets_behind_latest": batches.behind_latest,
         "start": spec.start,
         "end": to_spark_json(batches.end or start),
+        "fingerprints": batches.fingerprints,
     }
 
 
@@ -133,6 +147,7 @@ def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
     """Start the streaming query that the spec describes."""
     options = spec.reader_options | secret_options(spec.secrets_path)
     records: DataFrame = spark.readStream.format("kafka").options(**options).load()
+    records = records.observe(NAME, *fingerprint_columns(records))
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
     writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)

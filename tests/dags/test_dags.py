@@ -130,7 +130,7 @@ def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("dag_id", "fields"),
     [
-        ("drain_flights", {"log_level"}),
+        ("drain_flights", {"log_level", "acknowledge_expired"}),
         ("republish_flights", {"target_topic", "engine", "topics", "dry_run"}),
     ],
 )

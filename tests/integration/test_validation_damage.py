@@ -86,7 +86,7 @@ class Copy:
         assert log is not None
         for path in (f"{DATA}/{sink_file.path}" for sink_file in log.added):
             [offsets] = read_offsets(self.root / path, "parquet", "any")
-            if offsets.partition == 0:
+            if offsets.tp.partition == 0:
                 return path
         raise AssertionError(f"batch {batch} wrote nothing of partition 0")
 

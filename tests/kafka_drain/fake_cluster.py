@@ -37,10 +37,12 @@ class FakeCluster:
         *,
         id: str = "cluster-1",
         topic_ids: Mapping[str, str] | None = None,
+        configs: Mapping[str, dict[str, str]] | None = None,
     ) -> None:
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
+        self.configs = dict(configs or {})
 
     def cluster_id(self) -> str:
         return self.id
@@ -83,6 +85,9 @@ class FakeCluster:
             )
             for tp, time in times.items()
         }
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        return self.configs.get(name, {})
 
     @staticmethod
     def _end(log: Log, isolation_level: str) -> int:

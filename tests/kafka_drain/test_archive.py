@@ -38,6 +38,7 @@ def opened(generation: Generation) -> Generation:
         starting_offsets={T0: 0, T1: 0},
         file_format="parquet",
         partition_by=["topic"],
+        topic_ids={},
         reason="first",
     )
     return generation
@@ -72,6 +73,8 @@ def test_archive_create(archive: Archive) -> None:
         "cluster_id": "c",
         "topics": {"s": "2", "t": "1"},
         "source": {"topics": ["t", "s"]},
+        "isolation_level": "read_committed",
+        "retention": None,
     }
     assert archive.generations() == []
     assert archive.open_generation() is None
@@ -171,6 +174,7 @@ def test_generation_write(generation: Generation) -> None:
         starting_offsets={T1: 7, T0: 0},
         file_format="orc",
         partition_by=["topic"],
+        topic_ids={},
         reason="first",
     )
 
@@ -205,7 +209,7 @@ def test_read_manifest_batches(generation: Generation) -> None:
     write_log(generation, "0", line(f"{base}/a.parquet"))
     write_log(generation, "1")
     write_log(generation, "2", line(f"{base}/topic=x%2520y/b.parquet"))
-    for junk in (".2.crc", ".3.5f2c.tmp", "3.compact.tmp", "notes"):
+    for junk in (".3.5f2c.tmp", "3.compact.tmp", "notes"):
         write_log(generation, junk, line(f"{base}/junk.parquet"))
 
     manifest, findings = generation.read_manifest()
@@ -270,7 +274,7 @@ def test_read_checkpoint_batches(opened: Generation) -> None:
     write_checkpoint(opened, "metadata", '{"id":"x"}')
     write_checkpoint(opened, "offsets/9", 'v1\n{}\n{"t":{"0":4}}')
     write_checkpoint(opened, "offsets/10", 'v1\n{}\n{"t":{"0":6,"1":1}}\n')
-    write_checkpoint(opened, "offsets/.10.crc", "junk")
+    write_checkpoint(opened, "offsets/.11.crc", "junk")
     write_checkpoint(opened, "commits/9", "v1\n{}")
     write_checkpoint(opened, "commits/.10.abc.tmp", "junk")
 

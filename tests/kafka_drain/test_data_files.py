@@ -24,15 +24,10 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from upath import UPath
 
-from kafka_drain.data_files import (
-    DataFileError,
-    FileOffsets,
-    read_offsets,
-    read_records,
-    topic_of,
-)
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
-from kafka_drain.offsets import OffsetRange, merge
+from kafka_drain.contents import FileOffsets
+from kafka_drain.data_files import DataFileError, read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import BATCH_ROWS, COLUMN_ROWS, SCHEMA, rows_per_batch
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 Row = dict[str, Any]
 Writer = Callable[[Path, list[Row]], UPath]
@@ -282,6 +277,32 @@ def test_rows_per_batch(size: int, rows: int, batch_bytes: int, expected: int) -
 # offsets
 
 
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+def held(
+    topic: str,
+    partition: int,
+    ranges: list[OffsetRange],
+    records: int,
+    duplicates: tuple[int, ...] = (),
+    *,
+    ascending: bool = True,
+    times: tuple[int, int],
+) -> FileOffsets:
+    """Describe offsets; times are in milliseconds since START."""
+    start = int(START.timestamp() * 1000)
+    return FileOffsets(
+        TopicPartition(topic, partition),
+        tuple(ranges),
+        records,
+        duplicates,
+        ascending,
+        *(start + time for time in times),
+    )
+
+
 @each_format
 @pytest.mark.parametrize("topic", [None, "named"])
 def test_read_offsets(tmp_path: Path, file_format: str, write: Writer, topic: str | None) -> None:
@@ -290,8 +311,8 @@ def test_read_offsets(tmp_path: Path, file_format: str, write: Writer, topic: st
     path = write(tmp_path, without(ROWS, "topic") if topic else ROWS)
 
     assert [
-        FileOffsets(name, 0, (OffsetRange(7, 14), OffsetRange(20, 21)), 8),
-        FileOffsets(name, 1, (OffsetRange(2, 4),), 2, ascending=False),
+        held(name, 0, [R(7, 14), R(20, 21)], 8, times=(7, 123)),
+        held(name, 1, [R(2, 4)], 2, ascending=False, times=(2, 3)),
     ] == read_offsets(path, file_format, topic)
 
 
@@ -301,7 +322,7 @@ def test_read_offsets_duplicates(tmp_path: Path, file_format: str, write: Writer
     path = write(tmp_path, [row(offset // 2) for offset in reversed(range(40))])
 
     assert [
-        FileOffsets("t", 0, (OffsetRange(0, 20),), 40, tuple(range(10)), ascending=False)
+        held("t", 0, [R(0, 20)], 40, tuple(range(10)), ascending=False, times=(0, 19))
     ] == read_offsets(path, file_format, None)
 
 
@@ -312,9 +333,9 @@ def test_read_offsets_topics(tmp_path: Path, file_format: str, write: Writer) ->
     rows = [row(offset, topic=topic) for offset, topic in enumerate(topics)]
 
     assert [
-        FileOffsets("", 0, (OffsetRange(2, 3),), 1),
-        FileOffsets("a", 0, (OffsetRange(1, 2),), 1),
-        FileOffsets("b", 0, (OffsetRange(0, 1), OffsetRange(3, 4)), 2),
+        held("", 0, [R(2, 3)], 1, times=(2, 2)),
+        held("a", 0, [R(1, 2)], 1, times=(1, 1)),
+        held("b", 0, [R(0, 1), R(3, 4)], 2, times=(0, 3)),
     ] == read_offsets(write(tmp_path, rows), file_format, None)
 
 
@@ -381,11 +402,24 @@ def test_read_offsets_no_rows(tmp_path: Path) -> None:
     assert rows_read(path, "parquet") == []
 
 
+def test_read_offsets_batches(tmp_path: Path) -> None:
+    """Offsets that go over several batches of rows are put together."""
+    rows = [row(offset) for offset in (*range(5, COLUMN_ROWS + 10), *range(3))]
+    path = write_parquet(tmp_path, rows)
+
+    [found] = read_offsets(path, "parquet", None)
+
+    assert found.ranges == (R(0, 3), R(5, COLUMN_ROWS + 10))
+    assert found.records == len(rows)
+    assert not found.ascending
+    assert found.duplicates == ()
+
+
 def test_file_offsets_bounds() -> None:
     """First and last are the lowest and the highest offset that are there."""
-    held = FileOffsets("t", 0, (OffsetRange(3, 5), OffsetRange(9, 12)), 5)
+    offsets = FileOffsets(TopicPartition("t", 0), (R(3, 5), R(9, 12)), 5)
 
-    assert (held.first, held.last) == (3, 11)
+    assert (offsets.first, offsets.last) == (3, 11)
 
 
 @pytest.fixture(scope="module")
@@ -417,9 +451,8 @@ def test_read_offsets_property(
 
     assert [
         FileOffsets(
-            topic,
-            partition,
-            tuple(merge(OffsetRange(offset, offset + 1) for offset in offsets)),
+            TopicPartition(topic, partition),
+            tuple(merge(R(offset, offset + 1) for offset in offsets)),
             len(offsets),
             tuple(o for o in sorted(set(offsets)) if offsets.count(o) > 1)[:10],
             all(a < b for a, b in pairwise(offsets)),

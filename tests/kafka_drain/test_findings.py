@@ -34,8 +34,12 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore is a warning."""
-    assert [r for r in Reason if r.severity == "warning"] == [Reason.FILE_ORPHAN]
+    """Only what readers ignore, what was repaired and what was accepted is a warning."""
+    assert [r for r in Reason if r.severity == "warning"] == [
+        Reason.FILE_REPLACED,
+        Reason.FILE_ORPHAN,
+        Reason.OFFSET_EXPIRED,
+    ]
 
 
 FINDINGS = [

@@ -129,7 +129,7 @@ def test_validate_golden_compact_cut_to_header(copy: Path) -> None:
         "file_orphan": 20,
         "offset_missing": 2,
     }
-    assert report.findings[0].where == MANIFEST
+    assert report.findings[0].where == f"{MANIFEST}/9.compact"
 
 
 def test_validate_golden_compact_cut_at_line_end(copy: Path) -> None:
@@ -144,7 +144,7 @@ def test_validate_golden_compact_cut_at_line_end(copy: Path) -> None:
         "file_orphan": 1,
         "offset_missing": 1,
     }
-    assert report.findings[0].where == MANIFEST
+    assert report.findings[0].where == f"{MANIFEST}/9.compact"
 
 
 def test_validate_golden_checkpoint_removed(copy: Path) -> None:

@@ -43,6 +43,10 @@ def sink_file(path: str, batch: int | None, log: str | None = None) -> SinkFile:
     return SinkFile(path, 1234, 1767225600000, batch, log or str(batch))
 
 
+#: Where the lines say that the archive lies.
+ROOTS = frozenset({"file:///archives/flights"})
+
+
 # parse_log
 
 
@@ -59,6 +63,7 @@ def test_parse_log_batch() -> None:
             SinkFile("a.parquet", 1234, 1767225600000, 7, "7"),
             SinkFile("b.parquet", 5, 1767225600000, 7, "7"),
         ),
+        roots=ROOTS,
     )
 
 
@@ -68,7 +73,11 @@ def test_parse_log_compact() -> None:
 
     assert findings == []
     assert log == ManifestLog(
-        "9.compact", 9, compacted=True, added=(sink_file("a.parquet", None, "9.compact"),)
+        "9.compact",
+        9,
+        compacted=True,
+        added=(sink_file("a.parquet", None, "9.compact"),),
+        roots=ROOTS,
     )
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.contents import CommittedFile, FileOffsets
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offset_checks import (
-    Held,
     Segment,
     check_duplicates,
     check_offsets,
@@ -29,18 +29,19 @@ def R(start: int, end: int) -> OffsetRange:
     return OffsetRange(start, end)
 
 
-def held(tp: TopicPartition, path: str, offsets: list[int], batch: int | None = None) -> Held:
+def held(
+    tp: TopicPartition, path: str, offsets: list[int], batch: int | None = None
+) -> CommittedFile:
     """Describe a file by its rows, as `read_offsets` does."""
     twice = sorted(offset for offset, times in Counter(offsets).items() if times > 1)
-    return Held(
+    content = FileOffsets(
         tp=tp,
-        path=path,
         ranges=tuple(merge(R(offset, offset + 1) for offset in offsets)),
         records=len(offsets),
         duplicates=tuple(twice[:10]),
-        batch=batch,
         ascending=all(a < b for a, b in pairwise(offsets)),
     )
+    return CommittedFile(path, 1, "", (content,) if offsets else (), batch)
 
 
 def offsets_in(ranges: list[OffsetRange]) -> set[int]:
@@ -210,7 +211,7 @@ def test_missing_offsets_by_segment() -> None:
 
 
 @st.composite
-def archives(draw: st.DrawFn) -> tuple[list[Segment], list[Held], list[list[int]]]:
+def archives(draw: st.DrawFn) -> tuple[list[Segment], list[CommittedFile], list[list[int]]]:
     """Draw batches of two partitions, and files that mostly hold what the batches read."""
     start = {A: draw(st.integers(0, 5)), B: draw(st.integers(0, 5))}
     ends: dict[int, dict[TopicPartition, int]] = {}
@@ -220,7 +221,7 @@ def archives(draw: st.DrawFn) -> tuple[list[Segment], list[Held], list[list[int]
         at = {tp: offset + draw(st.integers(0, 6)) for tp, offset in at.items()}
         ends[batch] = at
     parts = segments(start, Checkpoint(ends), max(ends))
-    files: list[Held] = []
+    files: list[CommittedFile] = []
     rows: list[list[int]] = []
     damage = st.lists(st.integers(0, 30), max_size=2)
     for part in parts:
@@ -239,17 +240,25 @@ def archives(draw: st.DrawFn) -> tuple[list[Segment], list[Held], list[list[int]
 
 @settings(deadline=None)
 @given(archives())
-def test_checks_property(archive: tuple[list[Segment], list[Held], list[list[int]]]) -> None:
+def test_checks_property(
+    archive: tuple[list[Segment], list[CommittedFile], list[list[int]]],
+) -> None:
     """The verdict is the one of counting every single row."""
     parts, files, rows = archive
     read = {tp: offsets_in([part.ranges[tp] for part in parts]) for tp in (A, B)}
     own = {part.last_batch: part for part in parts if part.first_batch == part.last_batch}
-    rows_of = {tp: [r for f, r in zip(files, rows, strict=True) if f.tp == tp] for tp in (A, B)}
+    rows_of = {
+        tp: [r for f, r in zip(files, rows, strict=True) if f.contents[0].tp == tp] for tp in (A, B)
+    }
     outside = {
         file.path
         for file, offsets in zip(files, rows, strict=True)
         if set(offsets)
-        - (offsets_in([own[file.batch].ranges[file.tp]]) if file.batch in own else read[file.tp])
+        - (
+            offsets_in([own[file.batch].ranges[file.contents[0].tp]])
+            if file.batch in own
+            else read[file.contents[0].tp]
+        )
     }
     expected = {
         "within": {f.path for f, o in zip(files, rows, strict=True) if len(set(o)) < len(o)},

@@ -45,6 +45,7 @@ def test_pipeline_defaults() -> None:
         "log_levels": DEFAULT_LOG_LEVELS,
         "jars": None,
         "driver_memory": "1g",
+        "max_manifest_lines": 50_000,
     }
     assert make().isolation_level == "read_committed"
 

@@ -18,6 +18,7 @@ from kafka_drain.errors import (
     KafkaDrainError,
     TopicError,
 )
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
@@ -60,6 +61,7 @@ def make_archive(folder: Path, **changes: Any) -> Generation:
         starting_offsets=changes.get("starting_offsets", {A0: 0, A1: 0}),
         file_format="parquet",
         partition_by=["topic", "date"],
+        topic_ids={},
         reason="first",
     )
     return generation
@@ -578,11 +580,30 @@ def test_preflight_hidden_offsets_uncommitted(folder: Path) -> None:
     cluster = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
     options = {"kafka.isolation.level": "read_uncommitted"}
 
-    plan = preflight(pipeline_to(folder, source_options=options), cluster)
+    plan = preflight(
+        pipeline_to(folder, source_options=options), cluster, classify=lambda cluster, last: []
+    )
 
     assert plan.hidden == {}
     assert plan.warnings == []
     assert plan.offsets == 10
+
+
+def test_preflight_uncommitted_transactional(folder: Path) -> None:
+    """A last offset that only a transaction can have left is warned of under read_uncommitted."""
+    drained_archive(folder)
+    options = {"kafka.isolation.level": "read_uncommitted"}
+
+    plan = preflight(
+        pipeline_to(folder, source_options=options),
+        cluster_of(end=30),
+        classify=lambda cluster, last: [
+            Gap(tp, r, GapReason.CONTROL) for tp, [r] in last.items() if tp == A0
+        ],
+    )
+
+    [warning] = plan.warnings
+    assert warning.startswith("kafka.isolation.level is read_uncommitted and a has transactions")
 
 
 @pytest.mark.parametrize("missing", ["pipeline", "cluster_id", "topics"])

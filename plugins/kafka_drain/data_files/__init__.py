@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -17,18 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from upath import UPath
 
+from kafka_drain.contents import FileOffsets
 from kafka_drain.data_files import avro, json_lines, orc, parquet
+from kafka_drain.data_files.records import milliseconds
 from kafka_drain.errors import DataFileError
-from kafka_drain.offsets import OffsetRange
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = ["DataFileError", "FileOffsets", "read_offsets", "read_records", "topic_of"]
+__all__ = ["DataFileError", "read_offsets", "read_records", "topic_of"]
 
 
 class Format(Protocol):
     """What each format's module offers."""
 
-    def read_columns(self, path: UPath, names: list[str]) -> pa.Table:
-        """Return a few columns, without reading more of the others than the format demands."""
+    def read_columns(self, path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield those of a few columns that the file has, in file order, in bounded memory.
+
+        No more is read of the others than the format demands.
+        """
 
     def read_records(self, path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """Yield the records in file order, in batches of bounded memory."""
@@ -41,39 +45,10 @@ FORMATS: dict[str, Format] = {
     "json": json_lines,
 }
 
+#: So many offsets that are there twice are named.
+TWICE = 10
 
 TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
-
-
-@dataclass(frozen=True, slots=True)
-class FileOffsets:
-    """The offsets that one file holds of one partition.
-
-    Attributes:
-        topic: The topic.
-        partition: The partition.
-        ranges: The offsets, as sorted disjoint ranges.
-        records: How many rows; more than offsets when some are there twice.
-        duplicates: Offsets that are there more than once, lowest first, at most ten.
-        ascending: Whether the rows are in offset order.
-    """
-
-    topic: str
-    partition: int
-    ranges: tuple[OffsetRange, ...]
-    records: int
-    duplicates: tuple[int, ...] = ()
-    ascending: bool = True
-
-    @property
-    def first(self) -> int:
-        """Lowest offset."""
-        return self.ranges[0].start
-
-    @property
-    def last(self) -> int:
-        """Highest offset."""
-        return self.ranges[-1].end - 1
 
 
 def topic_of(path: str) -> str | None:
@@ -114,51 +89,114 @@ def _readable(file_format: str) -> Iterator[None]:
 
 
 def _read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileOffsets]:
-    names = ["partition", "offset"] + ["topic"] * (topic is None)
-    table = FORMATS[file_format].read_columns(path, names)
-    if table.num_columns != len(names):
-        raise DataFileError(f"has columns {table.column_names}, expected {names}")
+    needed = ["partition", "offset"] + ["topic"] * (topic is None)
+    builders: dict[TopicPartition, _Offsets] = {}
+    row = 0
+    for batch in FORMATS[file_format].read_columns(path, [*needed, "timestamp"]):
+        _check_columns(batch, needed, row)
+        row += batch.num_rows
+        for tp, rows in _by_partition(batch, topic):
+            builders.setdefault(tp, _Offsets(tp)).add(rows)
+    return [builders[tp].finish() for tp in sorted(builders)]
+
+
+def _check_columns(batch: pa.RecordBatch, needed: list[str], first_row: int) -> None:
+    names = [name for name in batch.schema.names if name in needed]
+    if len(names) != len(needed):
+        raise DataFileError(f"has columns {names}, expected {needed}")
     for name in ("partition", "offset"):
-        if not pa.types.is_integer(table[name].type):
-            raise DataFileError(f"column {name} holds {table[name].type}, expected whole numbers")
-        if table[name].null_count:
-            row = pc.index(table[name].is_null(), True).as_py()
+        column = batch[name]
+        if not pa.types.is_integer(column.type):
+            raise DataFileError(f"column {name} holds {column.type}, expected whole numbers")
+        if column.null_count:
+            row = first_row + pc.index(column.is_null(), True).as_py()
             raise DataFileError(f"row {row} has no {name}")
-    if topic is not None:
-        by_topic = {topic: table}
-    else:
-        topics = table["topic"].fill_null("")
-        by_topic = {
-            name: table.filter(pc.equal(topics, name))
-            for name in sorted(pc.unique(topics).to_pylist())
-        }
-    return [
-        _file_offsets(
-            name, partition, rows["offset"].filter(pc.equal(rows["partition"], partition))
+
+
+def _by_partition(
+    batch: pa.RecordBatch, topic: str | None
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Split a batch by topic and partition; most files hold one."""
+    if not batch.num_rows:
+        return
+    if topic is None:
+        topics = batch["topic"].fill_null("")
+        for name in sorted(pc.unique(topics).to_pylist()):
+            yield from _by_partition(batch.filter(pc.equal(topics, name)), name)
+        return
+    partitions = pc.unique(batch["partition"]).to_pylist()
+    if len(partitions) == 1:
+        yield TopicPartition(topic, partitions[0]), batch
+        return
+    for partition in sorted(partitions):
+        yield (
+            TopicPartition(topic, partition),
+            batch.filter(pc.equal(batch["partition"], partition)),
         )
-        for name, rows in by_topic.items()
-        for partition in sorted(pc.unique(rows["partition"]).to_pylist())
-    ]
 
 
-def _file_offsets(topic: str, partition: int, column: pa.ChunkedArray) -> FileOffsets:
-    """Turn offsets into ranges, without a Python object for each."""
-    offsets = column.combine_chunks()
-    ascending = pc.all(pc.greater(pc.pairwise_diff(offsets).slice(1), 0)).as_py() is not False
-    ordered = offsets if ascending else offsets.take(pc.sort_indices(offsets))
-    steps = pc.pairwise_diff(ordered).slice(1)
-    duplicates = pc.unique(ordered.slice(1).filter(pc.equal(steps, 0))).to_pylist()
-    breaks = pc.indices_nonzero(pc.greater(steps, 1))
-    starts = [ordered[0].as_py(), *ordered.slice(1).take(breaks).to_pylist()]
-    ends = [*ordered.take(breaks).to_pylist(), ordered[-1].as_py()]
-    return FileOffsets(
-        topic=topic,
-        partition=partition,
-        ranges=tuple(OffsetRange(a, b + 1) for a, b in zip(starts, ends, strict=True)),
-        records=len(offsets),
-        duplicates=tuple(duplicates[:10]),
-        ascending=ascending,
-    )
+class _Offsets:
+    """The offsets of one partition, put together batch by batch.
+
+    A Python object for each run of offsets, not for each offset.
+    """
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self._tp = tp
+        self._ranges: list[OffsetRange] = []
+        self._records = 0
+        self._twice: set[int] = set()
+        self._ascending = True
+        self._times: list[int] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take in some rows."""
+        offsets = rows["offset"]
+        steps = pc.pairwise_diff(offsets).slice(1)
+        if pc.all(pc.greater(steps, 0)).as_py() is False:
+            self._ascending = False
+            offsets = offsets.take(pc.sort_indices(offsets))
+            steps = pc.pairwise_diff(offsets).slice(1)
+            twice = pc.unique(offsets.slice(1).filter(pc.equal(steps, 0)))
+            self._twice.update(twice.slice(0, TWICE).to_pylist())
+        breaks = pc.indices_nonzero(pc.greater(steps, 1))
+        starts = [offsets[0].as_py(), *offsets.slice(1).take(breaks).to_pylist()]
+        ends = [*offsets.take(breaks).to_pylist(), offsets[-1].as_py()]
+        if self._ranges:
+            reach = self._ranges[-1].end
+            if starts[0] < reach:
+                self._ascending = False
+            elif starts[0] == reach:
+                starts[0] = self._ranges.pop().start
+        self._ranges += [OffsetRange(a, b + 1) for a, b in zip(starts, ends, strict=True)]
+        self._records += rows.num_rows
+        self._add_times(rows)
+
+    def _add_times(self, rows: pa.RecordBatch) -> None:
+        if "timestamp" not in rows.schema.names:
+            return
+        bounds = pc.min_max(rows["timestamp"]).values()
+        self._times += [milliseconds(bound) for bound in bounds if bound.is_valid]
+
+    def finish(self) -> FileOffsets:
+        """Return what was taken in."""
+        ranges = self._ranges
+        if not self._ascending:
+            ordered = sorted(ranges)
+            reach = -1
+            for r in ordered:
+                self._twice.update(range(r.start, min(r.end, reach, r.start + TWICE)))
+                reach = max(reach, r.end)
+            ranges = merge(ordered)
+        return FileOffsets(
+            tp=self._tp,
+            ranges=tuple(ranges),
+            records=self._records,
+            duplicates=tuple(sorted(self._twice)[:TWICE]),
+            ascending=self._ascending,
+            first_timestamp=min(self._times, default=None),
+            last_timestamp=max(self._times, default=None),
+        )
 
 
 def read_records(path: UPath, file_format: str, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -14,14 +14,14 @@ from kafka_drain.data_files.records import batches_of_rows, columns_of_rows
 __all__ = ["read_columns", "read_records"]
 
 
-def read_columns(path: UPath, names: list[str]) -> pa.Table:
-    """Return a few columns; Avro keeps rows, so the whole file is inflated for them."""
+def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a few columns; Avro keeps rows, so the whole file is inflated for them."""
     with path.open("rb") as source:
         schema: Any = fastavro.reader(source).writer_schema
         wanted = [field for field in schema["fields"] if field["name"] in names]
         source.seek(0)
         rows: Any = fastavro.reader(source, reader_schema={**schema, "fields": wanted})
-        return columns_of_rows(rows, names)
+        yield from columns_of_rows(rows, [field["name"] for field in wanted])
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:

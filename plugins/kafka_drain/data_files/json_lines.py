@@ -61,10 +61,17 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def read_columns(path: UPath, names: list[str]) -> pa.Table:
-    """Return a few columns; all lines are parsed for them."""
+def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a few columns; all lines are parsed for them."""
     with path.open("rb") as source:
-        return columns_of_rows(_rows(source, path.suffix), names)
+        rows = (_columns(row) for row in _rows(source, path.suffix))
+        yield from columns_of_rows(rows, names)
+
+
+def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    if row.get("timestamp") is not None:
+        row["timestamp"] = _time(row["timestamp"])
+    return row
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -81,6 +88,10 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     for header in row.get("headers") or ():
         if header.get("value") is not None:
             header["value"] = b64decode(header["value"], validate=True)
-    # Python 3.10 doesn't read the Z.
-    row["timestamp"] = datetime.fromisoformat(row["timestamp"].replace("Z", "+00:00"))
+    row["timestamp"] = _time(row["timestamp"])
     return row
+
+
+def _time(text: str) -> datetime:
+    # Python 3.10 doesn't read the Z.
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

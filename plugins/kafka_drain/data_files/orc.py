@@ -13,10 +13,13 @@ from kafka_drain.data_files.records import SCHEMA, conform, rows_per_batch
 __all__ = ["read_columns", "read_records"]
 
 
-def read_columns(path: UPath, names: list[str]) -> pa.Table:
-    """Return a few columns."""
+def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a few columns, a stripe at a time."""
     with path.open("rb") as source:
-        return orc.ORCFile(source).read(columns=names)
+        file = orc.ORCFile(source)
+        wanted = [name for name in names if name in file.schema.names]
+        for stripe in range(file.nstripes):
+            yield file.read_stripe(stripe, columns=wanted)
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from kafka_drain.data_files.records import SCHEMA, conform, rows_per_batch
+from kafka_drain.data_files.records import COLUMN_ROWS, SCHEMA, conform, rows_per_batch
 
 __all__ = ["read_columns", "read_records"]
 
 
-def read_columns(path: UPath, names: list[str]) -> pa.Table:
-    """Return a few columns."""
+def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a few columns."""
     with path.open("rb") as source:
-        return pq.ParquetFile(source).read(columns=names)
+        yield from pq.ParquetFile(source).iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
 def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 __all__ = [
     "BATCH_ROWS",
+    "COLUMN_ROWS",
     "SCHEMA",
     "batches_of_rows",
     "columns_of_rows",
     "conform",
+    "milliseconds",
     "rows_per_batch",
 ]
 
@@ -33,6 +35,9 @@ SCHEMA = pa.schema(
 
 #: A batch has at most so many rows, however small they are.
 BATCH_ROWS = 50_000
+
+#: So many rows of the few columns that a proof needs are read at a time (about 3 MB).
+COLUMN_ROWS = 1 << 17
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -68,12 +73,16 @@ def rows_per_batch(size: int, rows: int, batch_bytes: int) -> int:
     return max(1, min(BATCH_ROWS, batch_bytes * max(rows, 1) // max(size, 1)))
 
 
-def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> pa.Table:
-    """Put single columns of plain rows into a table, with memory bounded by the columns."""
+def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Put single columns of plain rows into batches."""
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    batches = []
     iterator = iter(rows)
     while held := list(islice(iterator, BATCH_ROWS)):
         columns = [pa.array([row.get(f.name) for row in held], f.type) for f in schema]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return pa.Table.from_batches(batches, schema=schema)
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def milliseconds(time: pa.TimestampScalar) -> int:
+    """Return a time in milliseconds since 1970; one without a zone is in UTC."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[time.type.unit]
+    return int(time.value) * 1000 // per_second

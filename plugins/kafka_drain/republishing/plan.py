@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive import Archive, list_data_files
+from kafka_drain.archive_files import ArchiveFile, archive_files
 from kafka_drain.committed_files import read_committed_files
+from kafka_drain.contents import CommittedFile, FileOffsets
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -17,8 +19,10 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offset_checks import Held, check_duplicates
+from kafka_drain.offset_checks import check_duplicates
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.receipts import SealedContent
+from kafka_drain.sealed_files import damage_of
 
 __all__ = ["ENGINES", "RepublishPlan", "Shard", "ShardFile", "make_plan"]
 
@@ -166,32 +170,25 @@ def make_plan(
     if engine not in ENGINES:
         raise ConfigError(f"engine = {engine!r} is not acceptable; accepted: {', '.join(ENGINES)}")
     pipeline = archive.document()["pipeline"]
-    by_source: dict[TopicPartition, list[ShardFile]] = {}
+    by_source: dict[tuple[TopicPartition, str], list[ShardFile]] = {}
     sizes: dict[str, int] = {}
-    for generation in archive.generations():
-        manifest, findings = generation.read_manifest()
-        file_format = generation.document()["format"]
-        held, found = read_committed_files(generation, manifest, file_format, say)
-        bad = errors([*findings, *found, *check_duplicates(held)])
-        if bad:
-            raise ManifestInvalidError(
-                f"{archive.root} is damaged, nothing was sent: "
-                + "; ".join(str(finding) for finding in bad[:5])
-                + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
-            )
-        for item in held:
-            if topics and item.tp.topic not in topics:
+    for file, contents in _read_contents(archive, say):
+        for content in contents:
+            tp = content.tp
+            if topics and tp.topic not in topics:
                 continue
-            _check_topic(item, target_topic)
-            by_source.setdefault(item.tp, []).append(_shard_file(item, file_format))
-            relative = item.path.removeprefix(f"{generation.data_name}/")
-            sizes[item.path] = manifest.files[relative].size
+            _check_topic(file.path, content, target_topic)
+            # A topic that was made again counts its offsets from 0 again.
+            key = (tp, file.topic_ids.get(tp.topic, ""))
+            by_source.setdefault(key, []).append(_shard_file(file, content))
+            sizes[file.path] = file.bytes
     if not by_source:
         wanted = f"records of {', '.join(topics)}" if topics else "records"
         raise ArchiveError(f"{archive.root} holds no {wanted}; drain first, or correct the topics")
     shards = tuple(
         Shard(tp, target_topic or tp.topic, tuple(sorted(files, key=lambda f: f.first)))
-        for tp, files in sorted(by_source.items())
+        # In the order of the generations where a topic was made again.
+        for (tp, _), files in sorted(by_source.items(), key=lambda item: item[0][0])
     )
     _check_targets(shards, cluster)
     return RepublishPlan(
@@ -205,22 +202,60 @@ def make_plan(
     )
 
 
-def _shard_file(item: Held, file_format: str) -> ShardFile:
+def _read_contents(
+    archive: Archive, say: Callable[[str], None]
+) -> Iterator[tuple[ArchiveFile, Sequence[SealedContent | FileOffsets]]]:
+    """Yield each file with what it holds: by its receipt, or read where it isn't sealed yet.
+
+    Raises:
+        ManifestInvalidError: When a file is gone, damaged, or holds an offset twice.
+    """
+    files = archive_files(archive)
+    owners = {file.owner: file.owner.data_name for file in files}
+    listing = {
+        f"{name}/{path}": size
+        for owner, name in owners.items()
+        for path, size in list_data_files(owner.data).items()
+    }
+    found = []
+    for file in files:
+        if file.sealed is not None:
+            damage = damage_of(archive.root, file.sealed, listing.get(file.path), deep=False)
+            found += [damage] if damage else []
+    unsealed = [file for file in files if file.listed is not None]
+    read: dict[str, CommittedFile] = {}
+    for file in unsealed[:1]:
+        listed = [other.listed for other in unsealed if other.listed is not None]
+        committed, damaged = read_committed_files(file.owner, listed, file.file_format, say)
+        found += [*damaged, *check_duplicates(committed)]
+        read = {item.path: item for item in committed}
+    bad = errors(found)
+    if bad:
+        raise ManifestInvalidError(
+            f"{archive.root} is damaged, nothing was sent: "
+            + "; ".join(str(finding) for finding in bad[:5])
+            + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
+        )
+    for file in files:
+        yield file, file.sealed.contents if file.sealed else read[file.path].contents
+
+
+def _shard_file(file: ArchiveFile, content: SealedContent | FileOffsets) -> ShardFile:
     return ShardFile(
-        path=item.path,
-        file_format=file_format,
-        first=item.ranges[0].start,
-        last=item.ranges[-1].end - 1,
-        records=item.records,
-        ascending=item.ascending,
+        path=file.path,
+        file_format=file.file_format,
+        first=content.first,
+        last=content.last,
+        records=content.records,
+        ascending=content.ascending,
     )
 
 
-def _check_topic(item: Held, target_topic: str | None) -> None:
-    if not item.tp.topic and target_topic is None:
+def _check_topic(path: str, content: SealedContent | FileOffsets, target_topic: str | None) -> None:
+    if not content.tp.topic and target_topic is None:
         raise SourceRecordError(
-            f"the row with partition {item.tp.partition} and offset {item.ranges[0].start} in "
-            f"{item.path} has no topic; name a target topic or correct the file. Nothing was sent"
+            f"the row with partition {content.tp.partition} and offset {content.first} in {path} "
+            "has no topic; name a target topic or correct the file. Nothing was sent"
         )
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.errors import SparkJobError
-from kafka_drain.job_spec import RepublishSpec, read_result, write_private
+from kafka_drain.job_spec import RepublishSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.spark_submit import SparkApplication, prepare_application
+from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
 
 __all__ = ["RepublishJob", "finish_republish", "prepare_republish"]
 
@@ -46,10 +46,7 @@ def prepare_republish(
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
     """
-    connection, secrets = cluster.config.for_java()
-    secrets_path = folder / "secrets.json"
-    if secrets:
-        write_private(secrets_path, {f"kafka.{name}": value for name, value in secrets.items()})
+    connection, secrets_path = kafka_options(cluster.config, folder)
     spec_path = folder / "republish.json"
     result_path = folder / "result.json"
     limits = [
@@ -65,11 +62,11 @@ def prepare_republish(
         writer_options={
             **PRODUCER_SETTINGS,
             "kafka.max.request.size": str(max(1 << 20, *limits)),
-            **{f"kafka.{name}": value for name, value in connection.items()},
+            **connection,
         },
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
-        secrets_path=str(secrets_path) if secrets else "",
+        secrets_path=secrets_path,
     ).write(spec_path)
     application = prepare_application(
         f"republish_{plan.pipeline}",

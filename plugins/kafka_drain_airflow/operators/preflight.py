@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -21,13 +22,23 @@ class PreflightOperator(BaseOperator):
     Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings.
 
     :param pipeline: the pipeline
+    :param acknowledge_expired: expired offsets that are accepted, as
+        ``topic:partition:start-end`` (templated)
     """
 
+    template_fields: Sequence[str] = ("acknowledge_expired",)
     ui_color = "#e8f4f8"
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        acknowledge_expired: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.acknowledge_expired = acknowledge_expired
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the checks.
@@ -39,7 +50,11 @@ class PreflightOperator(BaseOperator):
         from kafka_drain.preflight import preflight
 
         with terminal_errors_fail():
-            plan = preflight(self.pipeline, kafka_cluster(self.pipeline.kafka_conn_id))
+            plan = preflight(
+                self.pipeline,
+                kafka_cluster(self.pipeline.kafka_conn_id),
+                acknowledge_expired=listed(self.acknowledge_expired),
+            )
         for line in plan.lines():
             self.log.info("%s", line)
         return plan.to_dict()

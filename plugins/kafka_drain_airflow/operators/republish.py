@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 cluster,
                 engine=self.engine,
                 target_topic=self.target_topic or None,
-                topics=[self.topics] if isinstance(self.topics, str) else list(self.topics or ()),
+                topics=listed(self.topics),
                 say=self._say,
             )
             for line in plan.lines():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.report_link import REPORT_KEY, ReportLink
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -16,20 +19,35 @@ __all__ = ["ValidateManifestOperator"]
 
 
 class ValidateManifestOperator(BaseOperator):
-    """Validate a pipeline's archive and write a report into it.
+    """Validate a pipeline's archive, seal what is proven, and write a report into it.
 
     Collects all findings, then fails once. Its outlets' asset events carry the summary.
 
     Returns the summary: verdict, files, bytes, records, offsets, reasons, report.
 
     :param pipeline: the pipeline
+    :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
+    :param acknowledge_expired: expired offsets that are accepted, as
+        ``topic:partition:start-end`` (templated)
     """
 
+    template_fields: Sequence[str] = ("acknowledge_expired",)
     ui_color = "#d5f5e3"
+    # Airflow 2 has no page that it could lead to.
+    operator_extra_links = (ReportLink(),) if AIRFLOW_V_3_0_PLUS else ()
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        scope: Literal["open", "all"] = "open",
+        acknowledge_expired: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.scope = scope
+        self.acknowledge_expired = acknowledge_expired
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the validation.
@@ -45,8 +63,18 @@ class ValidateManifestOperator(BaseOperator):
         with terminal_errors_fail():
             archive = Archive.at(self.pipeline.archive)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            report = validate_archive(archive, cluster, self._say)
+            report = validate_archive(
+                archive,
+                cluster,
+                self._say,
+                scope=self.scope,
+                acknowledge_expired=listed(self.acknowledge_expired),
+                run=context.get("run_id"),
+            )
             path = write_report(archive, report, context.get("run_id"))
+            if "ti" in context:
+                # A failed task returns nothing, and its report is the one that is wanted.
+                context["ti"].xcom_push(key=REPORT_KEY, value=path)
             for line in report.lines():
                 self.log.info("%s", line)
             self.log.info("report: %s", path)

@@ -1,0 +1,106 @@
+"""The files that readers of an archive take: all generations and windows, each offset once.
+
+Of a closed generation and of a window, what receipts seal. Of the open generation also what its
+manifest commits since. Never a damaged file whose records a window holds instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafka_drain.archive import Archive, Generation, Window
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import errors
+from kafka_drain.generation_state import read_state
+from kafka_drain.manifest import SinkFile
+from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+
+__all__ = ["ArchiveFile", "archive_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFile:
+    """A file that readers take.
+
+    Attributes:
+        path: Path relative to the archive.
+        bytes: Size.
+        file_format: Format.
+        owner: The generation or window that it belongs to.
+        topic_ids: Ids of its topics; with another id, an offset is another record.
+        sealed: What its receipt says; None when it isn't sealed yet.
+        listed: What the manifest says; None when it is sealed.
+    """
+
+    path: str
+    bytes: int
+    file_format: str
+    owner: Generation | Window
+    topic_ids: dict[str, str]
+    sealed: SealedFile | None = None
+    listed: SinkFile | None = None
+
+
+def archive_files(archive: Archive) -> list[ArchiveFile]:
+    """List the files that readers take: generations by number, then windows.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+    """
+    windows = [window for window in archive.windows() if window.is_sealed]
+    try:
+        receipts = [(window, window.receipt()) for window in windows]
+        replaced = {path for _, receipt in receipts for path in receipt.replaces}
+        files: list[ArchiveFile] = []
+        generations = archive.generations()
+        for number, generation in enumerate(generations):
+            files += _sealed_files(generation)
+            if number == len(generations) - 1:
+                files += _new_files(generation)
+        for window, receipt in receipts:
+            files += _of_receipt(window, receipt, window.plan()["format"])
+    except ReceiptError as error:
+        raise ManifestInvalidError(
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            "which"
+        ) from error
+    return [file for file in files if file.path not in replaced]
+
+
+def _sealed_files(generation: Generation) -> Iterator[ArchiveFile]:
+    file_format = generation.document()["format"]
+    for receipt in generation.receipts():
+        yield from _of_receipt(generation, receipt, file_format)
+
+
+def _of_receipt(
+    owner: Generation | Window, receipt: Receipt, file_format: str
+) -> Iterator[ArchiveFile]:
+    for file in receipt.files:
+        yield ArchiveFile(
+            path=file.path,
+            bytes=file.bytes,
+            file_format=file_format,
+            owner=owner,
+            topic_ids=dict(receipt.topics),
+            sealed=file,
+        )
+
+
+def _new_files(generation: Generation) -> Iterator[ArchiveFile]:
+    state = read_state(generation)
+    bad = errors(state.findings)
+    if bad:
+        raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
+    document, topic_ids = generation.document(), generation.topic_ids()
+    for sink_file in state.new:
+        yield ArchiveFile(
+            path=f"{generation.data_name}/{sink_file.path}",
+            bytes=sink_file.size,
+            file_format=document["format"],
+            owner=generation,
+            topic_ids=topic_ids,
+            listed=sink_file,
+        )

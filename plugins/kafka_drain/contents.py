@@ -1,0 +1,61 @@
+"""What a data file holds: offsets, rows and times by partition. Plain values; opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+__all__ = ["CommittedFile", "FileOffsets"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOffsets:
+    """The offsets that one file holds of one partition.
+
+    Attributes:
+        tp: The topic-partition.
+        ranges: The offsets, as sorted disjoint ranges.
+        records: How many rows; more than offsets when some are there twice.
+        duplicates: Offsets that are there more than once, lowest first, at most ten.
+        ascending: Whether the rows are in offset order.
+        first_timestamp: Lowest timestamp in milliseconds since 1970; None when no row has one.
+        last_timestamp: Highest timestamp in milliseconds since 1970; None when no row has one.
+    """
+
+    tp: TopicPartition
+    ranges: tuple[OffsetRange, ...]
+    records: int
+    duplicates: tuple[int, ...] = ()
+    ascending: bool = True
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+
+    @property
+    def first(self) -> int:
+        """Lowest offset."""
+        return self.ranges[0].start
+
+    @property
+    def last(self) -> int:
+        """Highest offset."""
+        return self.ranges[-1].end - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """A data file that the manifest commits, read.
+
+    Attributes:
+        path: The file, relative to the archive.
+        bytes: Its size.
+        sha256: The SHA-256 of its bytes, in hexadecimal.
+        contents: What it holds of each partition.
+        batch: The batch that the manifest lists the file in; None when that is forgotten.
+    """
+
+    path: str
+    bytes: int
+    sha256: str
+    contents: tuple[FileOffsets, ...]
+    batch: int | None = None

@@ -1,0 +1,118 @@
+"""The reason of each missing offset: a window holds it, somebody accepted it, or Kafka tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from kafka_drain.acknowledgements import range_name
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gap_reasons import Gap, GapReason
+from kafka_drain.gaps import classify_gaps
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.sealing import Identity
+
+__all__ = ["explain_gaps", "gap_findings", "same_topics"]
+
+Ranges = Mapping[TopicPartition, list[OffsetRange]]
+
+
+def explain_gaps(
+    missing: Ranges,
+    *,
+    identity: Identity,
+    cluster: KafkaCluster | None,
+    windows: Ranges,
+    acknowledged: Ranges,
+) -> list[Gap]:
+    """Say why offsets are missing.
+
+    Args:
+        missing: Missing offsets by partition, sorted and disjoint.
+        identity: Whose offsets they are.
+        cluster: Where to ask; None to ask nobody.
+        windows: What the archive's windows hold.
+        acknowledged: Expired offsets that somebody has accepted.
+
+    Raises:
+        ArchiveError: When the cluster is another.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    gaps: list[Gap] = []
+    asked: dict[TopicPartition, list[OffsetRange]] = {}
+    for tp, ranges in missing.items():
+        for r in ranges:
+            rest = subtract(r, overlapping(windows.get(tp, []), r))
+            gaps += [Gap(tp, held, GapReason.WINDOW) for held in _minus([r], rest)]
+            asked.setdefault(tp, []).extend(rest)
+    asked = {tp: ranges for tp, ranges in asked.items() if ranges}
+    if not asked:
+        return gaps
+    if cluster is None:
+        return gaps + [Gap(tp, r, GapReason.UNKNOWN) for tp, rs in asked.items() for r in rs]
+    same = same_topics(identity, {tp.topic for tp in asked}, cluster)
+    found = [
+        *(
+            Gap(tp, r, GapReason.EXPIRED)
+            for tp, ranges in asked.items()
+            for r in ranges
+            if tp.topic not in same
+        ),
+        *classify_gaps(cluster, {tp: rs for tp, rs in asked.items() if tp.topic in same}),
+    ]
+    for gap in found:
+        gaps += _accepted(gap, acknowledged) if gap.reason == GapReason.EXPIRED else [gap]
+    return gaps
+
+
+def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[OffsetRange]:
+    merged = merge(parts)
+    return [r for whole in ranges for r in subtract(whole, overlapping(merged, whole))]
+
+
+def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
+    """Split an expired gap into what was accepted and what wasn't."""
+    rest = _minus([gap.range], acknowledged.get(gap.tp, []))
+    accepted = _minus([gap.range], rest)
+    return [
+        *(replace(gap, range=r, acknowledged=True) for r in accepted),
+        *(replace(gap, range=r) for r in rest),
+    ]
+
+
+def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> set[str]:
+    """Return the topics whose offsets still mean what they meant when they were drained.
+
+    In a topic that was made again, an offset is another record's: the answer would be wrong.
+
+    Raises:
+        ArchiveError: When the cluster is another.
+    """
+    cluster_id = cluster.cluster_id()
+    if identity.cluster_id != cluster_id:
+        raise ArchiveError(
+            f"the archive of {identity.pipeline} was drained from Kafka cluster "
+            f"{identity.cluster_id}, the connection leads to cluster {cluster_id}, which can't "
+            "tell why offsets are missing; correct the connection"
+        )
+    # The list leaves out internal topics, which aren't made again.
+    listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
+    there = cluster.topics(names & listed)
+    return {name for name, topic in there.items() if topic.id == identity.topics.get(name)}
+
+
+def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
+    """Return a finding for each gap that isn't harmless, or that somebody had to accept."""
+    findings = []
+    for gap in gaps:
+        if gap.acknowledged:
+            detail = f"{gap.range} is in no file; expired, and acknowledged"
+            findings.append(Finding(Reason.OFFSET_EXPIRED, str(gap.tp), detail))
+        elif not gap.reason.harmless:
+            detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
+            if gap.reason == GapReason.EXPIRED:
+                detail += f" (--acknowledge-expired {range_name(gap.tp, gap.range)})"
+            findings.append(Finding(Reason.OFFSET_MISSING, str(gap.tp), detail))
+    return findings

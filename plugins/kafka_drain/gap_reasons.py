@@ -1,0 +1,75 @@
+"""Why offsets are in no file: the reasons, each harmless or not. Opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+__all__ = ["Gap", "GapReason"]
+
+
+class GapReason(str, Enum):
+    """Why a gap is there."""
+
+    harmless: bool
+    meaning: str
+
+    def __new__(cls, code: str, harmless: bool, meaning: str) -> GapReason:
+        """Make a member whose value is its code."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.harmless = harmless
+        member.meaning = meaning
+        return member
+
+    CONTROL = ("control", True, "transaction markers, which no consumer sees")
+    ABORTED = ("aborted", True, "records of aborted transactions")
+    COMPACTED = ("compacted", True, "records that compaction removed")
+    WINDOW = ("window", True, "records that a window of the archive holds instead")
+    OPEN = ("open", False, "records of a transaction that is still open")
+    EXPIRED = (
+        "expired",
+        False,
+        "offsets that Kafka no longer holds: nobody can tell what was there",
+    )
+    LOST = ("lost", False, "records that Kafka still holds and the archive doesn't")
+    UNKNOWN = ("unknown", False, "Kafka wasn't asked")
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    @classmethod
+    def of(cls, code: str) -> GapReason:
+        """Return the reason with a code.
+
+        Raises:
+            ValueError: When there is none.
+        """
+        for reason in cls:
+            if reason.value == code:
+                return reason
+        raise ValueError(f"no reason of gaps: {code!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of one partition that no file holds, and why.
+
+    Attributes:
+        tp: The topic-partition.
+        range: The offsets.
+        reason: Why.
+        acknowledged: Whether somebody has accepted that they expired.
+    """
+
+    tp: TopicPartition
+    range: OffsetRange
+    reason: GapReason
+    acknowledged: bool = False
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the archive is complete all the same."""
+        return self.reason.harmless or self.acknowledged

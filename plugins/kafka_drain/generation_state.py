@@ -1,0 +1,230 @@
+"""Manifest, checkpoint and receipts of a generation, read together and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafka_drain import checkpoint as checkpoint_files
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.findings import Finding, Reason, without_echoes
+from kafka_drain.manifest import Manifest, SinkFile
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.receipts import FileSet, Receipt, ReceiptError
+
+__all__ = ["GenerationState", "read_state"]
+
+# A drain that runs meanwhile adds files and removes old ones.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationState:
+    """What a generation's own files say.
+
+    Attributes:
+        generation: Whose.
+        manifest: The sink's manifest.
+        checkpoint: Spark's checkpoint.
+        receipt: The newest receipt; None when nothing is sealed.
+        sealed: The manifest's files of sealed batches.
+        new: The manifest's files of later batches.
+        findings: What is wrong with each and between them.
+    """
+
+    generation: Generation
+    manifest: Manifest
+    checkpoint: Checkpoint
+    receipt: Receipt | None
+    sealed: list[SinkFile]
+    new: list[SinkFile]
+    findings: list[Finding]
+
+    @property
+    def last_sealed(self) -> int:
+        """Highest batch id that is sealed; -1 for none."""
+        return self.receipt.last_batch if self.receipt else -1
+
+    @property
+    def last_committed(self) -> int:
+        """Highest batch id that the manifest or the checkpoint says is committed; -1 for none."""
+        known = (self.manifest.last_batch, self.checkpoint.last_commit, self.last_sealed)
+        return max(batch for batch in known if batch is not None)
+
+    @property
+    def sealed_ends(self) -> dict[TopicPartition, int]:
+        """Where the sealed batches end; where the generation starts when there are none."""
+        return self.receipt.ends if self.receipt else self.generation.starting_offsets()
+
+    @property
+    def cursor(self) -> dict[TopicPartition, int]:
+        """Where the next batch starts."""
+        if self.last_committed > self.last_sealed:
+            return self.checkpoint.ends.get(self.last_committed) or self.sealed_ends
+        return self.sealed_ends
+
+
+def read_state(generation: Generation) -> GenerationState:
+    """Read manifest, checkpoint and newest receipt, and say what is wrong with each and between.
+
+    Reads again when a drain has changed them meanwhile: a compaction of the manifest, or a batch
+    that was committed between two reads, must not look like damage.
+    """
+    for _ in range(ATTEMPTS):
+        names = generation.log_names()
+        try:
+            state = _read_once(generation)
+        except FileNotFoundError:
+            continue
+        if generation.log_names() == names:
+            break
+    else:
+        state = _read_once(generation)
+    return state
+
+
+def _read_once(generation: Generation) -> GenerationState:
+    manifest, findings = generation.read_manifest()
+    checkpoint, found = generation.read_checkpoint()
+    findings += found
+    receipt, found = _newest_receipt(generation)
+    findings += found
+    findings += checkpoint_files.compare_with_manifest(
+        checkpoint, manifest.last_batch, f"{generation.name}/checkpoint"
+    )
+    last_sealed = receipt.last_batch if receipt else -1
+    so_far = receipt.files_so_far if receipt else FileSet()
+    sealed, new = manifest.split(last_sealed, so_far.files)
+    if receipt is not None:
+        findings += _compare_with_receipt(generation, manifest, checkpoint, receipt, findings)
+        listed = FileSet().plus((f"{generation.data_name}/{f.path}", f.size) for f in sealed)
+        if listed != so_far:
+            sealed, new, found = _compare_files(generation, manifest, receipt, findings)
+            findings += found
+    return GenerationState(
+        generation, manifest, checkpoint, receipt, sealed, new, without_echoes(findings)
+    )
+
+
+def _newest_receipt(generation: Generation) -> tuple[Receipt | None, list[Finding]]:
+    """Return the newest receipt that can be read."""
+    findings: list[Finding] = []
+    for name in reversed(generation.receipt_names()):
+        try:
+            return generation.read_receipt(name), findings
+        except ReceiptError as error:
+            where = generation.receipt_where(name)
+            findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+    return None, findings
+
+
+def _compare_with_receipt(
+    generation: Generation,
+    manifest: Manifest,
+    checkpoint: Checkpoint,
+    receipt: Receipt,
+    known: Iterable[Finding],
+) -> list[Finding]:
+    """Find a checkpoint or manifest that ends before the receipts do, or elsewhere."""
+    reasons = {finding.reason for finding in known}
+    findings = []
+    folder = f"{generation.name}/checkpoint"
+    sealed = f"the receipts seal up to batch {receipt.last_batch}"
+    if checkpoint.last_offsets is None:
+        if Reason.CHECKPOINT_MISSING not in reasons:
+            detail = f"there are no offsets, {sealed}"
+            findings.append(Finding(Reason.CHECKPOINT_MISSING, folder, detail))
+    elif checkpoint.last_offsets < receipt.last_batch:
+        detail = f"ends with batch {checkpoint.last_offsets}, {sealed}"
+        findings.append(Finding(Reason.CHECKPOINT_BEHIND, folder, detail))
+    elif checkpoint.ends.get(receipt.last_batch) not in (None, {}, receipt.ends):
+        where = f"{folder}/offsets/{receipt.last_batch}"
+        detail = "ends elsewhere than the receipt of its batch says"
+        findings.append(Finding(Reason.CHECKPOINT_CORRUPT, where, detail))
+    folder = f"{generation.data_name}/_spark_metadata"
+    if manifest.last_batch is None:
+        if Reason.MANIFEST_MISSING not in reasons:
+            findings.append(Finding(Reason.MANIFEST_MISSING, folder, f"no file, {sealed}"))
+    elif manifest.last_batch < receipt.last_batch and Reason.MANIFEST_BEHIND not in reasons:
+        detail = f"ends with batch {manifest.last_batch}, {sealed}"
+        findings.append(Finding(Reason.MANIFEST_BEHIND, folder, detail))
+    return findings
+
+
+def _compare_files(
+    generation: Generation, manifest: Manifest, newest: Receipt, known: Iterable[Finding]
+) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
+    """Say in what the manifest differs from the receipts; reads all receipts."""
+    sealed_in: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for name in generation.receipt_names():
+        try:
+            receipt = generation.read_receipt(name)
+        except ReceiptError:
+            # A finding of its own; what it sealed can't be told.
+            continue
+        for file in receipt.files:
+            sizes[file.path] = file.bytes
+            sealed_in[file.path] = receipt.last_batch
+    prefix = f"{generation.data_name}/"
+    sealed, new = [], []
+    findings: list[Finding] = []
+    folder = f"{generation.data_name}/_spark_metadata"
+    for sink_file in manifest.files.values():
+        path = prefix + sink_file.path
+        if path in sizes:
+            sealed.append(sink_file)
+            if sizes[path] != sink_file.size:
+                detail = f"{path} has {sink_file.size:,} bytes, its receipt says {sizes[path]:,}"
+                findings.append(
+                    Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail)
+                )
+        elif sink_file.batch is not None and sink_file.batch <= newest.last_batch:
+            detail = f"lists {path}, which the receipt of batch {sink_file.batch} doesn't"
+            findings.append(Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail))
+        else:
+            new.append(sink_file)
+    listed = {prefix + path for path in manifest.files}
+    gone = [path for path in sizes if path not in listed]
+    if gone and not _hidden_by_retention(generation, manifest, gone, list(sizes)):
+        findings += _unlisted(gone, sealed_in, manifest, folder, known)
+    return sealed, new, findings
+
+
+def _hidden_by_retention(
+    generation: Generation, manifest: Manifest, gone: list[str], in_order: list[str]
+) -> bool:
+    """Say whether Spark's `retention` explains what is gone: the oldest files, in a compaction."""
+    retention = Archive(generation.root).document().get("retention")
+    return bool(retention) and manifest.compacted is not None and gone == in_order[: len(gone)]
+
+
+def _unlisted(
+    gone: list[str],
+    sealed_in: dict[str, int],
+    manifest: Manifest,
+    folder: str,
+    known: Iterable[Finding],
+) -> list[Finding]:
+    """Name the manifest files that no longer list sealed files; once for each."""
+    damaged = {
+        finding.where.partition(":")[0]
+        for finding in known
+        if finding.reason != Reason.CHECKSUM_MISMATCH
+    }
+    unlisted: dict[str, list[str]] = {}
+    for path in gone:
+        batch = sealed_in[path]
+        [log] = manifest.logs_of(batch, batch) or [""]
+        where = f"{folder}/{log}" if log else folder
+        if where not in damaged and log:
+            unlisted.setdefault(where, []).append(path)
+    return [
+        Finding(
+            Reason.MANIFEST_TRUNCATED,
+            where,
+            f"doesn't list {len(paths)} files that its receipts seal, such as {paths[0]}",
+        )
+        for where, paths in unlisted.items()
+    ]

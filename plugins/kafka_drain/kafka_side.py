@@ -1,0 +1,168 @@
+"""Before a drain: what Kafka still holds, hides, or is about to delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from kafka_drain.acknowledgements import range_name
+from kafka_drain.errors import DataLossError
+from kafka_drain.gap_reasons import Gap, GapReason
+from kafka_drain.gaps import classify_gaps
+from kafka_drain.kafka_cluster import KafkaCluster, Topic
+from kafka_drain.observations import Observation
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.progress import duration_text
+from kafka_drain.schedules import interval_seconds
+
+__all__ = [
+    "Classify",
+    "hidden_offsets",
+    "hidden_warnings",
+    "isolation_warnings",
+    "refuse_expired",
+    "refuse_truncated",
+    "retention_warnings",
+]
+
+Offsets = Mapping[TopicPartition, int]
+Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
+
+#: So many partitions are looked at to tell a transactional topic.
+SAMPLED = 20
+
+
+def refuse_truncated(start: Offsets, end: Offsets) -> None:
+    """Refuse a log that is shorter than what was drained.
+
+    Raises:
+        DataLossError: Names each partition.
+    """
+    truncated = [tp for tp in start if end[tp] < start[tp]]
+    if truncated:
+        shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Records were lost in Kafka "
+            "(an unclean leader election?), and new ones take their offsets: drain to another "
+            "archive"
+        )
+
+
+def refuse_expired(
+    pipeline: Pipeline,
+    start: Offsets,
+    first: Offsets,
+    accepted: Mapping[TopicPartition, list[OffsetRange]],
+) -> list[str]:
+    """Refuse a cursor that retention has passed, unless what expired is accepted.
+
+    Returns:
+        A warning for what is skipped.
+
+    Raises:
+        DataLossError: Names the offsets, and how to accept exactly these.
+    """
+    expired = {
+        tp: OffsetRange(start[tp], first[tp]) for tp in sorted(start) if first[tp] > start[tp]
+    }
+    if not expired:
+        return []
+    shown = ", ".join(f"{tp} {r}" for tp, r in expired.items())
+    lost = f"Kafka no longer holds offsets that are still to be drained: {shown}"
+    open_ranges = {
+        tp: r for tp, r in expired.items() if subtract(r, overlapping(accepted.get(tp, []), r))
+    }
+    if not open_ranges:
+        return [f"{lost}; acknowledged"]
+    if str(pipeline.source_options.get("failOnDataLoss", "true")) != "true":
+        return [lost]
+    names = " ".join(f"--acknowledge-expired {range_name(tp, r)}" for tp, r in open_ranges.items())
+    raise DataLossError(
+        f"{lost}; retention passed the cursor, and their records are gone unless another copy "
+        "has them. To go on without them, name them: in the DAG's form under \"Acknowledge "
+        f'expired", or on the command line: {names}'
+    )
+
+
+def hidden_offsets(
+    pipeline: Pipeline, cluster: KafkaCluster, end: Offsets
+) -> dict[TopicPartition, int]:
+    """Return how many offsets of each partition wait behind an open transaction."""
+    if pipeline.isolation_level != "read_committed":
+        return {}
+    high_watermarks = cluster.latest(end, "read_uncommitted")
+    return {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}
+
+
+def hidden_warnings(
+    hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation]
+) -> list[str]:
+    """Say what waits, and where it already waited at the last run."""
+    if not hidden:
+        return []
+    shown = ", ".join(f"{tp} {n:,}" for tp, n in sorted(hidden.items()))
+    warnings = [
+        f"{sum(hidden.values()):,} offsets are in or after an open transaction and wait for "
+        f"a later drain: {shown}"
+    ]
+    stalled = [
+        str(tp)
+        for tp in sorted(hidden)
+        if (seen := observed.get(tp)) and seen.hidden and seen.last_stable == end[tp]
+    ]
+    if stalled:
+        warnings.append(
+            f"STALLED: {', '.join(stalled)} stood at the same offset at the last run; a producer "
+            "left a transaction open"
+        )
+    return warnings
+
+
+def isolation_warnings(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    start: Offsets,
+    end: Offsets,
+    classify: Classify = classify_gaps,
+) -> list[str]:
+    """Warn of read_uncommitted on a topic with transactions.
+
+    The last offset of such a partition is a marker (or an open record): no consumer finds a record
+    there.
+    """
+    if pipeline.isolation_level == "read_committed":
+        return []
+    last = {
+        tp: [OffsetRange(end[tp] - 1, end[tp])]
+        for tp in sorted(end)[:SAMPLED]
+        if end[tp] > start.get(tp, 0)
+    }
+    signs = (GapReason.CONTROL, GapReason.ABORTED, GapReason.OPEN)
+    topics = {gap.tp.topic for gap in classify(cluster, last) if gap.reason in signs}
+    if not topics:
+        return []
+    return [
+        f"kafka.isolation.level is read_uncommitted and {', '.join(sorted(topics))} has "
+        "transactions: records of aborted and of open transactions land in the archive; leave the "
+        "option out to drain committed records only"
+    ]
+
+
+def retention_warnings(
+    pipeline: Pipeline, cluster: KafkaCluster, topics: Mapping[str, Topic], now: datetime
+) -> list[str]:
+    """Warn of topics that keep records for less than the time between two drains."""
+    interval = interval_seconds(pipeline.schedule, now)
+    if interval is None:
+        return []
+    warnings = []
+    for name in sorted(topics):
+        config = cluster.topic_config(name)
+        keeps = int(config.get("retention.ms", -1)) / 1000
+        if "delete" in config.get("cleanup.policy", "delete") and 0 <= keeps < interval:
+            warnings.append(
+                f"EXPIRING: topic {name} keeps records for {duration_text(keeps)} (retention.ms), "
+                f"the schedule drains every {duration_text(interval)}: drain more often or raise it"
+            )
+    return warnings

@@ -1,0 +1,326 @@
+"""The lease of an archive's one writer, `<archive>/lock.json`.
+
+A drain holds it from its first write to its last, and renews it while it lives. After a kill it
+runs out by itself, and the next drain takes it over.
+
+Locally `lock.json` is made as a hard link, which one of many gets, and changed only under the
+kernel's lock on that very file, which ends with the process: no crash leaves anything but a lease
+that runs out. On an object store there is no such lock: of two drains that take over one lease in
+the same moment, the one that was overwritten finds out at its next renewal. The machines' clocks
+have to agree to within a part of the lease.
+
+A process that was stopped for longer than its lease can't be kept from writing when it goes on.
+Then Spark's checkpoint and manifest let only one of the two commit a batch.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.documents import create_document, write_document
+from kafka_drain.errors import ArchiveError, LockedError
+
+__all__ = ["Clock", "Lease", "hold_lease", "is_lease_file", "refuse_while_held", "utc_now"]
+
+Clock = Callable[[], datetime]
+
+NAME = "lock.json"
+SECONDS = 60.0
+# How often a lease can be released and taken while one drain tries to get it.
+TRIES = 100
+
+
+def utc_now() -> datetime:
+    """Return the time."""
+    return datetime.now(timezone.utc)
+
+
+def is_lease_file(name: str) -> bool:
+    """Whether a file in an archive's folder is its lease, or what a crash left of one."""
+    return name == NAME or (name.startswith(f".{NAME}.") and name.endswith(".tmp"))
+
+
+def refuse_while_held(root: UPath, *, clock: Clock = utc_now) -> None:
+    """Refuse to go on while a drain holds the lease; what can't be read isn't held.
+
+    Raises:
+        LockedError: Says who holds it.
+    """
+    try:
+        found = _find(root / NAME)
+    except ArchiveError:
+        return
+    if found is not None and found.expires_at is not None and clock() < found.expires_at:
+        raise _locked(root, found)
+
+
+@contextmanager
+def hold_lease(
+    root: UPath,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    seconds: float = SECONDS,
+    clock: Clock = utc_now,
+) -> Iterator[Lease]:
+    """Take the lease, renew it from a thread while the body runs, and release it.
+
+    The body isn't ended when the lease is lost: `say` gets a line, and `lost` is set.
+
+    Args:
+        root: The archive's folder; made where there is none, and removed again if it stays empty.
+        run: Who holds it, for people: Airflow's run id, or `terminal`.
+        say: Takes lines about a lease that was taken over or lost.
+        seconds: How long it lasts without renewal; it is renewed every third of that.
+        clock: The time; replaced in tests.
+
+    Raises:
+        LockedError: When another holds it.
+        ArchiveError: When the folder can't be written, or the lock in it can't be read.
+    """
+    made = [folder for folder in (root, *root.parents) if _is_local(root) and not folder.exists()]
+    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock)
+    try:
+        lease.acquire()
+        ended = threading.Event()
+        thread = threading.Thread(target=lease.keep, args=(ended,), name="lease", daemon=True)
+        thread.start()
+        try:
+            yield lease
+        finally:
+            ended.set()
+            thread.join()
+            lease.release()
+    finally:
+        # Innermost first; the first one that isn't empty ends it.
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+
+class Lease:
+    """One holder's view of a lease.
+
+    Attributes:
+        path: Where it is.
+        token: Tells this holder's lease from every other.
+        lost: Set when it is no longer this holder's.
+    """
+
+    def __init__(
+        self, root: UPath, *, run: str, say: Callable[[str], None], seconds: float, clock: Clock
+    ) -> None:
+        self.path = root / NAME
+        self.token = uuid.uuid4().hex
+        self.lost = threading.Event()
+        self._root = root
+        self._run = run
+        self._say = say
+        self._lasts = timedelta(seconds=seconds)
+        self._clock = clock
+        self._acquired_at = self._expires_at = clock()
+
+    def acquire(self) -> None:
+        """Take the lease, or take over one that ran out.
+
+        Raises:
+            LockedError: When another holds it.
+            ArchiveError: When the folder can't be written, or the lock in it can't be read.
+        """
+        for _ in range(TRIES):
+            self._acquired_at = now = self._clock()
+            self._expires_at = now + self._lasts
+            if create_document(self.path, self._document(self._expires_at)):
+                return
+            found = _find(self.path)
+            if found is None:
+                # Released in this moment.
+                continue
+            self._refuse_unless_stale(found, now)
+            with _alone(self.path) as alone:
+                if alone and _find(self.path) == found:
+                    write_document(self.path, self._document(self._expires_at))
+                    self._say(f"{self._root}: took over the lease of {found}, which ran out")
+                    return
+        raise ArchiveError(f"{self.path} can neither be made nor read; remove it")
+
+    def keep(self, ended: threading.Event) -> None:
+        """Renew until the end, or until the lease is lost."""
+        while not self.lost.is_set() and not ended.wait(self._lasts.total_seconds() / 3):
+            self.renew()
+
+    def renew(self) -> None:
+        """Let the lease last its full time from now; says so when it is lost."""
+        try:
+            with _alone(self.path):
+                now, found = self._clock(), _find(self.path)
+                # One that ran out isn't renewed: another may already count on that.
+                if found is None or found.token != self.token or now >= self._expires_at:
+                    self._lose(found)
+                    return
+                write_document(self.path, self._document(now + self._lasts))
+                self._expires_at = now + self._lasts
+        except (OSError, ArchiveError) as error:
+            self._say(f"{self._root}: the lease couldn't be renewed: {error}")
+            if self._clock() >= self._expires_at:
+                self._lose(None)
+
+    def release(self) -> None:
+        """Remove the lease if it still is this holder's."""
+        try:
+            with _alone(self.path):
+                found = _find(self.path)
+                if found is not None and found.token == self.token:
+                    self.path.unlink()
+                elif not self.lost.is_set():
+                    self._lose(found)
+        except (OSError, ArchiveError) as error:
+            self._say(f"{self.path} couldn't be removed ({error}); it runs out by itself")
+
+    def _document(self, expires_at: datetime) -> dict[str, Any]:
+        return {
+            "holder": _holder(),
+            "run": self._run,
+            "acquired_at": _iso(self._acquired_at),
+            "expires_at": _iso(expires_at),
+            "token": self.token,
+        }
+
+    def _refuse_unless_stale(self, found: _Found, now: datetime) -> None:
+        if found.expires_at is not None:
+            if now < found.expires_at:
+                raise _locked(self._root, found)
+        elif now < found.written_at + self._lasts:
+            raise ArchiveError(
+                f"{self.path} holds {found.content[:40]!r}, expected the lease of a drain; remove "
+                f"it if no drain runs, or try again after {_iso(found.written_at + self._lasts)}"
+            )
+
+    def _lose(self, found: _Found | None) -> None:
+        self.lost.set()
+        if found is None:
+            seen = "lock.json is gone or out of reach"
+        elif found.token == self.token:
+            seen = f"it ran out at {_iso(self._expires_at)} before it was renewed"
+        else:
+            seen = f"it is {found}'s now"
+        self._say(
+            f"{self._root}: THE LEASE IS LOST: {seen}. Another drain may write at the same time; "
+            "Spark lets one of them commit a batch and fails the other, so start no third one, "
+            "and validate when both have ended"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A `lock.json` as it was read; the fields are None when it holds no lease."""
+
+    content: bytes
+    written_at: datetime
+    holder: str | None = None
+    run: str | None = None
+    acquired_at: datetime | None = None
+    expires_at: datetime | None = None
+    token: str | None = None
+
+    def __str__(self) -> str:
+        if self.expires_at is None:
+            return f"a drain whose lock.json can't be read ({self.content[:40]!r})"
+        return f"{self.holder} (run {self.run})"
+
+
+def _find(path: UPath) -> _Found | None:
+    try:
+        content = path.read_bytes()
+        written_at = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ArchiveError(f"{path} can't be read: {error.strerror or error}") from error
+    try:
+        document = json.loads(content)
+        return _Found(
+            content,
+            written_at,
+            holder=str(document["holder"]),
+            run=str(document["run"]),
+            acquired_at=_time(document["acquired_at"]),
+            expires_at=_time(document["expires_at"]),
+            token=str(document["token"]),
+        )
+    except (ValueError, TypeError, KeyError):
+        return _Found(content, written_at)
+
+
+def _time(text: str) -> datetime:
+    # Without an offset it would be another time on each machine.
+    if (time := datetime.fromisoformat(text)).tzinfo is None:
+        raise ValueError(text)
+    return time
+
+
+def _iso(time: datetime | None) -> str:
+    return time.isoformat(timespec="milliseconds") if time else "?"
+
+
+def _locked(root: UPath, found: _Found) -> LockedError:
+    return LockedError(
+        f"{root} is being drained by {found} since {_iso(found.acquired_at)}, expected no other "
+        f"drain; its lease lasts until {_iso(found.expires_at)} and is renewed while it runs. Try "
+        "again when it has ended; if it was killed, when its lease has run out"
+    )
+
+
+def _holder() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as a user that has no name.
+        user = f"user {os.getuid()}"
+    return f"{user} on {socket.gethostname()}, process {os.getpid()}"
+
+
+def _is_local(path: UPath) -> bool:
+    return path.protocol in ("", "file")
+
+
+@contextmanager
+def _alone(path: UPath) -> Iterator[bool]:
+    """Keep others from changing a file; False when it was replaced or removed in this moment."""
+    if not _is_local(path):
+        yield True
+        return
+    try:
+        file = open(str(path), "r+b")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        yield False
+        return
+    except OSError as error:
+        raise ArchiveError(f"{path} can't be opened: {error.strerror or error}") from error
+    with file:
+        # Some network file systems have no such lock; looking again has to do there.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield _is_at(path, file.fileno())
+
+
+def _is_at(path: UPath, descriptor: int) -> bool:
+    try:
+        # Opened, not only asked for: NFS answers that from its cache.
+        with open(str(path), "rb") as file:
+            return os.path.samestat(os.fstat(descriptor), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,197 @@
+"""Closing a generation and opening the next one at exact offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_drain.archive import Archive, Generation
+from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError
+from kafka_drain.findings import errors
+from kafka_drain.generation_state import GenerationState, read_state
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import hold_lease
+from kafka_drain.moved import moved_from
+from kafka_drain.offsets import TopicPartition, to_spark_json
+
+__all__ = ["RollPlan", "plan_roll", "roll", "roll_when_long"]
+
+
+@dataclass(frozen=True)
+class RollPlan:
+    """What a roll will do.
+
+    Attributes:
+        archive: The archive.
+        closed: The generation that ends.
+        reason: Why: rollover, topic recreated, archive moved, or damaged.
+        starting_offsets: Where the next generation starts.
+        topic_ids: Ids of its topics.
+        unsealed: Committed files that no receipt seals; they stay, and readers leave them out.
+    """
+
+    archive: Archive
+    closed: Generation
+    reason: str
+    starting_offsets: dict[TopicPartition, int]
+    topic_ids: dict[str, str]
+    unsealed: int
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = self.archive.root
+        lines = [
+            f"roll {name}: closes generation {self.closed.number} ({self.reason}), opens "
+            f"generation {self.closed.number + 1} at "
+            + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.starting_offsets.items()))
+        ]
+        if self.unsealed:
+            lines.append(
+                f"roll {name}: WARNING {self.unsealed:,} files that no receipt seals stay where "
+                "they are and are left out; the next drain reads their offsets again"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "closed": self.closed.number,
+            "opened": self.closed.number + 1,
+            "reason": self.reason,
+            "starting_offsets": to_spark_json(self.starting_offsets),
+            "unsealed_files": self.unsealed,
+        }
+
+
+def plan_roll(archive: Archive, cluster: KafkaCluster) -> RollPlan:
+    """Say where the next generation starts; changes nothing.
+
+    Raises:
+        ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
+        CheckpointError: When batches are complete and not sealed: validate first.
+        DataLossError: When what isn't sealed can't be drained again, or Kafka has fewer offsets
+            than were drained.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    document = archive.document()
+    generation = archive.open_generation()
+    if generation is None:
+        raise ArchiveError(f"{archive.root} has no generation yet; drain first")
+    cluster_id = cluster.cluster_id()
+    if document["cluster_id"] != cluster_id:
+        raise ArchiveError(
+            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"connection leads to cluster {cluster_id}; correct the connection"
+        )
+    state = read_state(generation)
+    known = generation.topic_ids()
+    ends = state.sealed_ends
+    there = cluster.topics({tp.topic for tp in ends})
+    recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
+    same = {tp: offset for tp, offset in ends.items() if tp.topic not in recreated}
+    _check_unsealed(archive, state, cluster, same)
+    first = cluster.earliest(
+        TopicPartition(name, p) for name in recreated for p in there[name].partitions
+    )
+    return RollPlan(
+        archive=archive,
+        closed=generation,
+        reason=_reason(state, recreated),
+        starting_offsets=same | first,
+        topic_ids={name: topic.id for name, topic in there.items()},
+        unsealed=len(state.new),
+    )
+
+
+def _reason(state: GenerationState, recreated: set[str]) -> str:
+    if recreated:
+        return f"topic {', '.join(sorted(recreated))} was made again"
+    bad = errors(state.findings)
+    if bad:
+        return f"damaged: {bad[0].reason}"
+    return "archive was moved" if moved_from(state) else "rollover"
+
+
+def _check_unsealed(
+    archive: Archive,
+    state: GenerationState,
+    cluster: KafkaCluster,
+    ends: dict[TopicPartition, int],
+) -> None:
+    damaged = errors(state.findings)
+    unsealed = state.last_committed > state.last_sealed
+    if unsealed and not damaged:
+        raise CheckpointError(
+            f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
+            f"seals; run `kafka-drain validate {archive.root}` first, then roll"
+        )
+    first, last = cluster.earliest(ends), cluster.latest(ends, "read_uncommitted")
+    short = [tp for tp in ends if last[tp] < ends[tp]]
+    if short:
+        shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
+            "records now; drain to another archive"
+        )
+    expired = [tp for tp in ends if first[tp] > ends[tp]]
+    if state.new and expired:
+        shown = ", ".join(f"{tp} [{ends[tp]}, {first[tp]})" for tp in sorted(expired))
+        raise DataLossError(
+            f"{len(state.new):,} files that no receipt seals may be the only copy of offsets that "
+            f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy"
+        )
+
+
+def roll(plan: RollPlan, say: Callable[[str], None]) -> Generation:
+    """Open the next generation; the caller holds the archive's lease."""
+    document = plan.closed.document()
+    opened = plan.archive.generation(plan.closed.number + 1)
+    opened.write(
+        starting_offsets=plan.starting_offsets,
+        file_format=document["format"],
+        partition_by=document["partition_by"],
+        topic_ids=plan.topic_ids,
+        reason=plan.reason,
+    )
+    # After the generation: a roll that is killed between the two is refused by preflight, and
+    # then run again.
+    plan.archive.update_topics(plan.topic_ids)
+    say(f"roll {plan.archive.root}: generation {opened.number} is open")
+    return opened
+
+
+def roll_when_long(
+    archive: Archive,
+    cluster: KafkaCluster,
+    max_manifest_lines: int,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> RollPlan | None:
+    """Roll when the open generation's manifest lists more sealed files than it should.
+
+    Args:
+        archive: The archive.
+        cluster: Where it was drained from.
+        max_manifest_lines: How many lines are in order.
+        run: Who rolls, for people: Airflow's run id, or `terminal`.
+        say: Takes the plan's lines, or why nothing is done.
+
+    Raises:
+        LockedError: When a drain holds the archive's lease.
+        KafkaDrainError: As `plan_roll` does.
+    """
+    generation = archive.open_generation()
+    receipt = generation.last_receipt() if generation else None
+    lines = receipt.files_so_far.files if receipt else 0
+    if lines <= max_manifest_lines:
+        say(f"maintain {archive.root}: the manifest has {lines:,} of {max_manifest_lines:,} lines")
+        return None
+    with hold_lease(archive.root, run=run, say=say):
+        plan = plan_roll(archive, cluster)
+        for line in plan.lines():
+            say(line)
+        roll(plan, say)
+    return plan

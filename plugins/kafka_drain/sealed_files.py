@@ -1,0 +1,203 @@
+"""Sealed segments, checked again: the chain of receipts, and the files that they seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from upath import UPath
+
+from kafka_drain.archive import Generation
+from kafka_drain.committed_files import file_sha256
+from kafka_drain.data_files import DataFileError, read_offsets, topic_of
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.generation_state import GenerationState
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.sealing import check_link
+
+__all__ = [
+    "SealedCheck",
+    "check_all_sealed",
+    "check_listed_sealed",
+    "damage_of",
+    "lost_ranges",
+    "readable_receipts",
+]
+
+
+@dataclass
+class SealedCheck:
+    """What was found of the sealed segments of a generation.
+
+    Attributes:
+        findings: What is wrong.
+        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
+        last_hash: The hash that the next receipt continues.
+        receipts: How many receipts there are.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
+    last_hash: str | None = None
+    receipts: int = 0
+
+    @property
+    def has_corrupt_receipt(self) -> bool:
+        """Whether a receipt can't be read."""
+        return any(finding.reason == Reason.RECEIPT_CORRUPT for finding in self.findings)
+
+    @property
+    def chain_is_whole(self) -> bool:
+        """Whether nothing is wrong with the receipts themselves, so that another may follow."""
+        broken = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_CHANGED, Reason.RECEIPT_HOLE)
+        return not any(finding.reason in broken for finding in self.findings)
+
+
+def check_all_sealed(
+    generation: Generation,
+    listing: Mapping[str, int],
+    previous: str | None,
+    *,
+    deep: bool,
+    say: Callable[[str], None],
+) -> SealedCheck:
+    """Read every receipt, and check that all sealed files are there with their size.
+
+    Args:
+        generation: The generation.
+        listing: Its data files: path relative to the data folder, and size in bytes.
+        previous: Hash of the last receipt of the generation before.
+        deep: Also compare each file's bytes with the SHA-256 that was sealed.
+        say: Takes a line of progress every two seconds.
+    """
+    names = generation.receipt_names()
+    check = SealedCheck(receipts=len(names), last_hash=previous)
+    ticker = Ticker("validate", Progress("receipts", len(names)), say)
+    before: Receipt | None = None
+    unknown = False
+    for number, name in enumerate(names, start=1):
+        where = generation.receipt_where(name)
+        try:
+            receipt = generation.read_receipt(name)
+        except ReceiptError as error:
+            check.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+            unknown = True
+            continue
+        if not unknown:
+            check.findings += check_link(receipt, before, check.last_hash, where)
+        before, check.last_hash, unknown = receipt, receipt.sha256, False
+        _check_files(generation, receipt, listing, check, deep=deep)
+        ticker.at(number)
+    return check
+
+
+def check_listed_sealed(
+    state: GenerationState, listing: Mapping[str, int], previous: str | None
+) -> SealedCheck:
+    """Check that the manifest's sealed files are there with their size.
+
+    The newest receipt vouches for those before it, by its hash and by the digest of all sealed
+    files, which the manifest was compared with: no other receipt is read unless a file is damaged.
+    """
+    generation = state.generation
+    names = generation.receipt_names()
+    check = SealedCheck(receipts=len(names), last_hash=previous)
+    if state.receipt is not None:
+        check.last_hash = state.receipt.sha256
+    broken = {
+        f"{generation.data_name}/{sink_file.path}"
+        for sink_file in state.sealed
+        if listing.get(sink_file.path) != sink_file.size
+    }
+    if broken:
+        for receipt in readable_receipts(generation, names):
+            _check_files(generation, receipt, listing, check, only=broken)
+    return check
+
+
+def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]:
+    """Yield those receipts that weren't damaged."""
+    for name in names:
+        try:
+            yield generation.read_receipt(name)
+        except ReceiptError:
+            # A finding of its own, where the chain is checked.
+            continue
+
+
+def _check_files(
+    generation: Generation,
+    receipt: Receipt,
+    listing: Mapping[str, int],
+    check: SealedCheck,
+    *,
+    only: set[str] | None = None,
+    deep: bool = False,
+) -> None:
+    for file in receipt.files:
+        if only is not None and file.path not in only:
+            continue
+        size = listing.get(file.path.removeprefix(f"{generation.data_name}/"))
+        found = damage_of(generation.root, file, size, deep=deep)
+        if found is not None:
+            check.findings.append(found)
+            check.damaged.append((file, receipt))
+
+
+def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) -> Finding | None:
+    """Say what is wrong with a sealed file; None when it is what it was."""
+    if size is None:
+        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, and gone")
+    if size != file.bytes:
+        detail = f"{size:,} bytes, its receipt says {file.bytes:,}"
+        return Finding(Reason.FILE_SIZE, file.path, detail)
+    if deep and file_sha256(root / file.path) != file.sha256:
+        return Finding(Reason.FILE_CHANGED, file.path, "its SHA-256 isn't the one in its receipt")
+    return None
+
+
+def lost_ranges(
+    generation: Generation, damaged: Iterable[tuple[SealedFile, Receipt]], file_format: str
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return which offsets damaged files held: by their receipts, and by the files beside them."""
+    damaged = list(damaged)
+    broken = {file.path for file, _ in damaged}
+    lost: dict[TopicPartition, list[OffsetRange]] = {}
+    for file, receipt in damaged:
+        for content in file.contents:
+            span = OffsetRange(content.first, content.last + 1)
+            held: list[OffsetRange] = []
+            if not content.is_dense:
+                held = _held_beside(generation, receipt, content.tp, span, broken, file_format)
+            lost.setdefault(content.tp, []).extend(subtract(span, held))
+    return {tp: merge(ranges) for tp, ranges in lost.items()}
+
+
+def _held_beside(
+    generation: Generation,
+    receipt: Receipt,
+    tp: TopicPartition,
+    span: OffsetRange,
+    broken: set[str],
+    file_format: str,
+) -> list[OffsetRange]:
+    """Return the gaps of a receipt, and what its other files hold of a span of offsets."""
+    [part] = [part for part in receipt.partitions if part.tp == tp]
+    held = [r for ranges in part.gaps.values() for r in ranges]
+    for file in receipt.files:
+        near = any(
+            c.tp == tp and c.first < span.end and c.last >= span.start for c in file.contents
+        )
+        if not near or file.path in broken:
+            continue
+        try:
+            path = generation.root / file.path
+            for offsets in read_offsets(path, file_format, topic_of(file.path)):
+                if offsets.tp == tp:
+                    held += offsets.ranges
+        except (DataFileError, FileNotFoundError):
+            # Not noticed before, as its size fits: what it held is missing as well.
+            continue
+    return held

@@ -1,0 +1,80 @@
+"""The windows of an archive: what they hold, and whether their files are what was sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kafka_drain.archive import Archive, Window, list_data_files
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.receipts import Receipt, ReceiptError
+from kafka_drain.report import Report
+from kafka_drain.sealed_files import damage_of
+from kafka_drain.sealing import Identity
+
+__all__ = ["HeldByWindows", "check_windows"]
+
+_DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
+
+
+@dataclass(frozen=True)
+class HeldByWindows:
+    """What the sealed windows hold, and for which damaged files they stand.
+
+    Attributes:
+        receipts: Their receipts.
+        replaced: Damaged files, relative to the archive.
+    """
+
+    receipts: Sequence[Receipt]
+    replaced: frozenset[str]
+
+    def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the offsets that windows hold or explain, of topics with the same ids."""
+        found: dict[TopicPartition, list[OffsetRange]] = {}
+        for receipt in self.receipts:
+            for part in receipt.partitions:
+                if receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
+                    found.setdefault(part.tp, []).append(part.range)
+        return {tp: merge(ranges) for tp, ranges in found.items()}
+
+    def excuse(self, finding: Finding) -> Finding:
+        """Make a warning of a damaged file whose records a window holds."""
+        if finding.reason in _DAMAGE and finding.where in self.replaced:
+            return replace(
+                finding,
+                reason=Reason.FILE_REPLACED,
+                detail=f"{finding.reason}: {finding.detail}; a window holds its records",
+            )
+        return finding
+
+
+def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWindows:
+    """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
+    receipts: list[Receipt] = []
+    for window in archive.windows():
+        if not window.is_sealed:
+            continue
+        try:
+            receipt = window.receipt()
+        except ReceiptError as error:
+            where = f"{window.name}/receipt.json"
+            report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+            continue
+        damage = _check_files(window, receipt, deep=deep)
+        report.findings += damage
+        report.add_window(window.key, receipt)
+        if not damage:
+            receipts.append(receipt)
+    replaced = frozenset(path for receipt in receipts for path in receipt.replaces)
+    return HeldByWindows(receipts, replaced)
+
+
+def _check_files(window: Window, receipt: Receipt, *, deep: bool) -> list[Finding]:
+    listing = list_data_files(window.data)
+    found = []
+    for file in receipt.files:
+        size = listing.get(file.path.removeprefix(f"{window.data_name}/"))
+        found.append(damage_of(window.root, file, size, deep=deep))
+    return [finding for finding in found if finding is not None]

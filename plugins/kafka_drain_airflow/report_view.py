@@ -1,0 +1,107 @@
+"""The pages that the plugin adds to Airflow's API server: the report of a validation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from airflow.models.xcom import XComModel
+from fastapi import Depends, FastAPI, Query
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from upath import UPath
+
+from kafka_drain_airflow.report_link import REPORT_KEY
+
+__all__ = ["app", "page_beside"]
+
+HEADERS = {
+    # A report names topics and paths, which others chose: nothing in it may ever run or load.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # A task that is cleared writes its report anew.
+    "Cache-Control": "private, no-cache",
+}
+# Not http and the like: the server would ask whatever address it is given.
+STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
+
+app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
+
+
+# Airflow mounts a plugin's application without any authentication; the dependency does it: 401
+# without a login, 403 without the right to read this DAG's XComs.
+@app.get(
+    "/reports/{dag_id}",
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.XCOM))],
+    response_class=HTMLResponse,
+)
+def report(
+    dag_id: str,
+    run_id: Annotated[str, Query(min_length=1)],
+    session: SessionDep,
+    task_id: str = "validate",
+    map_index: int = -1,
+) -> Response:
+    """Return the report that a task instance wrote."""
+    found = session.execute(
+        XComModel.get_many(
+            key=REPORT_KEY,
+            run_id=run_id,
+            dag_ids=dag_id,
+            task_ids=task_id,
+            map_indexes=map_index,
+            limit=1,
+        ).with_only_columns(XComModel.value)
+    ).first()
+    if found is None:
+        return _not_found(
+            f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
+        )
+    path = _plain(found.value)
+    page = page_beside(path)
+    if page is None:
+        return _not_found(f"{path!r} isn't the report of an archive that this server can read.")
+    return HTMLResponse(page.read_bytes(), headers=HEADERS)
+
+
+def page_beside(path: object) -> UPath | None:
+    """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
+
+    Who may write XComs may have written the path: no other file is ever served.
+
+    Args:
+        path: Path of the report's JSON document.
+    """
+    if not isinstance(path, str) or not path.endswith(".json"):
+        return None
+    try:
+        page = UPath(path.removesuffix(".json") + ".html")
+        if page.protocol in ("", "file") and page.is_absolute():
+            # Where links and dots lead to is what counts.
+            page = UPath(Path(page.path).resolve())
+        elif page.protocol not in STORES or "::" in path or ".." in path.split("/"):
+            return None
+        if page.suffix != ".html" or page.parent.name != "reports":
+            return None
+        archive = page.parent.parent / "archive.json"
+        return page if archive.is_file() and page.is_file() else None
+    except (OSError, ValueError, ImportError):
+        # No such file, no right to read it, no file system of that name.
+        return None
+
+
+def _plain(value: object) -> object:
+    """Return an XCom's value, which the database holds as JSON or as itself."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _not_found(text: str) -> Response:
+    return PlainTextResponse(text + "\n", status_code=404, headers=HEADERS)

@@ -1,0 +1,14 @@
+"""Spark application: drain a window as the job spec says. `spark-submit window.py SPEC`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kafka_drain.job_spec import WindowSpec
+from kafka_drain_spark.job import run_job
+from kafka_drain_spark.window import run_window
+
+if __name__ == "__main__":
+    spec = WindowSpec.read(Path(sys.argv[1]))
+    sys.exit(run_job(spec, run_window))

@@ -1,0 +1,188 @@
+"""Two drains of one archive: the second one leaves, and a dead one's lease runs out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.draining import finish_drain, open_drain
+from kafka_drain.errors import LockedError
+from kafka_drain.inspection import committed_files
+from kafka_drain.job_spec import DrainSpec, write_private
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.validation import validate_archive
+from tests.integration.command_line import ROOT, kafka_drain, listing
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 600
+PATIENCE = 120
+
+
+@pytest.fixture
+def pipeline(archive_folder: str, make_topic: Any, send: Any) -> Pipeline:
+    """A pipeline of six batches, with its records in Kafka."""
+    topic = make_topic(partitions=2)
+    for partition in (0, 1):
+        records = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(RECORDS // 2)]
+        send(topic, records, partition=partition)
+    return Pipeline(
+        name="archive",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"maxOffsetsPerTrigger": RECORDS // 6},
+    )
+
+
+@pytest.fixture
+def arguments(pipeline: Pipeline, bootstrap_servers: str, tmp_path: Path) -> tuple[object, ...]:
+    """The same pipeline as arguments of `kafka-drain`."""
+    file = tmp_path / "pipeline.json"
+    file.write_text(json.dumps({"source_options": pipeline.source_options}))
+    kafka = ("--bootstrap-servers", bootstrap_servers, "--master", "local[2]")
+    topics = ("--topic", *pipeline.topics)  # type: ignore[misc]
+    return ("drain", pipeline.archive, *topics, *kafka, "--pipeline", file)
+
+
+@contextmanager
+def drain_started(
+    arguments: tuple[object, ...], log: Path, reached: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start `kafka-drain drain` in a process group of its own and wait for a file of its work."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kafka_drain.cli", *map(str, arguments)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "plugins")},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        wait_for(reached.exists, process, log)
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(seen: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not seen():
+        assert process.poll() is None, log.read_text()[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def check_exact(pipeline: Pipeline, cluster: Any) -> None:
+    """Hold that every offset is in exactly one committed file."""
+    archive = Archive.at(pipeline.archive)
+    report = validate_archive(archive, cluster)
+    assert report.complete, report.lines()
+    assert (report.offsets, report.records) == (RECORDS, RECORDS)
+    rows = ds.dataset([file["path"] for file in committed_files(archive)]).to_table(
+        columns=["partition", "offset"]
+    )
+    seen = set(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+    assert rows.num_rows == len(seen) == RECORDS
+
+
+def test_drain_while_another_drains(
+    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
+) -> None:
+    """The second drain says who holds the lease and leaves; the first one goes on to its end."""
+    from kafka_drain_spark.drain import run_drain
+
+    archive = Path(pipeline.archive)
+    said: list[str] = []
+    with open_drain(pipeline, cluster, tmp_path, run="scheduled__1", say=said.append) as job:
+        before = {name: at for name, at in listing(archive).items() if name != "lock.json"}
+
+        second = kafka_drain(*arguments)
+
+        after = {name: at for name, at in listing(archive).items() if name != "lock.json"}
+        result = run_drain(spark, DrainSpec.read(tmp_path / "drain.json"))
+        write_private(job.result_path, result)
+        finish_drain(job)
+
+    assert second.code == 1
+    assert second.out == ""
+    assert "Traceback" not in second.err
+    assert "Try again when it has ended" in second.err
+    assert f"process {os.getpid()} (run scheduled__1)" in second.err
+    assert before == after
+    assert result["records"] == RECORDS
+    assert said == []
+    assert not (archive / "lock.json").exists()
+
+
+def test_drain_beside_another_without_lease(
+    pipeline: Pipeline, arguments: Any, cluster: Any, drain: Any, tmp_path: Path
+) -> None:
+    """Of two drains without a lease Spark fails the later one; each offset is there once."""
+    archive, log = Path(pipeline.archive), tmp_path / "log"
+    planned = archive / "generations" / "0001" / "checkpoint" / "offsets" / "1"
+
+    with drain_started(arguments, log, planned) as first:
+        os.killpg(first.pid, signal.SIGSTOP)
+        (archive / "lock.json").unlink()
+        second = drain(pipeline)
+        os.killpg(first.pid, signal.SIGCONT)
+        first.wait(PATIENCE)
+
+    assert second["records"] > 0
+    # It had a batch to finish that the second one had taken.
+    assert first.returncode == 1, log.read_text()[-2000:]
+    assert "THE LEASE IS LOST" in log.read_text()
+    check_exact(pipeline, cluster)
+    assert drain(pipeline)["offsets"] == 0
+
+
+def test_drain_after_kill(
+    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
+) -> None:
+    """The lease of a drain that was killed refuses others until it has run out, and no longer."""
+    from kafka_drain_spark.drain import run_drain
+
+    archive = Path(pipeline.archive)
+    opened = archive / "generations" / "0001" / "generation.json"
+    with drain_started(arguments, tmp_path / "log", opened) as killed:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+    left = json.loads((archive / "lock.json").read_text())
+    expires_at = datetime.fromisoformat(left["expires_at"])
+    said: list[str] = []
+
+    def start(at: datetime) -> Any:
+        return open_drain(
+            pipeline, cluster, tmp_path, run="retry", say=said.append, clock=lambda: at
+        )
+
+    early = kafka_drain(*arguments)
+    with pytest.raises(LockedError), start(expires_at - timedelta(milliseconds=1)):
+        pytest.fail("wasn't refused")
+    with start(expires_at) as job:
+        write_private(job.result_path, run_drain(spark, DrainSpec.read(tmp_path / "drain.json")))
+        finish_drain(job)
+
+    assert early.code == 1
+    assert f"process {killed.pid} (run terminal)" in early.err
+    assert len(said) == 1
+    assert f"took over the lease of {left['holder']} (run terminal), which ran out" in said[0]
+    assert not (archive / "lock.json").exists()
+    check_exact(pipeline, cluster)

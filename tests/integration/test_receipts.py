@@ -1,0 +1,394 @@
+"""Receipts of real drains: sealed once, checked for ever, and what stands on them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import CheckpointError, ManifestInvalidError
+from kafka_drain.findings import errors, summary
+from kafka_drain.inspection import committed_files
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.report import Report
+from kafka_drain.republishing.plan import make_plan
+from kafka_drain.republishing.worker import republish_in_worker
+from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.validation import validate_archive
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
+
+
+def records(first: int, number: int) -> list[Any]:
+    """Return records of which no two are alike; a few with headers, without key or value."""
+    return [
+        (
+            None if n % 7 == 0 else b"key %d" % n,
+            None if n % 11 == 0 else b"value %d" % n,
+            [("a", b"%d" % n), ("a", None)] if n % 3 == 0 else None,
+            NOON + n,
+        )
+        for n in range(first, first + number)
+    ]
+
+
+class Drained:
+    """A topic of two partitions and its archive, drained and sealed as the DAG does."""
+
+    def __init__(
+        self, topic: str, folder: Path, drain: Any, send: Any, cluster: KafkaCluster
+    ) -> None:
+        self.topic = topic
+        self.pipeline = Pipeline(
+            name="sealed", topics=[topic], archive=str(folder), partition_by=["topic"]
+        )
+        self.archive = Archive.at(str(folder))
+        self.cluster = cluster
+        self._drain = drain
+        self._send = send
+        self.sent = 0
+
+    def more(self, number: int = 10) -> dict[str, Any]:
+        """Send records to both partitions and drain them."""
+        for partition in (0, 1):
+            self._send(self.topic, records(self.sent, number), partition=partition)
+        self.sent += number
+        return dict(self._drain(self.pipeline))
+
+    def validate(self, **options: Any) -> Report:
+        """Validate and seal."""
+        return validate_archive(self.archive, self.cluster, **options)
+
+    def sealed(self, batches: int) -> Drained:
+        """Drain and seal so many batches."""
+        for _ in range(batches):
+            self.more()
+            assert errors(self.validate(scope="open").findings) == []
+        return self
+
+    @property
+    def receipts(self) -> Path:
+        return Path(str(self.archive.generation(1).folder)) / "receipts"
+
+
+@pytest.fixture
+def drained(
+    make_topic: Any, tmp_path: Path, drain: Any, send: Any, cluster: KafkaCluster
+) -> Drained:
+    """A topic and its archive, nothing drained yet."""
+    return Drained(make_topic(partitions=2), tmp_path / "archive", drain, send, cluster)
+
+
+def found(report: Report) -> dict[str, int]:
+    return summary(report.findings)
+
+
+def test_validate_seals_each_batch(drained: Drained) -> None:
+    """Each batch gets one receipt that says what was drained, chained to the one before."""
+    drained.sealed(2)
+
+    first, second = drained.archive.generation(1).receipts()
+
+    assert (first.previous, second.previous) == (None, first.sha256)
+    assert [(p.range.start, p.range.end, p.records) for p in second.partitions] == [
+        (10, 20, 10),
+        (10, 20, 10),
+    ]
+    [p0, _] = second.partitions
+    assert (p0.first, p0.last, p0.first_timestamp, p0.last_timestamp) == (
+        10,
+        19,
+        NOON + 10,
+        NOON + 19,
+    )
+    assert p0.kafka is not None
+    assert (p0.kafka.earliest, p0.kafka.last_stable, p0.kafka.high_watermark) == (0, 20, 20)
+    assert (p0.start_so_far, p0.records_so_far) == (0, 20)
+    assert second.files_so_far.files == len(first.files) + len(second.files) == 4
+    assert first.fingerprint
+    assert first.fingerprint != second.fingerprint
+    assert dict(first.topics) == drained.archive.document()["topics"]
+    assert all((drained.archive.root / file.path).is_file() for file in second.files)
+
+
+def test_validate_again_changes_nothing(drained: Drained) -> None:
+    """What is sealed stays as it is; a run with nothing new makes no receipt."""
+    drained.sealed(2)
+    before = {path.name: path.read_bytes() for path in drained.receipts.iterdir()}
+
+    assert drained.more(number=0)["batches"] == 0
+    report = drained.validate()
+
+    assert before == {path.name: path.read_bytes() for path in drained.receipts.iterdir()}
+    assert (report.receipts, report.receipts_written) == (2, 0)
+    assert (report.complete, report.records, report.offsets, report.files) == (True, 40, 40, 4)
+
+
+def test_validate_unsealed_older_batches(drained: Drained) -> None:
+    """Batches that Spark has forgotten are sealed as one, up to the first it still knows."""
+    for _ in range(3):
+        drained.more()
+    checkpoint = drained.archive.generation(1).checkpoint
+    for name in ("0", "1"):
+        for folder in ("offsets", "commits"):
+            (checkpoint / folder / name).unlink()
+
+    report = drained.validate()
+
+    assert report.complete
+    [receipt] = drained.archive.generation(1).receipts()
+    assert (receipt.first_batch, receipt.last_batch) == (0, 2)
+    assert "batches 0 to 2 were proven as one" in "\n".join(report.lines())
+
+
+@pytest.mark.parametrize("position", [0, 20, -1, -20, -76])
+@pytest.mark.parametrize("name", ["000000000000.json", "000000000002.json"])
+def test_validate_receipt_changed(drained_thrice: Drained, name: str, position: int) -> None:
+    """One changed byte of any receipt, the newest one's as well, is found."""
+    path = drained_thrice.receipts / name
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    try:
+        report = drained_thrice.validate()
+    finally:
+        content[position] ^= 1
+        path.write_bytes(content)
+
+    assert found(report)["receipt_corrupt"] == 1
+    where = [f.where for f in report.findings if str(f.reason) == "receipt_corrupt"]
+    assert where == [f"generations/0001/receipts/{name}"]
+    assert report.receipts_written == 0
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Drained]:
+    """The one archive of the tests that leave it as it was."""
+    return {}
+
+
+@pytest.fixture
+def drained_thrice(
+    built: dict[str, Drained],
+    make_topic: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    drain: Any,
+    send: Any,
+    cluster: KafkaCluster,
+) -> Drained:
+    """An archive of three sealed batches; no test changes it for good."""
+    if not built:
+        folder = tmp_path_factory.mktemp("thrice") / "archive"
+        topic = make_topic(partitions=2)
+        built["it"] = Drained(topic, folder, drain, send, cluster).sealed(3)
+    return built["it"]
+
+
+def copied(drained: Drained, folder: Path) -> Archive:
+    shutil.copytree(str(drained.archive.root), folder)
+    return Archive.at(str(folder))
+
+
+def test_validate_receipt_gone(drained_thrice: Drained, tmp_path: Path) -> None:
+    """A receipt that is missing between two others is named by its successor."""
+    archive = copied(drained_thrice, tmp_path / "copy")
+    (archive.generation(1).folder / "receipts" / "000000000001.json").unlink()
+
+    report = validate_archive(archive, drained_thrice.cluster)
+
+    assert found(report)["receipt_hole"] == 1
+    assert not report.complete
+
+
+def test_validate_moved_and_republish(
+    drained_thrice: Drained, tmp_path: Path, make_topic: Any, read: Any
+) -> None:
+    """An archive in another folder validates and republishes unchanged."""
+    archive = copied(drained_thrice, tmp_path / "another place" / "copy")
+    target = make_topic(partitions=2)
+
+    report = validate_archive(archive, drained_thrice.cluster, deep=True)
+    plan = make_plan(archive, drained_thrice.cluster, target_topic=target)
+    republish_in_worker(plan, drained_thrice.cluster, lambda line: None)
+
+    assert report.findings == []
+    assert report.records == 60
+    assert read(target) == read(drained_thrice.topic)
+
+
+def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> None:
+    """Draining on in another folder is refused; a roll says where the next generation starts."""
+    archive = copied(drained_thrice, tmp_path / "copy")
+    pipeline = drained_thrice.pipeline.model_copy(update={"archive": str(archive.root)})
+
+    with pytest.raises(CheckpointError, match=r"was moved.*kafka-drain roll"):
+        drain(pipeline)
+
+    roll(plan_roll(archive, drained_thrice.cluster), lambda line: None)
+    assert drain(pipeline)["offsets"] == 0
+    generation = archive.open_generation()
+    assert generation is not None
+    assert (generation.number, generation.document()["reason"]) == (2, "archive was moved")
+
+
+def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> None:
+    """One changed byte of any data file is found when all bytes are read, and only then."""
+    for number, file in enumerate(committed_files(drained_thrice.archive)):
+        archive = copied(drained_thrice, tmp_path / str(number))
+        relative = Path(file["path"]).relative_to(str(drained_thrice.archive.root))
+        path = Path(str(archive.root)) / relative
+        content = bytearray(path.read_bytes())
+        content[len(content) * number // 6] ^= 0x10
+        path.write_bytes(content)
+
+        assert found(validate_archive(archive, drained_thrice.cluster)) == {}
+        report = validate_archive(archive, drained_thrice.cluster, deep=True)
+
+        assert found(report)["file_changed"] == 1
+        assert {str(gap.reason) for gap in report.gaps} == {"lost"}
+
+
+def test_repair_file_deleted(
+    drained: Drained, repair: Any, read: Any, make_topic: Any, spark: Any
+) -> None:
+    """A deleted file whose records Kafka still has is lost; a window brings them back."""
+    drained.sealed(2)
+    deleted = Path(committed_files(drained.archive)[1]["path"])
+    deleted.unlink()
+    before = drained.validate()
+    assert found(before) == {"file_missing": 1, "offset_missing": 1}
+    assert {str(gap.reason) for gap in before.gaps} == {"lost"}
+
+    receipt = repair(drained.archive, drained.pipeline)
+
+    after = drained.validate()
+    assert found(after) == {"file_replaced": 1}
+    assert (after.complete, after.records) == (True, 40)
+    assert receipt.replaces == (str(deleted.relative_to(str(drained.archive.root))),)
+    target = make_topic(partitions=2)
+    plan = make_plan(drained.archive, drained.cluster, target_topic=target)
+    republish_in_worker(plan, drained.cluster, lambda line: None)
+    assert read(target) == read(drained.topic)
+    paths = [file["path"] for file in committed_files(drained.archive)]
+    assert str(deleted) not in paths
+    assert drained.sealed(1).validate().complete
+
+
+def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:
+    """A file that is lost before its batch was sealed is repaired as well, then sealed."""
+    drained.more()
+    Path(committed_files(drained.archive)[0]["path"]).unlink()
+    assert drained.validate().receipts_written == 0
+
+    repair(drained.archive, drained.pipeline)
+
+    report = drained.validate()
+    assert report.complete
+    assert report.receipts_written == 1
+    [receipt] = drained.archive.generation(1).receipts()
+    gaps = {str(reason): rs for p in receipt.partitions for reason, rs in p.gaps.items()}
+    assert list(gaps) == ["window"]
+
+
+def test_roll(drained: Drained, make_topic: Any, read: Any) -> None:
+    """The next generation goes on at the exact offset; readers see both, each offset once."""
+    drained.sealed(2)
+
+    roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
+    drained.sealed(2)
+
+    report = drained.validate()
+    assert (report.complete, report.records, report.offsets) == (True, 80, 80)
+    assert [row["start"] for row in report.partitions()] == [0, 0]
+    first, second = drained.archive.generations()
+    newest = first.last_receipt()
+    assert newest is not None
+    assert next(iter(second.receipts())).previous == newest.sha256
+    assert second.starting_offsets() == newest.ends
+    target = make_topic(partitions=2)
+    plan = make_plan(drained.archive, drained.cluster, target_topic=target)
+    republish_in_worker(plan, drained.cluster, lambda line: None)
+    assert read(target) == read(drained.topic)
+
+
+def test_roll_unsealed(drained: Drained) -> None:
+    """A generation with batches that aren't sealed is validated first."""
+    drained.sealed(1).more()
+
+    with pytest.raises(CheckpointError, match="kafka-drain validate"):
+        plan_roll(drained.archive, drained.cluster)
+
+
+def test_drain_checkpoint_older_than_receipts(drained: Drained, tmp_path: Path) -> None:
+    """Checkpoint and manifest of an older copy agree, and the receipts tell that they are old."""
+    drained.sealed(1)
+    copy = copied(drained, tmp_path / "older")
+    drained.sealed(1)
+    for name in ("checkpoint", "data/_spark_metadata"):
+        folder = Path(str(drained.archive.generation(1).folder / name))
+        shutil.rmtree(folder)
+        shutil.copytree(Path(str(copy.generation(1).folder / name)), folder)
+
+    with pytest.raises(CheckpointError, match=r"checkpoint_behind.*kafka-drain roll"):
+        drained.more()
+
+    roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
+    # What was sent before the refusal is drained now.
+    assert drained.more()["offsets"] == 40
+    report = drained.validate()
+    assert (report.complete, report.records, report.offsets) == (True, 80, 80)
+
+
+@pytest.mark.parametrize("cut", ["header", "gone", "line"])
+def test_repair_manifest(drained: Drained, cluster: KafkaCluster, spark: Any, cut: str) -> None:
+    """A manifest that lost lines is refused by preflight, and written anew from the receipts."""
+    drained.sealed(2)
+    folder = Path(str(drained.archive.generation(1).data)) / "_spark_metadata"
+    if cut == "gone":
+        shutil.rmtree(folder)
+    else:
+        (folder / ".0.crc").unlink()
+        kept = 1 if cut == "header" else 2
+        lines = (folder / "0").read_text().split("\n")
+        (folder / "0").write_text("\n".join(lines[:kept]))
+    with pytest.raises(CheckpointError, match=r"manifest_(missing|truncated).*kafka-drain repair"):
+        drained.more()
+    report = drained.validate()
+    assert not report.complete
+
+    from kafka_drain.repairing import plan_repair, repair_manifest
+
+    plan = plan_repair(drained.archive, report)
+    assert repair_manifest(plan) == 4
+
+    assert drained.sealed(1).validate().complete
+    read_by_spark = spark.read.parquet(str(drained.archive.generation(1).data))
+    assert read_by_spark.count() == drained.sent * 2
+
+
+def test_files_damaged_receipt(drained_thrice: Drained, tmp_path: Path) -> None:
+    """A list of files that can't be whole isn't given."""
+    archive = copied(drained_thrice, tmp_path / "copy")
+    path = archive.generation(1).folder / "receipts" / "000000000001.json"
+    path.write_text(path.read_text().replace('"records":10', '"records":11', 1))
+
+    with pytest.raises(ManifestInvalidError, match="a receipt is damaged"):
+        committed_files(archive)
+
+
+def test_receipt_is_json(drained_thrice: Drained) -> None:
+    """Anybody can read a receipt, and check its hash without this package."""
+    import hashlib
+
+    for path in sorted(drained_thrice.receipts.iterdir()):
+        content = path.read_bytes()
+        document = json.loads(content)
+        body = content[: content.rindex(b',"sha256":')]
+        assert document["sha256"] == hashlib.sha256(body).hexdigest()
