@@ -24,7 +24,7 @@ from kafka_drain.sealing import Identity
 from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
 
-Drain = Callable[[Pipeline], dict[str, Any]]
+Drain = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -85,10 +85,10 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
     """Run a drain as the operator does, but in the shared Spark session."""
     from kafka_drain_spark.drain import run_drain
 
-    def run(pipeline: Pipeline) -> dict[str, Any]:
+    def run(pipeline: Pipeline, **options: Any) -> dict[str, Any]:
         with (
             tempfile.TemporaryDirectory() as folder,
-            open_drain(pipeline, cluster, Path(folder), run="tests", say=print) as job,
+            open_drain(pipeline, cluster, Path(folder), run="tests", say=print, **options) as job,
         ):
             if job.plan.nothing_new:
                 return nothing_new(job.plan)

@@ -6,17 +6,23 @@ manifest commits since. Never a damaged file whose records a window holds instea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote
 
-from kafka_drain.archive import Archive, Generation, Window
+from kafka_drain.archive import Archive
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import errors
+from kafka_drain.generation import Generation
 from kafka_drain.generation_state import read_state
 from kafka_drain.manifest import SinkFile
 from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.window import Window
 
-__all__ = ["ArchiveFile", "archive_files"]
+__all__ = ["ArchiveFile", "archive_files", "columns_of"]
+
+#: What Spark calls the folder of rows that have no value in its column.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,17 @@ class ArchiveFile:
     sealed: SealedFile | None = None
     listed: SinkFile | None = None
 
+    @property
+    def folder_values(self) -> dict[str, str | None]:
+        """The columns that its folders name, as `topic=flights` does, as text."""
+        folders = self.path.removeprefix(f"{self.owner.data_name}/").split("/")[:-1]
+        named = (folder.partition("=") for folder in folders)
+        return {
+            name: None if value == _NULL else unquote(value)
+            for name, equals, value in named
+            if equals
+        }
+
 
 def archive_files(archive: Archive) -> list[ArchiveFile]:
     """List the files that readers take: generations by number, then windows.
@@ -58,7 +75,7 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
         for number, generation in enumerate(generations):
             files += _sealed_files(generation)
             if number == len(generations) - 1:
-                files += _new_files(generation)
+                files += _new_files(archive, generation)
         for window, receipt in receipts:
             files += _of_receipt(window, receipt, window.plan()["format"])
     except ReceiptError as error:
@@ -89,12 +106,12 @@ def _of_receipt(
         )
 
 
-def _new_files(generation: Generation) -> Iterator[ArchiveFile]:
+def _new_files(archive: Archive, generation: Generation) -> Iterator[ArchiveFile]:
     state = read_state(generation)
     bad = errors(state.findings)
     if bad:
         raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
-    document, topic_ids = generation.document(), generation.topic_ids()
+    document, topic_ids = generation.document(), archive.topic_ids(generation)
     for sink_file in state.new:
         yield ArchiveFile(
             path=f"{generation.data_name}/{sink_file.path}",
@@ -104,3 +121,8 @@ def _new_files(generation: Generation) -> Iterator[ArchiveFile]:
             topic_ids=topic_ids,
             listed=sink_file,
         )
+
+
+def columns_of(files: Iterable[ArchiveFile]) -> list[str]:
+    """Return the columns that the folders of any of some files name, in their order."""
+    return list(dict.fromkeys(name for file in files for name in file.folder_values))

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection
 
 from upath import UPath
 
-from kafka_drain.archive import Generation, Window
 from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.generation import Generation
 from kafka_drain.manifest import SinkFile
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.window import Window
 
 __all__ = ["file_sha256", "read_committed_files"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
@@ -18,6 +18,7 @@ from kafka_drain.errors import (
     SparkJobError,
 )
 from kafka_drain.fingerprints import write_fingerprints
+from kafka_drain.generation import Generation
 from kafka_drain.job_spec import DrainSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, hold_lease, refuse_while_held, utc_now

@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka_drain.archive import Generation
-from kafka_drain.contents import CommittedFile
-from kafka_drain.documents import read_document, write_document
-from kafka_drain.offset_checks import Segment
+from upath import UPath
 
-__all__ = ["segment_fingerprint", "write_fingerprints"]
+from kafka_drain.contents import CommittedFile
+from kafka_drain.data_files import read_records, topic_of
+from kafka_drain.documents import read_document, write_document
+from kafka_drain.generation import Generation
+from kafka_drain.offset_checks import Segment
+from kafka_drain.receipts import Receipt
+from kafka_drain.record_hashes import records_fingerprint
+
+__all__ = ["files_fingerprint", "segment_fingerprint", "write_fingerprints"]
+
+BATCH_BYTES = 32 << 20
 
 
 def write_fingerprints(generation: Generation, batches: Iterable[Mapping[str, Any]]) -> None:
@@ -23,6 +30,19 @@ def write_fingerprints(generation: Generation, batches: Iterable[Mapping[str, An
     for batch in batches:
         path = generation.folder / "fingerprints" / f"{batch['batch']:012d}.json"
         write_document(path, dict(batch))
+
+
+def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
+    """Read all records of a segment's files and return their fingerprint.
+
+    Raises:
+        DataFileError: When a file can't be read.
+    """
+    value = 0
+    for file in receipt.files:
+        batches = read_records(root / file.path, file_format, BATCH_BYTES)
+        value ^= records_fingerprint(batches, topic_of(file.path))
+    return f"{value:016x}"
 
 
 def segment_fingerprint(

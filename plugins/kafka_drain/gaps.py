@@ -56,12 +56,14 @@ def classify_gaps(
             # Kafka held offsets beyond the end as well, before the log was truncated.
             expired = _without(ranges, [OffsetRange(first[tp], end[tp])])
             held = _without(ranges, expired)
-            lost = _records_in(committed, tp, held)
+            # From the last stable offset on, a read_committed consumer waits for ever.
+            above = [OffsetRange(stable[tp], max(stable[tp], end[tp]))]
+            lost = _records_in(committed, tp, _without(held, above))
             rest = _without(held, lost)
             hidden = _records_in(uncommitted, tp, rest)
             gaps += [Gap(tp, r, GapReason.EXPIRED) for r in expired]
             gaps += [Gap(tp, r, GapReason.LOST) for r in lost]
-            aborted = _without(hidden, [OffsetRange(stable[tp], max(stable[tp], end[tp]))])
+            aborted = _without(hidden, above)
             gaps += [Gap(tp, r, GapReason.ABORTED) for r in aborted]
             gaps += [Gap(tp, r, GapReason.OPEN) for r in _without(hidden, aborted)]
             empty = GapReason.COMPACTED if compacted[tp.topic] else GapReason.CONTROL

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafka_drain import checkpoint as checkpoint_files
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import Checkpoint
 from kafka_drain.findings import Finding, Reason, without_echoes
+from kafka_drain.generation import Generation
 from kafka_drain.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.receipts import FileSet, Receipt, ReceiptError
+from kafka_drain.receipts import FileSet, Receipt, ReceiptError, SealedFile
 
 __all__ = ["GenerationState", "read_state"]
 
@@ -98,7 +99,8 @@ def _read_once(generation: Generation) -> GenerationState:
     sealed, new = manifest.split(last_sealed, so_far.files)
     if receipt is not None:
         findings += _compare_with_receipt(generation, manifest, checkpoint, receipt, findings)
-        listed = FileSet().plus((f"{generation.data_name}/{f.path}", f.size) for f in sealed)
+        prefix = f"{generation.data_name}/"
+        listed = FileSet().plus((prefix + f.path, f.size) for f in sealed)
         if listed != so_far:
             sealed, new, found = _compare_files(generation, manifest, receipt, findings)
             findings += found
@@ -156,17 +158,14 @@ def _compare_files(
     generation: Generation, manifest: Manifest, newest: Receipt, known: Iterable[Finding]
 ) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
     """Say in what the manifest differs from the receipts; reads all receipts."""
-    sealed_in: dict[str, int] = {}
-    sizes: dict[str, int] = {}
+    receipts: list[Receipt] = []
     for name in generation.receipt_names():
         try:
-            receipt = generation.read_receipt(name)
+            receipts.append(generation.read_receipt(name))
         except ReceiptError:
             # A finding of its own; what it sealed can't be told.
             continue
-        for file in receipt.files:
-            sizes[file.path] = file.bytes
-            sealed_in[file.path] = receipt.last_batch
+    sizes = {file.path: file.bytes for receipt in receipts for file in receipt.files}
     prefix = f"{generation.data_name}/"
     sealed, new = [], []
     findings: list[Finding] = []
@@ -186,40 +185,65 @@ def _compare_files(
         else:
             new.append(sink_file)
     listed = {prefix + path for path in manifest.files}
-    gone = [path for path in sizes if path not in listed]
-    if gone and not _hidden_by_retention(generation, manifest, gone, list(sizes)):
-        findings += _unlisted(gone, sealed_in, manifest, folder, known)
+    gone = {path for path in sizes if path not in listed}
+    if gone and not _hidden_by_retention(generation, manifest, gone, receipts):
+        findings += _unlisted(gone, receipts, manifest, folder, known)
     return sealed, new, findings
 
 
 def _hidden_by_retention(
-    generation: Generation, manifest: Manifest, gone: list[str], in_order: list[str]
+    generation: Generation, manifest: Manifest, gone: set[str], receipts: Iterable[Receipt]
 ) -> bool:
     """Say whether Spark's `retention` explains what is gone: the oldest files, in a compaction."""
-    retention = Archive(generation.root).document().get("retention")
-    return bool(retention) and manifest.compacted is not None and gone == in_order[: len(gone)]
+    if manifest.compacted is None or not Archive(generation.root).document().get("retention"):
+        return False
+    any_kept = False
+    for receipt in receipts:
+        hidden = [file for file in receipt.files if file.path in gone]
+        kept = [file for file in receipt.files if file.path not in gone]
+        if hidden and (any_kept or receipt.first_batch > manifest.compacted):
+            return False
+        # Of one batch, any file may be the older one.
+        if receipt.first_batch < receipt.last_batch and not _are_before(hidden, kept):
+            return False
+        any_kept = any_kept or bool(kept)
+    return True
+
+
+def _are_before(hidden: Iterable[SealedFile], kept: Iterable[SealedFile]) -> bool:
+    """Say whether some files hold lower offsets of each partition than others."""
+    first_kept: dict[TopicPartition, int] = {}
+    for file in kept:
+        for content in file.contents:
+            first_kept[content.tp] = min(content.first, first_kept.get(content.tp, content.first))
+    return all(
+        content.first < first_kept.get(content.tp, content.first + 1)
+        for file in hidden
+        for content in file.contents
+    )
 
 
 def _unlisted(
-    gone: list[str],
-    sealed_in: dict[str, int],
+    gone: set[str],
+    receipts: Iterable[Receipt],
     manifest: Manifest,
     folder: str,
     known: Iterable[Finding],
 ) -> list[Finding]:
     """Name the manifest files that no longer list sealed files; once for each."""
-    damaged = {
-        finding.where.partition(":")[0]
-        for finding in known
-        if finding.reason != Reason.CHECKSUM_MISMATCH
-    }
+    known = list(known)
+    suspects = {f.where for f in known if f.reason == Reason.CHECKSUM_MISMATCH}
+    damaged = {f.where.partition(":")[0] for f in known if f.reason != Reason.CHECKSUM_MISMATCH}
     unlisted: dict[str, list[str]] = {}
-    for path in gone:
-        batch = sealed_in[path]
-        [log] = manifest.logs_of(batch, batch) or [""]
-        where = f"{folder}/{log}" if log else folder
-        if where not in damaged and log:
-            unlisted.setdefault(where, []).append(path)
+    for receipt in receipts:
+        paths = [file.path for file in receipt.files if file.path in gone]
+        names = manifest.logs_of(receipt.first_batch, receipt.last_batch)
+        logs = {f"{folder}/{name}" for name in names}
+        if paths and logs and not logs & damaged:
+            # A receipt of several batches can't tell which of their files lost the line.
+            changed = logs & suspects or logs
+            where = min(changed) if len(changed) == 1 else folder
+            unlisted.setdefault(where, []).extend(paths)
     return [
         Finding(
             Reason.MANIFEST_TRUNCATED,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
+from kafka_drain.generation import Generation
 
 __all__ = ["committed_files", "inspect_archive"]
 

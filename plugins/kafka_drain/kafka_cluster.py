@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -22,6 +22,13 @@ __all__ = ["KafkaCluster", "Topic"]
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
+
+#: Answers to a client that knows an older leader or epoch than the brokers.
+STALE_METADATA = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 # org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what Spark's subscribePattern leaves out.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
@@ -73,6 +80,13 @@ class KafkaCluster:
         try:
             return question()
         except KafkaException as error:
+            if error.args[0].code() not in STALE_METADATA:
+                raise self._explain(error.args[0]) from error
+        # A broker was restarted since: a new client asks for everything anew.
+        self.__dict__.pop("_admin", None)
+        try:
+            return question()
+        except KafkaException as error:
             raise self._explain(error.args[0]) from error
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
@@ -87,6 +101,7 @@ class KafkaCluster:
             KafkaError._RESOLVE,
             KafkaError.REQUEST_TIMED_OUT,
             KafkaError.LEADER_NOT_AVAILABLE,
+            *STALE_METADATA,
         ):
             return KafkaUnavailableError(
                 f"no answer from Kafka at {self.config.bootstrap_servers} within "
@@ -200,16 +215,17 @@ class KafkaCluster:
         if not wanted:
             return {}
         isolation = IsolationLevel[isolation_level.upper()]
-        futures = self._ask(
-            lambda: self._admin.list_offsets(
+
+        def ask() -> dict[TopicPartition, int]:
+            futures = self._admin.list_offsets(
                 wanted, isolation_level=isolation, request_timeout=self._timeout
             )
-        )
-        offsets: dict[TopicPartition, int] = {}
-        for tp, future in futures.items():
-            answer = self._ask(partial(future.result, self._timeout + 5))
-            offsets[TopicPartition(tp.topic, tp.partition)] = answer.offset
-        return offsets
+            return {
+                TopicPartition(tp.topic, tp.partition): future.result(self._timeout + 5).offset
+                for tp, future in futures.items()
+            }
+
+        return self._ask(ask)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from upath import UPath
 
-from kafka_drain.archive import Generation
 from kafka_drain.documents import write_text
 from kafka_drain.errors import ArchiveError
+from kafka_drain.generation import Generation
 from kafka_drain.manifest import log_name
 from kafka_drain.receipts import Receipt, SealedFile
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_drain.archive import Generation
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.generation import Generation
 from kafka_drain.manifest import Manifest
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping

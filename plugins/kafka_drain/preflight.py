@@ -14,11 +14,12 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.acknowledgements import parse_acknowledgements
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import Checkpoint
 from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.gaps import classify_gaps
+from kafka_drain.generation import Generation
 from kafka_drain.generation_state import read_state
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.kafka_side import (

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gap_reasons import GapReason
+from kafka_drain.generation import Generation
 from kafka_drain.manifest_rebuilding import rebuild_manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.report import Report

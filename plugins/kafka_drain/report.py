@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.contents import CommittedFile
 from kafka_drain.documents import write_document, write_text
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
 from kafka_drain.gap_reasons import Gap
+from kafka_drain.generation import Generation
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import TopicPartition, count
 from kafka_drain.receipts import FileSet, KafkaBounds, Receipt, SealedFile

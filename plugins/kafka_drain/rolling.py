@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError
 from kafka_drain.findings import errors
+from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
@@ -86,7 +87,7 @@ def plan_roll(archive: Archive, cluster: KafkaCluster) -> RollPlan:
             f"connection leads to cluster {cluster_id}; correct the connection"
         )
     state = read_state(generation)
-    known = generation.topic_ids()
+    known = archive.topic_ids(generation)
     ends = state.sealed_ends
     there = cluster.topics({tp.topic for tp in ends})
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}

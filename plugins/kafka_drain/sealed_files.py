@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from upath import UPath
 
-from kafka_drain.archive import Generation
 from kafka_drain.committed_files import file_sha256
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.fingerprints import files_fingerprint
+from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
@@ -69,10 +70,12 @@ def check_all_sealed(
         generation: The generation.
         listing: Its data files: path relative to the data folder, and size in bytes.
         previous: Hash of the last receipt of the generation before.
-        deep: Also compare each file's bytes with the SHA-256 that was sealed.
+        deep: Also compare each file's bytes with the SHA-256 that was sealed, and the records of
+            each segment with the fingerprint that Spark took of them.
         say: Takes a line of progress every two seconds.
     """
     names = generation.receipt_names()
+    file_format = generation.document()["format"]
     check = SealedCheck(receipts=len(names), last_hash=previous)
     ticker = Ticker("validate", Progress("receipts", len(names)), say)
     before: Receipt | None = None
@@ -88,7 +91,10 @@ def check_all_sealed(
         if not unknown:
             check.findings += check_link(receipt, before, check.last_hash, where)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
+        damaged = len(check.damaged)
         _check_files(generation, receipt, listing, check, deep=deep)
+        if deep and receipt.fingerprint and len(check.damaged) == damaged:
+            check.findings += _check_content(generation, receipt, file_format, where)
         ticker.at(number)
     return check
 
@@ -125,6 +131,20 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
         except ReceiptError:
             # A finding of its own, where the chain is checked.
             continue
+
+
+def _check_content(
+    generation: Generation, receipt: Receipt, file_format: str, where: str
+) -> list[Finding]:
+    """Compare the records in a segment's files with what Spark read from Kafka."""
+    try:
+        found = files_fingerprint(generation.root, receipt, file_format)
+    except DataFileError as error:
+        return [Finding(Reason.CONTENT_CHANGED, where, str(error))]
+    if found == receipt.fingerprint:
+        return []
+    detail = f"its files' records have fingerprint {found}, Spark read {receipt.fingerprint}"
+    return [Finding(Reason.CONTENT_CHANGED, where, detail)]
 
 
 def _check_files(

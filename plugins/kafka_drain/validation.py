@@ -13,13 +13,14 @@ from datetime import datetime
 from typing import Literal
 
 from kafka_drain.acknowledgements import parse_acknowledgements, range_name
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.committed_files import read_committed_files
 from kafka_drain.contents import CommittedFile
 from kafka_drain.findings import Finding, Reason, errors, without_echoes
 from kafka_drain.fingerprints import segment_fingerprint
 from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
 from kafka_drain.gap_reasons import Gap
+from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, utc_now
@@ -181,7 +182,7 @@ def _validate_closed(
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
     gaps = _explain(validation, generation, missing)
-    report.add_new(generation, generation.topic_ids(), [], [], gaps, (0, 0))
+    report.add_new(generation, validation.archive.topic_ids(generation), [], [], gaps, (0, 0))
     return sealed.last_hash
 
 
@@ -251,7 +252,7 @@ def _validate_open(
 
 def _identity(archive: Archive, generation: Generation) -> Identity:
     document = archive.document()
-    return Identity(document["pipeline"], document["cluster_id"], generation.topic_ids())
+    return Identity(document["pipeline"], document["cluster_id"], archive.topic_ids(generation))
 
 
 def _newest(generation: Generation) -> list[Receipt]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kafka_drain.archive import Archive, Window, list_data_files
+from kafka_drain.archive import Archive
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.generation import list_data_files
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.receipts import Receipt, ReceiptError
 from kafka_drain.report import Report
 from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity
+from kafka_drain.window import Window
 
 __all__ = ["HeldByWindows", "check_windows"]
 

@@ -9,12 +9,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.archive import Archive, Window, list_data_files
+from kafka_drain.archive import Archive
 from kafka_drain.committed_files import read_committed_files
 from kafka_drain.documents import create_document
 from kafka_drain.errors import ArchiveError, ManifestInvalidError, SparkJobError
 from kafka_drain.findings import errors
 from kafka_drain.gap_explanation import explain_gaps, gap_findings
+from kafka_drain.generation import list_data_files
 from kafka_drain.job_spec import WindowSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.manifest import SinkFile
@@ -26,6 +27,7 @@ from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
+from kafka_drain.window import Window
 
 __all__ = ["WindowJob", "finish_window", "open_window", "prepare_window"]
 

@@ -68,7 +68,9 @@ def explain(error: Exception) -> str:
     """Return the one line of an error that says what happened."""
     if isinstance(error, JobFailed):
         return str(error)
-    lines = [line.strip() for line in str(error).splitlines()]
+    # pyspark keeps Java's causes apart from the message.
+    text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    lines = [line.strip() for line in text.splitlines()]
     if lines and lines[0].startswith("An error occurred while calling "):
         # Py4J's words; Java's follow behind a colon.
         lines = [line.removeprefix(": ") for line in lines[1:]]

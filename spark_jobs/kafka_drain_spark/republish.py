@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from threading import Thread
 from typing import Any
 
@@ -10,16 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_drain.job_spec import RepublishSpec
 from kafka_drain.progress import Progress
+from kafka_drain_spark.data_files import read_files
 from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
 from kafka_drain_spark.tasks import finished_tasks
 
 __all__ = ["run_republish"]
 
 PROGRESS_SECONDS = 2.0
-SCHEMA = """
-    key binary, value binary, headers array<struct<key:string,value:binary>>,
-    partition int, offset bigint, timestamp timestamp, timestampType int, topic string
-"""
 
 
 def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
@@ -33,7 +29,7 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
             says whether something was sent.
         PySparkException: When Spark failed before it sent something.
     """
-    records = read_files(spark, spec)
+    records = read_files(spark, spec.sources)
     rows = records.count()
     if rows != spec.records:
         raise JobFailed(
@@ -81,17 +77,3 @@ class Saving:
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()
-
-
-def read_files(spark: SparkSession, spec: RepublishSpec) -> DataFrame:
-    """Read exactly the files of the spec, with the topic from the column or the folder."""
-    # A topic named 2024 is no number.
-    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    parts = [
-        spark.read.format(source["file_format"])
-        .schema(SCHEMA)
-        .option("basePath", source["data_folder"])
-        .load(source["files"])
-        for source in spec.sources
-    ]
-    return reduce(DataFrame.unionByName, parts)

@@ -50,7 +50,7 @@ def held(archive: str) -> dict[str, dict[int, set[int]]]:
         for item in read_offsets(
             Archive.at(path["path"]).root, file_format, topic_of(path["path"])
         ):
-            offsets = found.setdefault(item.topic, {}).setdefault(item.partition, set())
+            offsets = found.setdefault(item.tp.topic, {}).setdefault(item.tp.partition, set())
             before = len(offsets)
             offsets.update(n for r in item.ranges for n in range(r.start, r.end))
             assert len(offsets) == before + item.records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kafka_drain.republishing.plan import make_plan
 from kafka_drain.republishing.worker import republish_in_worker
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
+from tests.integration.command_line import kafka_drain
 
 pytestmark = pytest.mark.integration
 
@@ -381,6 +383,55 @@ def test_files_damaged_receipt(drained_thrice: Drained, tmp_path: Path) -> None:
 
     with pytest.raises(ManifestInvalidError, match="a receipt is damaged"):
         committed_files(archive)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
+def test_fingerprint(
+    drained: Drained, file_format: str, cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """What Spark hashed on the way from Kafka is what the files hold, hashed again in Python."""
+    drained.pipeline = Pipeline(
+        name="sealed",
+        topics=[drained.topic],
+        archive=str(tmp_path / "archive"),
+        format=file_format,
+        partition_by=["topic"] if file_format != "json" else [],
+    )
+    drained.more(30)
+    drained.more(5)
+
+    assert found(drained.validate()) == {}
+    assert found(drained.validate(deep=True)) == {}
+
+    generation = drained.archive.generation(1)
+    receipts = list(generation.receipts())
+    assert len({receipt.fingerprint for receipt in receipts}) == 2
+    # As if a file had been written with other records than were read, and then been sealed.
+    other = replace(receipts[1], fingerprint="0" * 16)
+    path = generation.folder / "receipts" / other.name
+    path.write_bytes(other.to_bytes())
+    assert found(drained.validate(deep=True)) == {"content_changed": 1}
+
+
+def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> None:
+    """At the terminal: a lost file is brought back by one command, and a generation closed."""
+    drained.sealed(2)
+    archive = drained.archive.root
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    Path(committed_files(drained.archive)[0]["path"]).unlink()
+
+    assert kafka_drain("validate", archive, *kafka).code == 1
+    planned = kafka_drain("repair", archive, *kafka, "--dry-run")
+    repaired = kafka_drain("repair", archive, *kafka, "--master", "local[2]", "--json")
+    rolled = kafka_drain("roll", archive, *kafka, "--json")
+
+    assert planned.code == 1
+    assert "drains 10 lost offsets" in planned.err
+    assert repaired.code == 0, repaired.err[-2000:]
+    assert json.loads(repaired.out)["reasons"] == {"file_replaced": 1}
+    assert kafka_drain("validate", archive, *kafka, "--deep").code == 0
+    assert (rolled.code, json.loads(rolled.out)["opened"]) == (0, 2)
+    assert not list(Path(str(archive)).glob("lock.json"))
 
 
 def test_receipt_is_json(drained_thrice: Drained) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Reason
+from kafka_drain.generation import Generation
 from kafka_drain.offsets import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

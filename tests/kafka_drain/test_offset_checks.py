@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.checkpoint import Checkpoint
-from kafka_drain.contents import CommittedFile, FileOffsets
+from kafka_drain.contents import CommittedFile
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.gap_explanation import explain_gaps
 from kafka_drain.offset_checks import (
     Segment,
     check_duplicates,
@@ -21,31 +21,12 @@ from kafka_drain.offset_checks import (
     segments,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+from kafka_drain.sealing import Identity
+from tests.kafka_drain.drained import A, B, archives, held, offsets_in
 
 
 def R(start: int, end: int) -> OffsetRange:
     return OffsetRange(start, end)
-
-
-def held(
-    tp: TopicPartition, path: str, offsets: list[int], batch: int | None = None
-) -> CommittedFile:
-    """Describe a file by its rows, as `read_offsets` does."""
-    twice = sorted(offset for offset, times in Counter(offsets).items() if times > 1)
-    content = FileOffsets(
-        tp=tp,
-        ranges=tuple(merge(R(offset, offset + 1) for offset in offsets)),
-        records=len(offsets),
-        duplicates=tuple(twice[:10]),
-        ascending=all(a < b for a, b in pairwise(offsets)),
-    )
-    return CommittedFile(path, 1, "", (content,) if offsets else (), batch)
-
-
-def offsets_in(ranges: list[OffsetRange]) -> set[int]:
-    return {offset for r in ranges for offset in range(r.start, r.end)}
 
 
 def named_in(findings: list[Finding]) -> set[int]:
@@ -210,34 +191,6 @@ def test_missing_offsets_by_segment() -> None:
     ] == missing_offsets(parts, files)
 
 
-@st.composite
-def archives(draw: st.DrawFn) -> tuple[list[Segment], list[CommittedFile], list[list[int]]]:
-    """Draw batches of two partitions, and files that mostly hold what the batches read."""
-    start = {A: draw(st.integers(0, 5)), B: draw(st.integers(0, 5))}
-    ends: dict[int, dict[TopicPartition, int]] = {}
-    at = start
-    purged = draw(st.integers(0, 2))
-    for batch in range(purged, purged + draw(st.integers(1, 4))):
-        at = {tp: offset + draw(st.integers(0, 6)) for tp, offset in at.items()}
-        ends[batch] = at
-    parts = segments(start, Checkpoint(ends), max(ends))
-    files: list[CommittedFile] = []
-    rows: list[list[int]] = []
-    damage = st.lists(st.integers(0, 30), max_size=2)
-    for part in parts:
-        for tp, read in part.ranges.items():
-            kept = [offset for offset in range(read.start, read.end) if draw(st.booleans())]
-            taken = draw(st.one_of(st.just(list(range(read.start, read.end))), st.just(kept)))
-            offsets = draw(st.permutations(taken + draw(st.one_of(st.just([]), damage))))
-            cut = draw(st.integers(0, len(offsets)))
-            for piece in (offsets[:cut], offsets[cut:]):
-                if piece:
-                    known = st.sampled_from([part.last_batch, None])
-                    files.append(held(tp, f"file{len(files)}", piece, draw(known)))
-                    rows.append(piece)
-    return parts, files, rows
-
-
 @settings(deadline=None)
 @given(archives())
 def test_checks_property(
@@ -284,3 +237,72 @@ def test_checks_property(
     for tp, offsets in shared.items():
         between = [f for f in double if f" of {tp}, which " in f.detail]
         assert offsets == named_in(between)
+
+
+def shown_in(findings: list[Finding], tp: TopicPartition) -> set[int]:
+    """Return the offsets that findings of a partition name, single ones and ranges."""
+    found: set[int] = set()
+    for finding in findings:
+        holds, _, of = finding.detail.removeprefix("holds ").partition(f" of {tp}")
+        if of:
+            assert " more" not in holds
+            ranges = re.findall(r"\[(\d+), (\d+)\)", holds)
+            found |= offsets_in(R(int(start), int(end)) for start, end in ranges)
+            if holds.startswith("offset "):
+                found |= {int(text) for text in holds.removeprefix("offset ").split(", ")}
+    return found
+
+
+explained = st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 25), st.integers(1, 12)))
+
+
+@settings(deadline=None, max_examples=300)
+@given(archives(), explained)
+def test_verdict_property(
+    archive: tuple[list[Segment], list[CommittedFile], list[list[int]]],
+    windows: list[tuple[TopicPartition, int, int]],
+) -> None:
+    """An archive is complete exactly when a set of every single offset says so.
+
+    The exact offsets that are twice, outside or missing are named, and what a window holds isn't
+    missing.
+    """
+    parts, files, rows = archive
+    read = {tp: offsets_in(part.ranges[tp] for part in parts) for tp in (A, B)}
+    own = {part.last_batch: part for part in parts if part.first_batch == part.last_batch}
+    times: dict[TopicPartition, Counter[int]] = {A: Counter(), B: Counter()}
+    outside: dict[TopicPartition, set[int]] = {A: set(), B: set()}
+    for file, offsets in zip(files, rows, strict=True):
+        tp = file.contents[0].tp
+        times[tp].update(offsets)
+        part = own.get(-1 if file.batch is None else file.batch)
+        outside[tp] |= set(offsets) - (offsets_in([part.ranges[tp]]) if part else read[tp])
+    twice = {tp: {offset for offset, n in times[tp].items() if n > 1} for tp in read}
+    beside: dict[TopicPartition, list[OffsetRange]] = {A: [], B: []}
+    for tp, start, length in windows:
+        beside[tp].append(R(start, start + length))
+    missing = {tp: read[tp] - set(times[tp]) - offsets_in(beside[tp]) for tp in read}
+
+    findings = check_offsets(parts, files)
+    lost: dict[TopicPartition, list[OffsetRange]] = {A: [], B: []}
+    for _, tp, ranges in missing_offsets(parts, files):
+        lost[tp] += ranges
+    gaps = explain_gaps(
+        {tp: merge(ranges) for tp, ranges in lost.items()},
+        identity=Identity("p", "c", {}),
+        cluster=None,
+        windows={tp: merge(ranges) for tp, ranges in beside.items()},
+        acknowledged={},
+    )
+
+    harmful = [gap for gap in gaps if not gap.harmless]
+    assert (not findings and not harmful) == (
+        not any((*twice.values(), *outside.values(), *missing.values()))
+    )
+    for tp in read:
+        double = [f for f in findings if f.reason is Reason.OFFSET_DUPLICATE]
+        beyond = [f for f in findings if f.reason is Reason.OFFSET_OUTSIDE]
+        assert shown_in(double, tp) == twice[tp]
+        assert shown_in(beyond, tp) == outside[tp]
+        assert offsets_in(gap.range for gap in harmful if gap.tp == tp) == missing[tp]
+        assert sum(len(gap.range) for gap in gaps if gap.tp == tp) == len(read[tp] - set(times[tp]))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from kafka_drain.archive import Archive, Generation
+from kafka_drain.archive import Archive
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
@@ -19,6 +19,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.gap_reasons import Gap, GapReason
+from kafka_drain.generation import Generation
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
@@ -615,3 +616,34 @@ def test_preflight_archive_document_incomplete(tmp_path: Path, folder: Path, mis
     (folder / "archive.json").write_text(json.dumps(document))
 
     refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, missing)
+
+
+def test_preflight_retention_shorter_than_schedule(tmp_path: Path) -> None:
+    """A topic that keeps records for less than the time between two drains is warned of."""
+    cluster = cluster_of(configs={"a": {"retention.ms": "600000", "cleanup.policy": "delete"}})
+
+    [warning] = preflight(pipeline_to(tmp_path / "new"), cluster).warnings
+
+    assert "topic a keeps records for 10 min 0 s" in warning
+    assert "drains every 60 min 0 s" in warning or "drains every 1 h" in warning
+
+
+@pytest.mark.parametrize("retention", ["-1", "86400000"])
+def test_preflight_retention_enough(tmp_path: Path, retention: str) -> None:
+    """Longer than the schedule, or for ever, is in order."""
+    cluster = cluster_of(configs={"a": {"retention.ms": retention}})
+
+    assert preflight(pipeline_to(tmp_path / "new"), cluster).warnings == []
+
+
+def test_preflight_acknowledged(folder: Path) -> None:
+    """Expired offsets are skipped when they are named, all of them."""
+    drained_archive(folder)
+    cluster = cluster_of(first=25, end=30)
+
+    with pytest.raises(DataLossError, match=r"--acknowledge-expired a:0:20-25"):
+        preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24"])
+    plan = preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24", "a:0:24-25"])
+
+    assert plan.skips_expired
+    assert "acknowledged" in plan.warnings[0]

@@ -48,6 +48,11 @@ FORMATS: dict[str, Format] = {
 #: So many offsets that are there twice are named.
 TWICE = 10
 
+# Numbers as pyarrow has them. To compare with Python's own ones, or to make them by `pa.scalar`,
+# would import the whole of pandas where it is installed: up to two seconds and 40 MB.
+_ZERO = pa.nulls(1).is_valid().cast(pa.int64())[0]
+_ONE = pa.nulls(1).is_null().cast(pa.int64())[0]
+
 TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
 
 
@@ -153,13 +158,13 @@ class _Offsets:
         """Take in some rows."""
         offsets = rows["offset"]
         steps = pc.pairwise_diff(offsets).slice(1)
-        if pc.all(pc.greater(steps, 0)).as_py() is False:
+        if pc.all(pc.greater(steps, _ZERO)).as_py() is False:
             self._ascending = False
             offsets = offsets.take(pc.sort_indices(offsets))
             steps = pc.pairwise_diff(offsets).slice(1)
-            twice = pc.unique(offsets.slice(1).filter(pc.equal(steps, 0)))
+            twice = pc.unique(offsets.slice(1).filter(pc.equal(steps, _ZERO)))
             self._twice.update(twice.slice(0, TWICE).to_pylist())
-        breaks = pc.indices_nonzero(pc.greater(steps, 1))
+        breaks = pc.indices_nonzero(pc.greater(steps, _ONE))
         starts = [offsets[0].as_py(), *offsets.slice(1).take(breaks).to_pylist()]
         ends = [*offsets.take(breaks).to_pylist(), offsets[-1].as_py()]
         if self._ranges:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_drain.archive import Archive, list_data_files
+from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile, archive_files
 from kafka_drain.committed_files import read_committed_files
 from kafka_drain.contents import CommittedFile, FileOffsets
@@ -18,6 +18,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.findings import errors
+from kafka_drain.generation import list_data_files
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offset_checks import check_duplicates
 from kafka_drain.offsets import TopicPartition

@@ -1,0 +1,284 @@
+"""A generation on disk: its documents, manifest, checkpoint, data files and receipts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain import checkpoint as checkpoint_files
+from kafka_drain import manifest as manifest_files
+from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.documents import create_text, read_document, write_document
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.hadoop_crc import crc_name, matches_crc
+from kafka_drain.manifest import Manifest
+from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
+from kafka_drain.receipts import Receipt, parse_receipt
+
+__all__ = ["FORMAT_VERSION", "Generation", "list_data_files"]
+
+FORMAT_VERSION = 1
+
+_RECEIPT = re.compile(r"\d{12}\.json")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One run of a streaming query's life: a sink folder with its manifest and checkpoint."""
+
+    root: UPath
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Folder relative to the archive."""
+        return f"generations/{self.number:04d}"
+
+    @property
+    def folder(self) -> UPath:
+        """The generation's folder."""
+        return self.root / self.name
+
+    @property
+    def data_name(self) -> str:
+        """Data folder relative to the archive; `/`-separated, as it ends the manifest's paths."""
+        return f"{self.name}/data"
+
+    @property
+    def data(self) -> UPath:
+        """Folder that Spark's file sink writes to."""
+        return self.folder / "data"
+
+    @property
+    def checkpoint(self) -> UPath:
+        """Folder of Spark's checkpoint."""
+        return self.folder / "checkpoint"
+
+    def document(self) -> dict[str, Any]:
+        """Read `generation.json`.
+
+        Raises:
+            ArchiveError: When it is missing or no JSON object.
+        """
+        try:
+            return read_document(
+                self.folder / "generation.json",
+                *("opened_at", "reason", "format", "partition_by", "starting_offsets"),
+            )
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                f"{self.folder} has no generation.json; restore it from a copy"
+            ) from error
+
+    def starting_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offsets that the generation starts at."""
+        return from_spark_json(json.dumps(self.document()["starting_offsets"]))
+
+    def write(
+        self,
+        *,
+        starting_offsets: dict[TopicPartition, int],
+        file_format: str,
+        partition_by: list[str],
+        topic_ids: dict[str, str],
+        reason: str,
+    ) -> None:
+        """Write `generation.json`: the starting offsets as numbers, and how files are written."""
+        write_document(
+            self.folder / "generation.json",
+            {
+                "format_version": FORMAT_VERSION,
+                "generation": self.number,
+                "opened_at": _now(),
+                "reason": reason,
+                "format": file_format,
+                "partition_by": partition_by,
+                "topics": dict(sorted(topic_ids.items())),
+                "starting_offsets": json.loads(to_spark_json(starting_offsets)),
+            },
+        )
+
+    def add_topics(self, topic_ids: dict[str, str]) -> None:
+        """Note the ids of topics that are drained from now on as well."""
+        document = self.document()
+        known = document.get("topics", {})
+        if not topic_ids.items() <= known.items():
+            document["topics"] = dict(sorted((topic_ids | known).items()))
+            write_document(self.folder / "generation.json", document)
+
+    def read_manifest(self) -> tuple[Manifest, list[Finding]]:
+        """Read `_spark_metadata` and say what is wrong with it."""
+        folder = self.data / "_spark_metadata"
+        if not folder.is_dir():
+            return Manifest(), []
+        names, holes = manifest_files.logs_to_read(entry.name for entry in folder.iterdir())
+        where = f"{self.data_name}/_spark_metadata"
+        findings = [
+            Finding(Reason.MANIFEST_HOLE, where, f"there is no file for batch {batch}")
+            for batch in holes
+        ]
+        logs = []
+        for name in names:
+            content, found = _read_checked(folder / name, f"{where}/{name}")
+            findings += found
+            log, found = manifest_files.parse_log(name, content, self.data_name)
+            findings += found
+            batch, compacted = manifest_files.log_name(name) or (0, False)
+            # A file that can't be parsed still is its batch's file.
+            logs.append(log or manifest_files.ManifestLog(name, batch, compacted))
+        manifest, found = manifest_files.assemble(logs, self.data_name)
+        return manifest, findings + found
+
+    def read_checkpoint(self) -> tuple[Checkpoint, list[Finding]]:
+        """Read `offsets/` and `commits/` of the checkpoint and say what is wrong with them."""
+        findings: list[Finding] = []
+        ends: dict[int, dict[TopicPartition, int]] = {}
+        commits: set[int] = set()
+        offsets_name = f"{self.name}/checkpoint/offsets"
+        commits_name = f"{self.name}/checkpoint/commits"
+        for batch, content, found in self._batches("offsets"):
+            findings += found
+            end, found = checkpoint_files.parse_offsets(content, f"{offsets_name}/{batch}")
+            findings += found
+            # An unreadable file still says that its batch was planned.
+            ends[batch] = end or {}
+        ends, found = checkpoint_files.refuse_backward(ends, self.starting_offsets(), offsets_name)
+        findings += found
+        for batch, content, found in self._batches("commits"):
+            findings += found
+            findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
+            commits.add(batch)
+        findings += checkpoint_files.find_holes(ends, offsets_name)
+        findings += checkpoint_files.find_holes(commits, commits_name)
+        return Checkpoint(ends, frozenset(commits)), findings
+
+    def log_names(self) -> list[str]:
+        """Return the names of manifest and checkpoint files; they change with each batch."""
+        folders = (
+            self.data / "_spark_metadata",
+            self.checkpoint / "offsets",
+            self.checkpoint / "commits",
+        )
+        return [
+            f"{folder.name}/{name}"
+            for folder in folders
+            if folder.is_dir()
+            for name in sorted(entry.name for entry in folder.iterdir())
+            if not name.startswith(".")
+        ]
+
+    def list_data_files(self) -> dict[str, int]:
+        """Return path, relative to the data folder, and size in bytes of all data files."""
+        return list_data_files(self.data)
+
+    def receipt_names(self) -> list[str]:
+        """Return the names of the receipts, oldest first."""
+        folder = self.folder / "receipts"
+        if not folder.is_dir():
+            return []
+        return sorted(entry.name for entry in folder.iterdir() if _RECEIPT.fullmatch(entry.name))
+
+    def receipt_where(self, name: str) -> str:
+        """Return a receipt's path relative to the archive."""
+        return f"{self.name}/receipts/{name}"
+
+    def read_receipt(self, name: str) -> Receipt:
+        """Read a receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        return parse_receipt((self.folder / "receipts" / name).read_bytes())
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Yield the receipts, oldest first.
+
+        Raises:
+            ReceiptError: When the bytes of one aren't those that were sealed.
+        """
+        for name in self.receipt_names():
+            yield self.read_receipt(name)
+
+    def last_receipt(self) -> Receipt | None:
+        """Return the newest receipt; None when nothing is sealed.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        names = self.receipt_names()
+        return self.read_receipt(names[-1]) if names else None
+
+    def sealed_paths(self) -> set[str]:
+        """Return the paths, relative to the archive, of all sealed files; reads all receipts.
+
+        Raises:
+            ReceiptError: When the bytes of one aren't those that were sealed.
+        """
+        return {file.path for receipt in self.receipts() for file in receipt.files}
+
+    def write_receipt(self, receipt: Receipt) -> bool:
+        """Write a receipt where there is none yet; False when there is one."""
+        return create_text(
+            self.folder / "receipts" / receipt.name, receipt.to_bytes().decode("utf-8")
+        )
+
+    def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes, list[Finding]]]:
+        folder = self.checkpoint / folder_name
+        if not folder.is_dir():
+            return
+        for entry in folder.iterdir():
+            batch = checkpoint_files.batch_id(entry.name)
+            if batch is not None:
+                where = f"{self.name}/checkpoint/{folder_name}/{batch}"
+                yield batch, *_read_checked(entry, where)
+
+
+def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
+    """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
+    content = path.read_bytes()
+    try:
+        crc = path.with_name(crc_name(path.name)).read_bytes()
+    except FileNotFoundError:
+        # Object stores have none, and copies often leave them out; Hadoop does without as well.
+        return content, []
+    if matches_crc(content, crc):
+        return content, []
+    detail = f"doesn't fit its checksum in {crc_name(path.name)}"
+    return content, [Finding(Reason.CHECKSUM_MISMATCH, where, detail)]
+
+
+def list_data_files(folder: UPath) -> dict[str, int]:
+    """Return path, relative to the folder, and size in bytes of all data files below it."""
+    if not folder.is_dir():
+        return {}
+    if folder.protocol in ("", "file"):
+        return dict(_walk(str(folder), ""))
+    found = folder.fs.find(folder.path, detail=True)
+    prefix = folder.path.rstrip("/") + "/"
+    listed = {path.removeprefix(prefix): int(info["size"]) for path, info in found.items()}
+    return {
+        path: size for path, size in listed.items() if path.rpartition("/")[2].startswith("part-")
+    }
+
+
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
+    # Three times as fast as pathlib, which matters with 100,000 files.
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("part-"):
+                yield prefix + entry.name, entry.stat().st_size
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                # `_spark_metadata`, and the `_temporary` of a batch write that was killed.
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")

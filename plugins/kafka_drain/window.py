@@ -1,0 +1,70 @@
+"""A window on disk: plan, data files and receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.documents import create_text, read_document
+from kafka_drain.errors import ArchiveError
+from kafka_drain.receipts import Receipt, parse_receipt
+
+__all__ = ["Window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A bounded drain of offsets that no generation holds, with files and receipt of its own."""
+
+    root: UPath
+    key: str
+
+    @property
+    def name(self) -> str:
+        """Folder relative to the archive."""
+        return f"windows/{self.key}"
+
+    @property
+    def folder(self) -> UPath:
+        """The window's folder."""
+        return self.root / "windows" / self.key
+
+    @property
+    def data_name(self) -> str:
+        """Data folder relative to the archive."""
+        return f"{self.name}/data"
+
+    @property
+    def data(self) -> UPath:
+        """Folder that Spark writes the files to."""
+        return self.folder / "data"
+
+    def plan(self) -> dict[str, Any]:
+        """Read `plan.json`: the offsets, frozen before the drain.
+
+        Raises:
+            ArchiveError: When it is missing or no JSON object.
+        """
+        try:
+            return read_document(self.folder / "plan.json", "ranges", "format", "replaces")
+        except FileNotFoundError as error:
+            raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy") from error
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the window has a receipt."""
+        return (self.folder / "receipt.json").is_file()
+
+    def receipt(self) -> Receipt:
+        """Read the window's receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        return parse_receipt((self.folder / "receipt.json").read_bytes())
+
+    def write_receipt(self, receipt: Receipt) -> bool:
+        """Write the receipt where there is none yet; False when there is one."""
+        return create_text(self.folder / "receipt.json", receipt.to_bytes().decode("utf-8"))

@@ -1,0 +1,69 @@
+"""An archive as one DataFrame: all generations and windows, each offset once.
+
+For notebooks and jobs of your own. Unlike the jobs of this package, which need pyspark alone, it
+needs kafka-drain's own requirements in the driver: the list of files is made there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_drain.errors import ConfigError
+from kafka_drain_spark.data_files import read_files
+
+__all__ = ["read_archive"]
+
+
+def read_archive(
+    spark: SparkSession, archive_path: str, *, include_unsealed: bool = True
+) -> DataFrame:
+    """Read the records of an archive of any format.
+
+    Reads what `kafka-drain files` lists at this moment, and nothing that a killed task or a
+    repair has left behind.
+
+    Args:
+        spark: The session; for Avro files with spark-avro among its jars.
+        archive_path: The archive's folder.
+        include_unsealed: Also read what is committed and not yet proven by a receipt.
+
+    Returns:
+        key, value, headers, partition, offset, timestamp, timestampType, topic, and the columns
+        that folders name. `date` and `hour` are strings, as in the folders; null in generations
+        whose folders don't name them.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ConfigError: When Spark would read the times of ORC files as those of another time zone.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+    """
+    # Here, as the jobs' side needs pyspark alone when it is imported.
+    from kafka_drain.archive import Archive
+    from kafka_drain.archive_files import archive_files, columns_of
+
+    archive = Archive.at(archive_path)
+    files = [file for file in archive_files(archive) if include_unsealed or file.sealed]
+    sources: dict[str, dict[str, Any]] = {}
+    for file in files:
+        folder = str(file.owner.data)
+        source = sources.setdefault(
+            folder, {"data_folder": folder, "file_format": file.file_format, "files": []}
+        )
+        source["files"].append(str(archive.root / file.path))
+    if any(file.file_format == "orc" for file in files):
+        _check_time_zone(spark)
+    columns = [name for name in columns_of(files) if name != "topic"]
+    return read_files(spark, sources.values(), columns)
+
+
+def _check_time_zone(spark: SparkSession) -> None:
+    """Refuse to read ORC files' local times, which the drain wrote in UTC, as another zone's."""
+    zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault()  # type: ignore[union-attr]
+    if zone.getRawOffset() or zone.useDaylightTime():
+        raise ConfigError(
+            f"Spark's JVM is in time zone {zone.getID()}, and would read the times of ORC files, "
+            "which are in UTC, as that zone's; start it with -Duser.timezone=UTC in "
+            "spark.driver.extraJavaOptions and spark.executor.extraJavaOptions"
+        )

@@ -1,0 +1,88 @@
+"""What fault injections share: waiting for a moment, a slow source, and what an archive holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from kafka_drain.archive import Archive
+from kafka_drain.inspection import committed_files
+from kafka_drain.report import Report
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
+DAY = 86_400_000
+PATIENCE = 60.0
+
+#: Source options with which a drain is slow: each fetch waits 100 ms in vain for a MiB, and then
+#: brings one record batch, as `send` makes one at each call.
+SLOW = {
+    "kafka.max.partition.fetch.bytes": "1",
+    "kafka.fetch.max.bytes": "1",
+    "kafka.fetch.min.bytes": str(1 << 20),
+    "kafka.fetch.max.wait.ms": "100",
+}
+
+#: Java that starts with less of the processor's time; it would be slower in the long run.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = {f"spark.{side}.extraJavaOptions": QUICK_JAVA for side in ("driver", "executor")}
+
+
+def wait_for(
+    condition: Callable[[], bool], what: str, *, patience: float = PATIENCE, pause: float = 0.02
+) -> None:
+    """Wait until a condition holds; fail when it doesn't in time."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {patience:g} s"
+        time.sleep(pause)
+
+
+def records(count: int, first: int = 0) -> list[Any]:
+    """Return numbered records of one day."""
+    return [(b"k", b"%d" % n, None, NOON + n) for n in range(first, first + count)]
+
+
+def send_slowly(send: Any, topic: str, batches: int, size: int = 5) -> None:
+    """Send as many record batches to both partitions of a topic; a slow drain fetches each."""
+    for number in range(batches):
+        for partition in (0, 1):
+            send(topic, records(size, number * size), partition=partition)
+
+
+def generation(archive: str) -> Path:
+    """Return the folder of generation 1."""
+    return Path(str(Archive.at(archive).generation(1).folder))
+
+
+def manifest_file(archive: str, batch: int) -> Path:
+    return generation(archive) / "data" / "_spark_metadata" / str(batch)
+
+
+def part_files(archive: str) -> set[Path]:
+    """Return all data files in the sink, committed or not."""
+    return set((generation(archive) / "data").rglob("part-*"))
+
+
+def listed_files(archive: str) -> set[Path]:
+    """Return the data files that the manifest commits."""
+    return {Path(file["path"]) for file in committed_files(Archive.at(archive))}
+
+
+def held(archive: str) -> dict[int, list[int]]:
+    """Return the offsets in the committed files by partition, sorted, each as often as it is."""
+    table = ds.dataset(sorted(map(str, listed_files(archive)))).to_table(
+        columns=["partition", "offset"]
+    )
+    found: dict[int, list[int]] = {}
+    for row in table.to_pylist():
+        found.setdefault(row["partition"], []).append(row["offset"])
+    return {partition: sorted(offsets) for partition, offsets in sorted(found.items())}
+
+
+def orphans(report: Report) -> set[str]:
+    """Return the paths of the data files of which validation warns."""
+    return {f.where for f in report.findings if str(f.reason) == "file_orphan"}

@@ -1,0 +1,231 @@
+"""A driver that is killed between the files, the manifest and the checkpoint, and the next run.
+
+One spark-submit is stopped (SIGSTOP) at three moments. A copy of the archive as it lies there is
+what a SIGKILL at that moment leaves; the last moment ends with a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from kafka_drain.archive import Archive
+from kafka_drain.draining import prepare_drain
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.validation import validate_archive
+from tests.conftest import Drain
+from tests.faults.injection import (
+    NOON,
+    PATIENCE,
+    QUICK_START,
+    SLOW,
+    generation,
+    held,
+    listed_files,
+    manifest_file,
+    orphans,
+    part_files,
+    records,
+    wait_for,
+)
+
+pytestmark = pytest.mark.integration
+
+TOPIC = f"t-{uuid.uuid4().hex[:8]}"
+RECORDS = 60
+BATCH = 6
+
+
+@dataclass(frozen=True)
+class State:
+    """How far the newest batch of an archive got."""
+
+    batch: int
+    files: int
+    readable: bool
+    in_manifest: bool
+    in_checkpoint: bool
+
+
+def state_of(archive: str) -> State | None:
+    """Return the newest batch's state; None before the first one is planned.
+
+    Each batch writes one file: the other partition's records are aborted ones.
+    """
+    checkpoint = generation(archive) / "checkpoint"
+    planned = [int(n) for n in _names(checkpoint / "offsets") if n.isdigit()]
+    if not planned:
+        return None
+    batch = max(planned)
+    files = part_files(archive)
+    return State(
+        batch=batch,
+        files=len(files) - batch,
+        readable=all(map(_is_readable, files)),
+        in_manifest=manifest_file(archive, batch).exists(),
+        in_checkpoint=(checkpoint / "commits" / str(batch)).exists(),
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.exists() else []
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(pq.ParquetFile(path).metadata.num_rows)
+    except (pa.ArrowInvalid, OSError):
+        return False
+
+
+#: Each moment, and what the archive is then like.
+MOMENTS: dict[str, Callable[[State], bool]] = {
+    "planned": lambda at: not at.files and not at.in_manifest,
+    "committed": lambda at: at.in_manifest and not at.in_checkpoint,
+    "written": lambda at: at.files == 1 and at.readable and not at.in_manifest,
+}
+
+
+def stop_at(moment: str, process: subprocess.Popen[bytes], archive: str, log: Path) -> None:
+    """Stop a drain's processes at a moment; when they were too quick, at the next batch's."""
+    deadline = time.monotonic() + 2 * PATIENCE
+    while True:
+        assert process.poll() is None, log.read_text()[-2000:]
+        assert time.monotonic() < deadline, f"the drain was never seen {moment}"
+        seen = state_of(archive)
+        if seen is None or not MOMENTS[moment](seen):
+            time.sleep(0.02 if seen is None else 0.001)
+            continue
+        os.killpg(process.pid, signal.SIGSTOP)
+        wait_for(lambda: _is_stopped(process.pid), "the driver stopped", pause=0.001)
+        stopped = state_of(archive)
+        if stopped is not None and MOMENTS[moment](stopped):
+            return
+        os.killpg(process.pid, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def fill_topic(topic: str, send: Any, bootstrap_servers: str) -> None:
+    """Send records to partition 0; to partition 1 as many that a slow drain reads for nothing.
+
+    So a batch's file is complete long before all of its tasks are.
+    """
+    send(topic, records(RECORDS), partition=0)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(RECORDS):
+        producer.produce(topic, b"aborted", partition=1, timestamp=NOON + number)
+        assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+
+
+@pytest.fixture(scope="module")
+def states() -> dict[str, Path]:
+    """Copies of the archive at each moment, once a test has asked for them."""
+    return {}
+
+
+@pytest.fixture
+def pipeline(
+    states: dict[str, Path],
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    bootstrap_servers: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Pipeline:
+    """The pipeline of the drain that was killed, without what made it slow."""
+    if not states:
+        folder = tmp_path_factory.mktemp("killed")
+        make_topic(partitions=2, name=TOPIC)
+        fill_topic(TOPIC, send, bootstrap_servers)
+        slow = {**SLOW, "maxOffsetsPerTrigger": 2 * BATCH}
+        states |= dict(_kill(_pipeline(folder, slow), cluster, folder))
+    return _pipeline(states["written"].parent, {})
+
+
+def _pipeline(folder: Path, source_options: dict[str, Any]) -> Pipeline:
+    return Pipeline(
+        name="p",
+        topics=[TOPIC],
+        archive=str(folder / "archive"),
+        source_options=source_options,
+        spark_conf=QUICK_START,
+    )
+
+
+def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Iterator[tuple[str, Path]]:
+    (folder / "run").mkdir()
+    job = prepare_drain(pipeline, cluster, folder / "run")
+    log = folder / "run" / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            job.application.command("local[2]"),
+            env={**os.environ, **job.application.environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        for moment in MOMENTS:
+            stop_at(moment, process, pipeline.archive, log)
+            yield moment, Path(shutil.copytree(pipeline.archive, folder / moment))
+            if moment != "written":
+                os.killpg(process.pid, signal.SIGCONT)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_drain_killed_at(
+    moment: str, pipeline: Pipeline, states: dict[str, Path], drain: Drain, cluster: KafkaCluster
+) -> None:
+    """Planned and written, the range is written again; committed, it is skipped: never twice."""
+    folder = pipeline.archive
+    shutil.rmtree(folder)
+    shutil.copytree(states[moment], folder)
+    archive = Archive.at(folder)
+    killed = state_of(folder)
+    assert killed is not None
+    assert MOMENTS[moment](killed)
+    checkpoint, _ = archive.generation(1).read_checkpoint()
+    files, listed = part_files(folder), listed_files(folder)
+    manifest = manifest_file(folder, killed.batch)
+    lines = manifest.read_text() if killed.in_manifest else None
+
+    drain(pipeline)
+
+    after, _ = archive.generation(1).read_checkpoint()
+    assert after.ends[killed.batch] == checkpoint.ends[killed.batch]
+    assert lines in (None, manifest.read_text())
+    # The killed run's file stays, beside the one that was written in its place.
+    left = files - listed
+    assert len(left) == (moment == "written")
+    assert left == part_files(folder) - listed_files(folder)
+    assert len(listed_files(folder)) == killed.batch + 2
+    assert held(folder) == {0: list(range(RECORDS))}
+    report = validate_archive(archive, cluster)
+    assert report.complete, report.lines()
+    assert {Path(folder) / path for path in orphans(report)} == left
+    assert len(report.findings) == len(left)

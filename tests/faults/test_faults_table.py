@@ -1,0 +1,54 @@
+"""The table in docs/faults.md is whole, and the tests that it names exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBERS = range(1, 41)
+ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def rows() -> list[tuple[str, ...]]:
+    """Return number, fault, outcome and test of each row."""
+    return ROW.findall((ROOT / "docs" / "faults.md").read_text())
+
+
+@cache
+def defined_in(path: str) -> frozenset[str]:
+    """Return the tests that a file defines."""
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+
+
+def test_faults_table_whole() -> None:
+    """Each fault has one row, in order."""
+    assert [int(number) for number, *_ in rows()] == list(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("number", "cell"),
+    [(number, cell) for number, _, _, cell in rows()],
+    ids=[number for number, *_ in rows()],
+)
+def test_faults_table_names_tests_that_exist(number: str, cell: str) -> None:
+    """A row names tests that exist, or says why there is none."""
+    named = TEST.findall(cell)
+
+    for path, name in named:
+        assert name in defined_in(path), f"fault {number}: {path} has no test {name}"
+    rest = TEST.sub("", cell).strip(" ,")
+    if named:
+        assert not rest or rest.startswith("Can't be made")
+    else:
+        assert rest == "open" or rest.startswith("Can't be made")

@@ -1,0 +1,233 @@
+"""Topics that change, lose records or hide them, between two drains and during one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import DataLossError, TopicError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.preflight import preflight
+from kafka_drain.validation import validate_archive
+from tests.conftest import Drain, manifest_files
+from tests.faults.conftest import Start
+from tests.faults.injection import (
+    NOON,
+    SLOW,
+    held,
+    manifest_file,
+    part_files,
+    records,
+    send_slowly,
+    wait_for,
+)
+from tests.integration.command_line import listing
+
+pytestmark = pytest.mark.integration
+
+
+def pipeline_of(topic: str, archive: str, **source_options: Any) -> Pipeline:
+    return Pipeline(name="p", topics=[topic], archive=archive, source_options=source_options)
+
+
+def delete_records(admin: AdminClient, topic: str, before: dict[int, int]) -> None:
+    wanted = [KafkaTopicPartition(topic, p, offset) for p, offset in before.items()]
+    for future in admin.delete_records(wanted).values():
+        future.result(30)
+
+
+def make_again(admin: AdminClient, cluster: KafkaCluster, make_topic: Any, topic: str) -> None:
+    admin.delete_topics([topic])[topic].result(30)
+
+    def made() -> bool:
+        try:
+            make_topic(partitions=2, name=topic)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    wait_for(made, f"{topic} anew")
+    wait_for(lambda: topic in cluster.topic_names(), f"{topic} in the list of topics")
+
+
+def test_drain_topic_made_again(
+    archive_folder: str,
+    drain: Drain,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A topic of the same name is refused by its id, while it is smaller and when it is larger."""
+    topic = make_topic(partitions=2)
+    for partition in (0, 1):
+        send(topic, records(10), partition)
+    pipeline = pipeline_of(topic, archive_folder)
+    drain(pipeline)
+    before = listing(Path(archive_folder))
+    old = cluster.topics([topic])[topic].id
+
+    make_again(admin, cluster, make_topic, topic)
+    new = cluster.topics([topic])[topic].id
+    for size in (4, 40):
+        for partition in (0, 1):
+            send(topic, records(size), partition)
+        with pytest.raises(TopicError) as raised:
+            drain(pipeline)
+
+        assert f"topic id {new}, the archive has {old}" in str(raised.value)
+        assert "deleted and made again" in str(raised.value)
+        assert listing(Path(archive_folder)) == before
+
+
+def test_drain_retention_passed_cursor(
+    archive_folder: str, drain: Drain, admin: AdminClient, make_topic: Any, send: Any
+) -> None:
+    """Deleted records that weren't drained are an error before Spark; each range is named."""
+    topic = make_topic(partitions=3)
+    for partition in range(3):
+        send(topic, records(10), partition)
+    pipeline = pipeline_of(topic, archive_folder)
+    drain(pipeline)
+    for partition in range(3):
+        send(topic, records(20), partition)
+    before = listing(Path(archive_folder))
+
+    delete_records(admin, topic, {0: 17, 1: 30, 2: 10})
+    with pytest.raises(DataLossError) as raised:
+        drain(pipeline)
+
+    assert f"{topic}-0 [10, 17), {topic}-1 [10, 30); retention passed" in str(raised.value)
+    assert f"{topic}-2" not in str(raised.value)
+    assert listing(Path(archive_folder)) == before
+
+
+def test_drain_records_deleted_meanwhile(
+    archive_folder: str,
+    start: Start,
+    drain: Drain,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """Records deleted in mid-batch fail the run; what was committed before stays proven."""
+    topic = make_topic(partitions=2)
+    send_slowly(send, topic, batches=40)
+    pipeline = pipeline_of(topic, archive_folder, **SLOW, maxOffsetsPerTrigger=100)
+
+    running = start(pipeline)
+    wait_for(manifest_file(archive_folder, 1).exists, "two batches")
+    committed = part_files(archive_folder)
+    wait_for(lambda: len(part_files(archive_folder) - committed) == 2, "files of the third batch")
+    delete_records(admin, topic, {0: 180, 1: 190})
+
+    with pytest.raises(DataLossError, match="Kafka lost offsets while the drain ran"):
+        running.finish()
+    assert running.code() == 1
+    assert manifest_files(Archive.at(archive_folder)) == ["0", "1"]
+    report = validate_archive(Archive.at(archive_folder), cluster)
+    assert report.complete, report.lines()
+    assert report.offsets == report.records == 200
+    assert held(archive_folder) == {0: list(range(100)), 1: list(range(100))}
+    before = listing(Path(archive_folder))
+    for _ in range(2):
+        with pytest.raises(DataLossError) as raised:
+            drain(pipeline)
+        assert f"{topic}-0 [100, 180), {topic}-1 [100, 190)" in str(raised.value)
+    assert listing(Path(archive_folder)) == before
+
+
+def test_drain_partitions_added_meanwhile(
+    archive_folder: str,
+    start: Start,
+    drain: Drain,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+    bootstrap_servers: str,
+) -> None:
+    """Partitions that are added during a drain are the next one's, which reads them from 0."""
+    topic = make_topic(partitions=2)
+    send_slowly(send, topic, batches=20)
+    pipeline = pipeline_of(topic, archive_folder, **SLOW, maxOffsetsPerTrigger=100)
+
+    running = start(pipeline)
+    wait_for(manifest_file(archive_folder, 0).exists, "the first batch")
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    # One that has never seen the topic with two partitions.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    wait_for(
+        lambda: len(producer.list_topics(topic, timeout=20).topics[topic].partitions) == 4,
+        "the new partitions",
+    )
+    for partition in (2, 3):
+        producer.produce(topic, b"new", partition=partition, timestamp=NOON)
+    assert producer.flush(30) == 0
+    assert not running.ended()
+    first = running.finish()
+    second = drain(pipeline)
+
+    assert (first["records"], second["records"]) == (200, 2)
+    assert drain(pipeline)["batches"] == 0
+    both = list(range(100))
+    assert held(archive_folder) == {0: both, 1: both, 2: [0], 3: [0]}
+    report = validate_archive(Archive.at(archive_folder), cluster)
+    assert report.findings == []
+    assert (report.complete, report.offsets) == (True, 202)
+
+
+def test_drain_open_transaction(
+    archive_folder: str,
+    drain: Drain,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    bootstrap_servers: str,
+) -> None:
+    """A drain stops at an open transaction and says how many offsets it hides."""
+    topic = make_topic(partitions=1)
+    tp = TopicPartition(topic, 0)
+    pipeline = pipeline_of(topic, archive_folder)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    send(topic, records(5))
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce(topic, b"open", partition=0, timestamp=NOON + number)
+    assert producer.flush(30) == 0
+    send(topic, records(2))
+
+    first = drain(pipeline)
+    hidden = preflight(pipeline, cluster)
+    stalled = drain(pipeline)
+    report = validate_archive(Archive.at(archive_folder), cluster)
+    producer.commit_transaction(30)
+    # The marker is written after the answer.
+    wait_for(lambda: cluster.latest([tp], "read_committed")[tp] == 11, "the transaction's end")
+    last = drain(pipeline)
+
+    assert (first["records"], stalled["records"], last["records"]) == (5, 0, 5)
+    # 5 to 8 in the transaction, 8 and 9 behind it: high watermark 10, last stable offset 5.
+    assert hidden.hidden == {tp: 5}
+    assert (
+        f"5 offsets are in or after an open transaction and wait for a later drain: {tp} 5"
+        in (hidden.warnings[0])
+    )
+    assert (report.complete, report.offsets, report.findings) == (True, 5, [])
+    assert held(archive_folder) == {0: list(range(10))}
+    assert preflight(pipeline, cluster).hidden == {}
+    assert validate_archive(Archive.at(archive_folder), cluster).complete

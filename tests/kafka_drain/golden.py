@@ -1,0 +1,130 @@
+"""The golden archive to work on: copies of it, its Kafka, its seals, and batches after it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from kafka_drain.archive import Archive
+from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.findings import errors
+from kafka_drain.generation import Generation
+from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.report import Report
+from kafka_drain.validation import validate_archive
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+
+GOLDEN = Path(__file__).parents[1] / "data" / "sink_v1_spark4"
+MANIFEST = "generations/0001/data/_spark_metadata"
+CHECKPOINT = "generations/0001/checkpoint"
+RECEIPTS = "generations/0001/receipts"
+
+#: Offsets that the golden archive holds of each of its two partitions: all below.
+END = 42
+P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+NOON = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def golden_cluster(end: int = 1000) -> FakeCluster:
+    """The Kafka that the golden archive was drained from, still holding all of it."""
+    document = json.loads((GOLDEN / "archive.json").read_text())
+    return FakeCluster(
+        {P0: Log(end=end), P1: Log(end=end)},
+        id=document["cluster_id"],
+        topic_ids=document["topics"],
+    )
+
+
+def golden_copy(folder: Path) -> Archive:
+    """Copy the golden archive; nothing of it is sealed."""
+    return Archive.at(str(shutil.copytree(GOLDEN, folder)))
+
+
+def sealed_copy(folder: Path) -> Archive:
+    """Copy the golden archive and seal it: batches 0 to 11, 12 and 13."""
+    archive = golden_copy(folder)
+    seal(archive)
+    return archive
+
+
+def seal(archive: Archive) -> Report:
+    """Validate an archive that is complete, so that it gets its receipts."""
+    report = validate_archive(archive, golden_cluster())
+    assert errors(report.findings) == []
+    return report
+
+
+def open_next(archive: Archive, file_format: str, partition_by: list[str]) -> Generation:
+    """Open a generation where the golden one ends."""
+    generation = archive.generation(2)
+    generation.write(
+        starting_offsets={P0: END, P1: END},
+        file_format=file_format,
+        partition_by=partition_by,
+        topic_ids=archive.document()["topics"],
+        reason="rollover",
+    )
+    return generation
+
+
+def row(tp: TopicPartition, offset: int) -> dict[str, Any]:
+    """Return the record of an offset; no two are alike."""
+    return {
+        "key": None if offset % 7 == 0 else b"key %d" % offset,
+        "value": None if offset % 5 == 0 else b"value %d" % offset,
+        "headers": [{"key": "a", "value": b"%d" % offset}] if offset % 3 == 0 else None,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "offset": offset,
+        "timestamp": NOON + timedelta(seconds=offset),
+        "timestampType": 0,
+    }
+
+
+def add_batch(
+    generation: Generation, batch: int, start: int, end: int, folder: str = "topic=flights"
+) -> list[Path]:
+    """Commit a batch as Spark does: a file for each partition, manifest and checkpoint."""
+    file_format = generation.document()["format"]
+    data = Path(str(generation.data))
+    lines = ["v1"]
+    paths = []
+    for tp in (P0, P1):
+        path = data / folder / f"part-{tp.partition:05d}-{batch}.{file_format}"
+        write_rows(path, file_format, [row(tp, offset) for offset in range(start, end)])
+        entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False}
+        lines.append(json.dumps(entry | {"modificationTime": 0, "action": "add"}))
+        paths.append(path)
+    ends = to_spark_json({P0: end, P1: end})
+    for path, text in (
+        (data / "_spark_metadata" / str(batch), "\n".join(lines)),
+        (_checkpoint(generation) / "offsets" / str(batch), f"v1\n{{}}\n{ends}"),
+        (_checkpoint(generation) / "commits" / str(batch), "v1\n{}"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return paths
+
+
+def write_rows(path: Path, file_format: str, rows: list[dict[str, Any]]) -> None:
+    """Write a data file without the topic, which its folder names."""
+    table = pa.Table.from_pylist(rows, schema=SCHEMA).drop_columns(["topic"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file_format == "orc":
+        position = table.schema.get_field_index("timestamp")
+        # As the drain's JVM does: local times, in UTC.
+        times = table["timestamp"].cast(pa.timestamp("ns"))
+        orc.write_table(table.set_column(position, "timestamp", times), str(path))
+    else:
+        pq.write_table(table, str(path))
+
+
+def _checkpoint(generation: Generation) -> Path:
+    return Path(str(generation.checkpoint))

@@ -1,0 +1,234 @@
+"""An archive as one pyarrow dataset, against what its files hold."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from upath import UPath
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import ArchiveFile
+from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
+from kafka_drain.reading import archive_dataset
+from kafka_drain.window import Window
+from tests.kafka_drain.golden import (
+    END,
+    GOLDEN,
+    NOON,
+    P0,
+    P1,
+    RECEIPTS,
+    add_batch,
+    golden_copy,
+    open_next,
+    row,
+    seal,
+    sealed_copy,
+)
+
+NAMES = ["key", "value", "headers", "partition", "offset", "timestamp", "timestampType", "topic"]
+
+
+def rows_of(dataset: ds.Dataset, **options: Any) -> list[dict[str, Any]]:
+    rows = dataset.to_table(**options).to_pylist()
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def offsets_of(dataset: ds.Dataset, **options: Any) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in rows_of(dataset, **options)]
+
+
+def up_to(end: int, start: int = 0) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in (0, 1) for offset in range(start, end)]
+
+
+def test_archive_dataset_golden() -> None:
+    """Every row of every committed file is there once, with the topic of its folder."""
+    dataset = archive_dataset(str(GOLDEN))
+    rows = rows_of(dataset)
+
+    assert dataset.schema.names == NAMES
+    assert offsets_of(dataset) == up_to(END)
+    written = pa.concat_tables(
+        pq.read_table(str(path), partitioning=None) for path in sorted(GOLDEN.rglob("part-*"))
+    ).to_pylist()
+    expected = sorted(written, key=lambda row: (row["partition"], row["offset"]))
+    assert [{name: row[name] for name in NAMES[:-1]} for row in rows] == [
+        {name: row[name] for name in NAMES[:-1]} for row in expected
+    ]
+    assert {row["topic"] for row in rows} == {"flights"}
+
+
+def test_archive_dataset_orphan(tmp_path: Path) -> None:
+    """A file that the manifest doesn't list is no part of the archive."""
+    archive = golden_copy(tmp_path / "archive")
+    [path, *_] = sorted(Path(str(archive.root)).rglob("part-*"))
+    path.with_name("part-00009-left.parquet").write_bytes(path.read_bytes())
+
+    assert offsets_of(archive_dataset(archive)) == up_to(END)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_archive_dataset_generations(tmp_path: Path, file_format: str) -> None:
+    """Generations of another format and other folders make one schema, and each row is there."""
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, file_format, ["topic", "date"])
+    add_batch(generation, 0, END, 50, "topic=flights/date=2013-01-01")
+    add_batch(generation, 1, 50, 60, "topic=flights/date=2013-01-02")
+
+    dataset = archive_dataset(archive)
+
+    assert dataset.schema.names == [*NAMES, "date"]
+    assert dataset.schema.field("date").type == pa.string()
+    assert offsets_of(dataset) == up_to(60)
+    days = [None] * END + ["2013-01-01"] * 8 + ["2013-01-02"] * 10
+    assert [row["date"] for row in rows_of(dataset)] == days * 2
+    late = [{n: v for n, v in r.items() if n != "date"} for r in rows_of(dataset) if r["date"]]
+    assert late == [row(tp, offset) for tp in (P0, P1) for offset in range(END, 60)]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_archive_dataset_filters(tmp_path: Path, file_format: str) -> None:
+    """Rows are chosen by columns of files, folders and both formats alike."""
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, file_format, ["topic", "date"])
+    add_batch(generation, 0, END, 50, "topic=flights/date=2013-01-01")
+    add_batch(generation, 1, 50, 60, "topic=flights/date=2013-01-02")
+    dataset = archive_dataset(archive)
+
+    def chosen(condition: ds.Expression) -> list[tuple[int, int]]:
+        return offsets_of(dataset, filter=condition)
+
+    assert chosen(ds.field("date") == "2013-01-02") == up_to(60, start=50)
+    assert chosen(ds.field("date").is_null()) == up_to(END)
+    assert chosen(ds.field("topic") == "flights") == up_to(60)
+    assert chosen(ds.field("topic") == "other") == []
+    assert chosen((ds.field("offset") >= 40) & (ds.field("partition") == 1)) == [
+        (1, offset) for offset in range(40, 60)
+    ]
+    late = (ds.field("timestamp") >= NOON + timedelta(seconds=55)) & ds.field("date").is_valid()
+    assert chosen(late) == up_to(60, start=55)
+    assert dataset.to_table(columns=["date", "offset"]).schema.names == ["date", "offset"]
+    assert dataset.count_rows() == 120
+
+
+def test_archive_dataset_unsealed(tmp_path: Path) -> None:
+    """What no receipt proves yet is there, and left out for those who say so."""
+    archive = sealed_copy(tmp_path / "archive")
+    add_batch(archive.generation(1), 14, END, 50)
+
+    assert offsets_of(archive_dataset(archive)) == up_to(50)
+    assert offsets_of(archive_dataset(archive, include_unsealed=False)) == up_to(END)
+    seal(archive)
+    assert offsets_of(archive_dataset(archive, include_unsealed=False)) == up_to(50)
+
+
+def test_archive_dataset_odd_topics(tmp_path: Path) -> None:
+    """A topic that looks like a number stays text; a folder without a value is null."""
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, "parquet", ["topic", "date"])
+    add_batch(generation, 0, END, 50, "topic=007/date=__HIVE_DEFAULT_PARTITION__")
+
+    rows = rows_of(archive_dataset(archive), filter=ds.field("topic") == "007")
+
+    assert [(r["topic"], r["date"]) for r in rows] == [("007", None)] * 16
+
+
+def test_archive_dataset_topic_in_files(tmp_path: Path) -> None:
+    """Where folders don't name the topic, the files do."""
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, "parquet", ["date"])
+    for path in add_batch(generation, 0, END, 50, "date=2013-01-01"):
+        table = pq.read_table(str(path), partitioning=None)
+        size = path.stat().st_size
+        pq.write_table(table.append_column("topic", pa.array(["flights"] * 8)), str(path))
+        log = Path(str(generation.data)) / "_spark_metadata" / "0"
+        log.write_text(log.read_text().replace(f": {size}", f": {path.stat().st_size}"))
+
+    rows = rows_of(archive_dataset(archive), filter=ds.field("offset") >= END)
+
+    assert [(r["topic"], r["date"]) for r in rows] == [("flights", "2013-01-01")] * 16
+
+
+def test_archive_dataset_file_gone(tmp_path: Path) -> None:
+    """A committed file that isn't there is an error, never rows that are missing unnoticed."""
+    archive = golden_copy(tmp_path / "archive")
+    sorted(Path(str(archive.root)).rglob("part-*"))[0].unlink()
+
+    with pytest.raises(FileNotFoundError):
+        archive_dataset(archive).to_table()
+
+
+def test_archive_dataset_receipt_damaged(tmp_path: Path) -> None:
+    """A list of files that can't be whole makes no dataset."""
+    archive = sealed_copy(tmp_path / "archive")
+    path = archive.root / RECEIPTS / "000000000012.json"
+    path.write_text(path.read_text().replace('"records":', '"Records":', 1))
+
+    with pytest.raises(ManifestInvalidError, match="a receipt is damaged"):
+        archive_dataset(archive)
+
+
+@pytest.mark.parametrize("file_format", ["avro", "json"])
+def test_archive_dataset_other_format(tmp_path: Path, file_format: str) -> None:
+    """Files that pyarrow's datasets don't read are refused with what reads them."""
+    archive = sealed_copy(tmp_path / "archive")
+    add_batch(open_next(archive, file_format, ["topic"]), 0, END, 50)
+
+    with pytest.raises(ConfigError, match=f"holds {file_format} files.*reader.read_archive"):
+        archive_dataset(archive)
+
+
+def test_archive_dataset_empty(tmp_path: Path) -> None:
+    """An archive that holds nothing yet has the columns and no row."""
+    archive = Archive.at(str(tmp_path / "archive"))
+    archive.create(pipeline="p", cluster_id="c", topic_ids={"t": "1"}, source={"topics": ["t"]})
+
+    dataset = archive_dataset(archive)
+
+    assert dataset.schema.names == NAMES
+    assert dataset.to_table().num_rows == dataset.count_rows() == 0
+
+
+def test_archive_dataset_no_archive(tmp_path: Path) -> None:
+    """A folder that is no archive is refused."""
+    with pytest.raises(ArchiveError, match=r"without archive\.json"):
+        archive_dataset(str(tmp_path))
+
+
+def test_archive_dataset_fsspec() -> None:
+    """An archive that fsspec leads to is read like a local one."""
+    root = UPath(f"memory://{uuid.uuid4().hex}/archive")
+    for path in GOLDEN.rglob("*"):
+        if path.is_file():
+            target = root.joinpath(*path.relative_to(GOLDEN).parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+
+    assert offsets_of(archive_dataset(str(root))) == up_to(END)
+    assert rows_of(archive_dataset(str(root))) == rows_of(archive_dataset(str(GOLDEN)))
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("part-0", {}),
+        ("topic=a.b-c_d/part-0", {"topic": "a.b-c_d"}),
+        ("date=2013-01-01/hour=05/part=1", {"date": "2013-01-01", "hour": "05"}),
+        ("topic=a%3Ab%25/part-0", {"topic": "a:b%"}),
+        ("date=__HIVE_DEFAULT_PARTITION__/part-0", {"date": None}),
+    ],
+)
+def test_folder_values(path: str, values: dict[str, str | None]) -> None:
+    """Folders below the data folder name columns, and no other name does."""
+    window = Window(UPath("/x=1"), "a=b")
+    file = ArchiveFile(f"{window.data_name}/{path}", 1, "parquet", window, {})
+
+    assert file.folder_values == values
