@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PYTHON_ENV := .venv/bin/python
 PORT ?= 8080
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui stop broker test unit check format lock clean
+.PHONY: help setup demo ui stop broker test unit check format bench-validate lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -38,6 +38,9 @@ check: setup ## lint, format and types, changing nothing
 format: setup ## format the code
 	@$(PYTHON_ENV) -m ruff check --fix .
 	@$(PYTHON_ENV) -m ruff format .
+
+bench-validate: setup ## measure what validation costs, against its marks (about five minutes)
+	@$(PYTHON_ENV) -m benchmarks.validation
 
 lock: setup ## write requirements.lock anew from pyproject.toml and requirements.txt
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.txt --universal --python-version 3.10 \

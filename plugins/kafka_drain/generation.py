@@ -220,14 +220,6 @@ class Generation:
         names = self.receipt_names()
         return self.read_receipt(names[-1]) if names else None
 
-    def sealed_paths(self) -> set[str]:
-        """Return the paths, relative to the archive, of all sealed files; reads all receipts.
-
-        Raises:
-            ReceiptError: When the bytes of one aren't those that were sealed.
-        """
-        return {file.path for receipt in self.receipts() for file in receipt.files}
-
     def write_receipt(self, receipt: Receipt) -> bool:
         """Write a receipt where there is none yet; False when there is one."""
         return create_text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
@@ -13,8 +13,8 @@ from upath import UPath
 from kafka_drain.documents import write_text
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import Generation
-from kafka_drain.manifest import log_name
-from kafka_drain.receipts import Receipt, SealedFile
+from kafka_drain.manifest import log_name, logs_to_read, parse_log
+from kafka_drain.receipts import Receipt
 
 __all__ = ["rebuild_manifest"]
 
@@ -28,7 +28,7 @@ def rebuild_manifest(generation: Generation) -> int:
     """Write `_spark_metadata` anew; the damaged one stays beside it, under another name.
 
     Files of batches up to the last compaction go into one `.compact` file, as Spark would have
-    them, each later batch into a file of its own. Batches that no receipt seals keep theirs.
+    them, each later batch into a file of its own. Batches that no receipt seals keep their lines.
 
     Returns:
         How many sealed files the new manifest lists.
@@ -44,17 +44,13 @@ def rebuild_manifest(generation: Generation) -> int:
         )
     folder = generation.data / "_spark_metadata"
     beside = generation.data / f"_spark_metadata.new-{uuid.uuid4().hex[:8]}"
-    for name, text in _logs(generation, receipts).items():
+    damaged = folder if folder.is_dir() else _newest_damaged(generation)
+    later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
+    for name, text in _logs(generation, receipts, later).items():
         write_text(beside / name, text)
-    aside = _newest_damaged(generation)
     if folder.is_dir():
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
-        aside = folder.rename(generation.data / f"{DAMAGED}{stamp}")
-    if aside is not None:
-        for entry in aside.iterdir():
-            batch, is_compact = log_name(entry.name) or (-1, False)
-            if batch > receipts[-1].last_batch and not is_compact:
-                write_text(beside / entry.name, entry.read_text())
+        folder.rename(generation.data / f"{DAMAGED}{stamp}")
     beside.rename(folder)
     return sum(len(receipt.files) for receipt in receipts)
 
@@ -64,32 +60,61 @@ def _newest_damaged(generation: Generation) -> UPath | None:
     return max(generation.data.glob(f"{DAMAGED}*"), key=lambda path: path.name, default=None)
 
 
-def _logs(generation: Generation, receipts: Sequence[Receipt]) -> dict[str, str]:
+def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:
+    """Read the manifest files of batches that no receipt seals, by name."""
+    logs = {entry.name: log_name(entry.name) for entry in folder.iterdir()}
+    names, _ = logs_to_read(name for name, log in logs.items() if log and log[0] > last_sealed)
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def _logs(
+    generation: Generation, receipts: Sequence[Receipt], later: Mapping[str, bytes]
+) -> dict[str, str]:
+    """Return the text of each manifest file by name."""
     last = receipts[-1].last_batch
     compacted = (last + 1) // COMPACT_INTERVAL * COMPACT_INTERVAL - 1
-    by_batch: dict[int, list[SealedFile]] = {batch: [] for batch in range(compacted + 1, last + 1)}
-    early: list[SealedFile] = []
+    unsealed: list[tuple[str, int]] = []
+    plain: dict[str, str] = {}
+    for name, content in later.items():
+        batch, is_compact = log_name(name) or (0, False)
+        if is_compact:
+            # It lists what is sealed as well; that is taken from the receipts.
+            compacted, unsealed = batch, _listed(generation, name, content)
+        else:
+            plain[name] = content.decode("utf-8", "replace")
+    by_batch: dict[int, list[tuple[str, int]]] = {b: [] for b in range(compacted + 1, last + 1)}
+    early: dict[str, int] = {}
     for receipt in receipts:
+        files = [(file.path, file.bytes) for file in receipt.files]
         # What several forgotten batches wrote together counts as the last one's.
-        is_early = receipt.last_batch <= compacted
-        (early if is_early else by_batch[receipt.last_batch]).extend(receipt.files)
+        if receipt.last_batch <= compacted:
+            early.update(files)
+        else:
+            by_batch[receipt.last_batch] += files
+    early = early | {path: size for path, size in unsealed if path not in early}
     logs = {str(batch): _log(generation, files) for batch, files in by_batch.items()}
     if compacted >= 0:
-        logs[f"{compacted}.compact"] = _log(generation, early)
-    return logs
+        logs[f"{compacted}.compact"] = _log(generation, early.items())
+    return logs | plain
 
 
-def _log(generation: Generation, files: Iterable[SealedFile]) -> str:
-    return "\n".join(["v1", *(_line(generation, file) for file in files)])
+def _listed(generation: Generation, name: str, content: bytes) -> list[tuple[str, int]]:
+    """Return path and size of what can be read of a manifest file."""
+    log, _ = parse_log(name, content, generation.data_name)
+    return [(f"{generation.data_name}/{f.path}", f.size) for f in log.added] if log else []
 
 
-def _line(generation: Generation, file: SealedFile) -> str:
-    path = generation.root / file.path
+def _log(generation: Generation, files: Iterable[tuple[str, int]]) -> str:
+    return "\n".join(["v1", *(_line(generation, path, size) for path, size in files)])
+
+
+def _line(generation: Generation, name: str, size: int) -> str:
+    path = generation.root / name
     local = generation.root.protocol in ("", "file")
     modified = int(path.stat().st_mtime * 1000) if path.exists() else 0
     entry = {
         "path": f"file://{quote(str(path), safe='/=:,+')}" if local else str(path),
-        "size": file.bytes,
+        "size": size,
         "isDir": False,
         "modificationTime": modified,
         "blockReplication": 1,

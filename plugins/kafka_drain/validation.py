@@ -267,7 +267,8 @@ def _orphans(generation: Generation, state: GenerationState, listing: Iterable[s
     ]
     if found and state.receipt and state.receipt.files_so_far.files > len(state.sealed):
         # Spark's `retention` hides files from the manifest; a cut manifest doesn't list them.
-        found = sorted(set(found) - generation.sealed_paths())
+        receipts = readable_receipts(generation, generation.receipt_names())
+        found = list(set(found) - {file.path for receipt in receipts for file in receipt.files})
     return sorted(found)
 
 

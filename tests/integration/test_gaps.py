@@ -204,6 +204,22 @@ def test_validate_records_deleted(
     assert "[3, 5) is in no file; expired" in report.findings[0].detail
 
 
+def test_validate_sealed_records_deleted(
+    transactional: tuple[str, Archive], cluster: KafkaCluster, admin: AdminClient
+) -> None:
+    """Once sealed, the reasons of gaps are known for ever: retention may pass the markers."""
+    topic, drained = transactional
+    validate_archive(drained, cluster)
+    delete_records(admin, topic, before=8)
+
+    for options in ({"scope": "open"}, {"scope": "all"}, {"deep": True}):
+        report = validate_archive(drained, cluster, **options)
+
+        assert report.findings == []
+        assert (report.records, report.offsets) == (4, 9)
+        assert gaps(report) == {"control": 3, "aborted": 2}
+
+
 @pytest.mark.parametrize("records", [0, 20])
 def test_validate_topic_made_again(
     transactional: tuple[str, Archive],

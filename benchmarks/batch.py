@@ -1,0 +1,144 @@
+"""A: the validation of one batch of 2,000,000 records, against the time of its drain."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.footers import check_footers
+from benchmarks.kafka_records import PARTITIONS, produce
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import Measured, load_average, measured, median_of
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive import Archive
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.validation import validate_archive
+
+__all__ = ["measure_batch"]
+
+RECORDS = 2_000_000
+TOPIC = "orders"
+#: Which share of the drain's time a validation may take.
+MOST = {"columns": 0.15, "footers": 0.05}
+
+
+def measure_batch(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Drain the batch once, and validate copies of it by both ways.
+
+    Raises:
+        RuntimeError: When a validation doesn't find the whole batch complete.
+    """
+    archive = folder / "archive"
+    with LocalKafka(folder / "broker") as broker:
+        servers = broker.bootstrap_servers
+        began = time.perf_counter()
+        say(f"batch: a broker runs on {servers}; sends {RECORDS:,} records")
+        # In a process of its own: this one has to stay small, see `measured`.
+        mean = measured(produce, servers, TOPIC, RECORDS).answer
+        say(f"batch: sent in {time.perf_counter() - began:.0f} s; drains them")
+        drained = drain(archive, servers)
+        say(
+            f"batch: drained in {drained['process_seconds']:.1f} s, of which the query took "
+            f"{drained['query_seconds']:.1f} s, {drained['bytes'] / 1e6:,.1f} MB"
+        )
+        runs: dict[str, list[Measured]] = {"columns": [], "footers": []}
+        for number in range(1, rounds + 1):
+            for arm in runs:
+                runs[arm].append(_validate_copy(arm, archive, servers))
+            told = ", ".join(f"{arm} {runs[arm][-1].seconds:.2f} s" for arm in runs)
+            say(f"batch: round {number} of {rounds}: {told}")
+    medians = {arm: median_of(of_arm) for arm, of_arm in runs.items()}
+    figures: dict[str, Any] = {
+        "records": RECORDS,
+        "partitions": PARTITIONS,
+        "mean_value_bytes": round(mean, 1),
+        "rounds": rounds,
+        "drain": drained,
+    }
+    figures |= {arm: _figures(median, runs[arm], drained) for arm, median in medians.items()}
+    return figures, [_mark(arm, figures) for arm in runs]
+
+
+def drain(archive: Path, servers: str) -> dict[str, Any]:
+    """Drain the topic with the command line, as the first drain of an archive."""
+    load = load_average()
+    command = [sys.executable, "-m", "kafka_drain.cli", "drain", str(archive), "--json"]
+    command += ["--bootstrap-servers", servers, "--topic", TOPIC, "--partition-by", "topic"]
+    command += ["--compression", "zstd", "--master", "local[2]"]
+    environment = {name: v for name, v in os.environ.items() if name != "SPARK_HOME"}
+    began = time.perf_counter()
+    ended = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    seconds = time.perf_counter() - began
+    if ended.returncode != 0:
+        raise RuntimeError(f"the drain failed:\n{ended.stderr[-2000:]}")
+    answer = json.loads(ended.stdout)
+    files = Archive.at(str(archive)).generation(1).list_data_files()
+    return {
+        "process_seconds": round(seconds, 2),
+        "query_seconds": answer["seconds"],
+        "records": answer["records"],
+        "batches": answer["batches"],
+        "files": len(files),
+        "bytes": sum(files.values()),
+        "load": load,
+    }
+
+
+def _validate_copy(arm: str, archive: Path, servers: str) -> Measured:
+    """Validate a copy of the unsealed archive, in the page cache as after a drain."""
+    copy = archive.with_name("copy")
+    shutil.copytree(archive, copy)
+    try:
+        if arm == "columns":
+            run = measured(validate, str(copy), servers)
+        else:
+            run = measured(check_footers, str(copy))
+    finally:
+        shutil.rmtree(copy)
+    if not run.answer["complete"] or run.answer["records"] != RECORDS:
+        raise RuntimeError(f"the {arm} don't prove the batch complete: {run.answer}")
+    return run
+
+
+def validate(folder: str, servers: str) -> dict[str, Any]:
+    """Validate and seal an archive as the task and the command do."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
+    report = validate_archive(Archive.at(folder), cluster, scope="open")
+    return {
+        "complete": report.complete and report.receipts_written == 1,
+        "records": report.records,
+        "receipts_written": report.receipts_written,
+        "findings": [str(finding) for finding in report.findings[:5]],
+    }
+
+
+def _figures(median: Measured, runs: list[Measured], drained: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **median.to_dict(),
+        "all_seconds": [round(run.seconds, 3) for run in runs],
+        "all_process_seconds": [round(run.process_seconds, 3) for run in runs],
+        "of_query": round(median.seconds / drained["query_seconds"], 4),
+        "of_process": round(median.process_seconds / drained["process_seconds"], 4),
+    }
+
+
+def _mark(arm: str, figures: dict[str, Any]) -> Mark:
+    found, drained, most = figures[arm], figures["drain"], MOST[arm]
+    return Mark(
+        f"{RECORDS:,} records, {arm}",
+        f"{found['seconds']:.2f} s, {found['of_query']:.1%} of the query's "
+        f"{drained['query_seconds']:.1f} s; as whole processes {found['process_seconds']:.2f} s, "
+        f"{found['of_process']:.1%} of {drained['process_seconds']:.1f} s",
+        f"at most {most:.0%} of each",
+        max(found["of_query"], found["of_process"]) <= most,
+        found["load"],
+    )

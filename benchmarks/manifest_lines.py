@@ -1,0 +1,103 @@
+"""B: a manifest of 1,000,000 lines, read and checked against its receipts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import Measured, measured, median_of
+from benchmarks.synthetic import SyntheticArchive, write_crc
+from kafka_drain.archive import Archive
+from kafka_drain.findings import Reason, summary
+from kafka_drain.generation_state import read_state
+
+__all__ = ["measure_manifest"]
+
+RECEIPTS, FILES, NEW_BATCHES, NEW_FILES = 1_000, 1_000, 3, 8
+LINES = RECEIPTS * FILES
+MOST_SECONDS, MOST_MIB = 15.0, 1024.0
+MOST_ROUNDS = 3
+
+
+def measure_manifest(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Write the archive, read it, cut a line, and read it again.
+
+    Raises:
+        RuntimeError: When the whole manifest has findings, or the cut one hasn't its own.
+    """
+    began = time.perf_counter()
+    say(f"manifest: writes {LINES:,} lines and {RECEIPTS:,} receipts")
+    measured(make, str(folder))
+    compact = folder / f"generations/0001/data/_spark_metadata/{RECEIPTS - 1}.compact"
+    size = compact.stat().st_size
+    say(f"manifest: written in {time.perf_counter() - began:.0f} s, {size / 1e6:,.0f} MB")
+    expected = {"findings": {}, "sealed": LINES, "new": NEW_BATCHES * NEW_FILES}
+    runs = [measured(read, str(folder)) for _ in range(min(rounds, MOST_ROUNDS))]
+    for run in runs:
+        _require(run, expected, "whole")
+    whole = median_of(runs)
+    say(f"manifest: read in {whole.seconds:.1f} s, {whole.peak_mib:,.0f} MiB")
+    measured(cut_line, str(compact), LINES // 2)
+    cut = measured(read, str(folder))
+    expected["findings"] = {str(Reason.MANIFEST_TRUNCATED): 1}
+    _require(cut, expected | {"sealed": LINES - 1}, "cut")
+    say(f"manifest: without one line {cut.seconds:.1f} s, {cut.peak_mib:,.0f} MiB, and found")
+    figures = {
+        "lines": LINES,
+        "receipts": RECEIPTS,
+        "bytes": size,
+        "rounds": len(runs),
+        "whole": whole.to_dict() | {"all_seconds": [round(run.seconds, 3) for run in runs]},
+        "cut": cut.to_dict(),
+    }
+    return figures, [
+        Mark(
+            f"manifest of {LINES:,} lines against {RECEIPTS:,} receipts",
+            f"{whole.seconds:.1f} s, {whole.peak_mib:,.0f} MiB",
+            wanted=f"at most {MOST_SECONDS:.0f} s and {MOST_MIB:,.0f} MiB",
+            met=whole.seconds <= MOST_SECONDS and whole.peak_mib <= MOST_MIB,
+            load=whole.load,
+        ),
+        Mark(
+            "the same without one line: found, and all receipts read to say which",
+            f"{cut.seconds:.1f} s, {cut.peak_mib:,.0f} MiB",
+            wanted="",
+            met=None,
+            load=cut.load,
+        ),
+    ]
+
+
+def make(folder: str) -> None:
+    """Write the archive; its sealed files don't exist."""
+    SyntheticArchive(Path(folder), file_size=1_234_567).add_generation(
+        1, sealed=RECEIPTS, files=FILES, unsealed=NEW_BATCHES, new_files=NEW_FILES
+    )
+
+
+def read(folder: str) -> dict[str, Any]:
+    """Read manifest, checkpoint and receipts against each other."""
+    generation = Archive.at(folder).open_generation()
+    assert generation is not None
+    state = read_state(generation)
+    return {
+        "findings": {str(reason): number for reason, number in summary(state.findings).items()},
+        "sealed": len(state.sealed),
+        "new": len(state.new),
+    }
+
+
+def cut_line(path: str, number: int) -> None:
+    """Take a line out of a manifest file; its checksums fit again."""
+    compact = Path(path)
+    lines = compact.read_bytes().split(b"\n")
+    del lines[number]
+    compact.write_bytes(b"\n".join(lines))
+    write_crc(compact)
+
+
+def _require(run: Measured, expected: dict[str, Any], name: str) -> None:
+    if run.answer != expected:
+        raise RuntimeError(f"the {name} manifest reads as {run.answer}, expected {expected}")

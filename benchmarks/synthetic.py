@@ -1,0 +1,337 @@
+"""Archives that look as if thousands of batches had been drained and sealed, without Spark.
+
+Names, sizes, manifest, checkpoint and receipts fit each other. The receipts come from the
+product's own `sealing`; manifest and checkpoint are written as Spark writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import uuid
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafka_drain.archive import Archive
+from kafka_drain.contents import CommittedFile, FileOffsets
+from kafka_drain.generation import Generation
+from kafka_drain.hadoop_crc import crc_name
+from kafka_drain.kafka_cluster import KafkaCluster, Topic
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.offset_checks import Segment
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.receipts import KafkaBounds, Receipt
+from kafka_drain.sealing import Identity, seal_segment
+
+__all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "write_hadoop"]
+
+TOPIC, TOPIC_ID, CLUSTER_ID = "events", "synthetic-topic-000001", "synthetic-cluster-0001"
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(8))
+RECORDS = 10  # of each file
+FIRST_TIME = 1_735_689_600_000  # 2025-01-01 00:00 UTC, in milliseconds
+SEALED_AT = "2025-01-01T00:00:00.000+00:00"
+COMPACT_INTERVAL, KEPT_BATCHES = 10, 100
+# ext4 gives a file at most 65,000 names.
+_LINKS = 30_000
+_PIECE = 512
+_SPREAD = 0xD1342543DE82EF95F1EA5EED12345677  # makes names of consecutive numbers unlike
+_CHUNK = 2048 * _PIECE
+
+# As Spark 4 writes them.
+_METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1735689600000,"conf":{}}'
+_COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
+
+_Make = Callable[[str, TopicPartition, OffsetRange], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _NewFile:
+    """A data file as Spark names it, and the offsets in it."""
+
+    path: str
+    size: int
+    tp: TopicPartition
+    range: OffsetRange
+
+
+@dataclass
+class SyntheticArchive:
+    """An archive that grows by whole batches.
+
+    Attributes:
+        root: Its folder.
+        file_size: Size that each data file is said to have.
+        link: Makes a sealed data file; None when sealed files needn't exist.
+    """
+
+    root: Path
+    file_size: int
+    link: Callable[[str], None] | None = None
+    ends: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    _previous: str | None = None
+    _files: int = 0
+    _random: int = 0
+
+    def __post_init__(self) -> None:
+        """Write `archive.json`."""
+        self.archive = Archive.at(str(self.root))
+        self.archive.create(
+            pipeline="synthetic",
+            cluster_id=CLUSTER_ID,
+            topic_ids={TOPIC: TOPIC_ID},
+            source={"topics": [TOPIC]},
+        )
+
+    def continue_after(self, receipt: Receipt) -> None:
+        """Go on where a receipt, which the product wrote, ends."""
+        self.ends = dict(receipt.ends)
+        self._previous = receipt.sha256
+
+    @property
+    def identity(self) -> Identity:
+        """Whose offsets the receipts seal."""
+        return Identity("synthetic", CLUSTER_ID, {TOPIC: TOPIC_ID})
+
+    def add_generation(
+        self, number: int, *, sealed: int, files: int, unsealed: int = 0, new_files: int = 8
+    ) -> None:
+        """Add a generation.
+
+        Args:
+            number: Its number.
+            sealed: How many batches have a receipt.
+            files: How many files each of them wrote, a multiple of eight.
+            unsealed: How many batches after them have none; their files are real.
+            new_files: How many files each of these wrote.
+        """
+        generation = self.archive.generation(number)
+        folder = Path(str(generation.data)) / f"topic={TOPIC}"
+        folder.mkdir(parents=True)
+        generation.write(
+            starting_offsets=self.ends,
+            file_format="parquet",
+            partition_by=["topic"],
+            topic_ids={TOPIC: TOPIC_ID},
+            reason="first" if number == 1 else "rollover",
+        )
+        manifest = _ManifestWriter(generation, sealed + unsealed)
+        before: Receipt | None = None
+        ends: dict[int, Mapping[TopicPartition, int]] = {}
+        for batch in range(sealed + unsealed):
+            started = dict(self.ends)
+            if batch < sealed:
+                written = list(self._files_of(files, folder, self._make_sealed))
+                before = self._seal(generation, batch, started, written, before)
+            else:
+                written = list(self._files_of(new_files, folder, write_records))
+            manifest.add(batch, written)
+            ends[batch] = dict(self.ends)
+        manifest.finish()
+        _write_checkpoint(generation, ends)
+
+    def _files_of(self, number: int, folder: Path, make: _Make) -> Iterator[_NewFile]:
+        for position in range(number):
+            tp = PARTITIONS[position % len(PARTITIONS)]
+            offsets = OffsetRange(self.ends[tp], self.ends[tp] + RECORDS)
+            self.ends[tp] = offsets.end
+            self._random += 1
+            identifier = uuid.UUID(int=self._random * _SPREAD % (1 << 128))
+            name = f"part-{position:05d}-{identifier}.c000.zstd.parquet"
+            size = make(f"{folder}/{name}", tp, offsets)
+            yield _NewFile(f"{folder.name}/{name}", size, tp, offsets)
+
+    def _make_sealed(self, path: str, _: TopicPartition, __: OffsetRange) -> int:
+        if self.link is not None:
+            self.link(path)
+        return self.file_size
+
+    def _seal(
+        self,
+        generation: Generation,
+        batch: int,
+        started: Mapping[TopicPartition, int],
+        written: list[_NewFile],
+        before: Receipt | None,
+    ) -> Receipt:
+        ranges = {tp: OffsetRange(started[tp], self.ends[tp]) for tp in PARTITIONS}
+        receipt = seal_segment(
+            Segment(batch, batch, ranges),
+            [self._committed(generation, file, batch) for file in written],
+            [],
+            identity=self.identity,
+            generation=generation.number,
+            before=before,
+            previous=self._previous,
+            bounds={tp: KafkaBounds(0, self.ends[tp], self.ends[tp]) for tp in PARTITIONS},
+            fingerprint=f"{batch:016x}",
+            acknowledged=(),
+            sealed_at=SEALED_AT,
+        )
+        generation.write_receipt(receipt)
+        # Its own hash, which it ends in.
+        path = generation.folder / "receipts" / receipt.name
+        self._previous = path.read_bytes()[-67:-3].decode()
+        return receipt
+
+    def _committed(self, generation: Generation, file: _NewFile, batch: int) -> CommittedFile:
+        self._files += 1
+        content = FileOffsets(
+            tp=file.tp,
+            ranges=(file.range,),
+            records=RECORDS,
+            first_timestamp=FIRST_TIME + file.range.start,
+            last_timestamp=FIRST_TIME + file.range.end - 1,
+        )
+        path = f"{generation.data_name}/{file.path}"
+        return CommittedFile(path, file.size, f"{self._files:064x}", (content,), batch)
+
+
+@dataclass
+class _ManifestWriter:
+    """`_spark_metadata`: the newest compacted file, and the plain ones after it."""
+
+    generation: Generation
+    batches: int
+
+    def __post_init__(self) -> None:
+        self._folder = Path(str(self.generation.data)) / "_spark_metadata"
+        self._folder.mkdir(parents=True)
+        self._data = self._folder.parent.as_uri().replace("%3D", "=")
+        # The last batch of each ten is compacted; -1 when there are fewer than ten.
+        self._compacted = self.batches // COMPACT_INTERVAL * COMPACT_INTERVAL - 1
+        self._compact = self._folder / f"{self._compacted}.compact"
+        if self._compacted >= 0:
+            self._compact.write_bytes(b"v1")
+
+    def add(self, batch: int, files: list[_NewFile]) -> None:
+        """Add a batch."""
+        lines = "".join(f"\n{self._line(file)}" for file in files).encode()
+        if batch <= self._compacted:
+            with self._compact.open("ab") as compact:
+                compact.write(lines)
+        else:
+            write_hadoop(self._folder / str(batch), b"v1" + lines)
+
+    def finish(self) -> None:
+        """Write the compacted file's checksums."""
+        if self._compacted >= 0:
+            write_crc(self._compact)
+
+    def _line(self, file: _NewFile) -> str:
+        return (
+            f'{{"path":"{self._data}/{file.path}","size":{file.size},"isDir":false,'
+            f'"modificationTime":{FIRST_TIME + file.range.start},"blockReplication":1,'
+            '"blockSize":33554432,"action":"add"}'
+        )
+
+
+def _write_checkpoint(
+    generation: Generation, ends: Mapping[int, Mapping[TopicPartition, int]]
+) -> None:
+    """Write the last hundred batches, as many as Spark keeps."""
+    folder = Path(str(generation.checkpoint))
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    for batch in sorted(ends)[-KEPT_BATCHES:]:
+        offsets = f"v1\n{_METADATA}\n{to_spark_json(dict(ends[batch]))}".encode()
+        write_hadoop(folder / "offsets" / str(batch), offsets)
+        write_hadoop(folder / "commits" / str(batch), _COMMIT)
+
+
+def write_hadoop(path: Path, content: bytes) -> None:
+    """Write a file and its checksums, as Hadoop's local file system does."""
+    path.write_bytes(content)
+    write_crc(path)
+
+
+def write_crc(path: Path) -> None:
+    """Write the checksums of a file that is there; in bounded memory."""
+    with path.open("rb") as source, path.with_name(crc_name(path.name)).open("wb") as crc:
+        crc.write(b"crc\0" + struct.pack(">i", _PIECE))
+        while chunk := source.read(_CHUNK):
+            pieces = range(0, len(chunk), _PIECE)
+            sums = [zlib.crc32(chunk[at : at + _PIECE]) for at in pieces]
+            crc.write(struct.pack(f">{len(sums)}I", *sums))
+
+
+def write_records(path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
+    """Write a Parquet file with a few records, and its checksums; return its size."""
+    number = len(offsets)
+    millis = [FIRST_TIME + offset for offset in range(offsets.start, offsets.end)]
+    table = pa.table(
+        {
+            "key": pa.array([b"key"] * number, pa.binary()),
+            "value": pa.array([b'{"amount":1}'] * number, pa.binary()),
+            "partition": pa.array([tp.partition] * number, pa.int32()),
+            "offset": pa.array(range(offsets.start, offsets.end), pa.int64()),
+            "timestamp": pa.array([ms * 1000 for ms in millis], pa.timestamp("us", tz="UTC")),
+            "timestampType": pa.array([0] * number, pa.int32()),
+        }
+    )
+    pq.write_table(table, path, compression="zstd")
+    write_crc(Path(path))
+    return os.path.getsize(path)
+
+
+@dataclass
+class Linker:
+    """Gives one data file many names, each with a `.crc` file beside it as Spark leaves it."""
+
+    template: Path
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = write_records(str(self.template), PARTITIONS[0], OffsetRange(0, RECORDS))
+
+    def __call__(self, path: str) -> None:
+        """Make one."""
+        crc = self.template.with_name(crc_name(self.template.name))
+        if self._made % _LINKS == 0:
+            self._renew(self.template)
+            self._renew(crc)
+        self._made += 1
+        os.link(self.template, path)
+        folder, name = os.path.split(path)
+        os.link(crc, f"{folder}/{crc_name(name)}")
+
+    @staticmethod
+    def _renew(path: Path) -> None:
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+
+
+class SyntheticCluster(KafkaCluster):
+    """Answers as a Kafka that still holds all of a synthetic archive's topic."""
+
+    def __init__(self) -> None:
+        """Name no real one: it is never asked."""
+        super().__init__(KafkaConfig({"bootstrap.servers": "nowhere.invalid:9092"}))
+
+    def cluster_id(self) -> str:
+        """Return the id that the archive holds."""
+        return CLUSTER_ID
+
+    def topic_names(self) -> list[str]:
+        """Return the one topic."""
+        return [TOPIC]
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Describe the one topic."""
+        numbers = tuple(tp.partition for tp in PARTITIONS)
+        return {name: Topic(name, TOPIC_ID, numbers) for name in names}
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return offset 0."""
+        return dict.fromkeys(partitions, 0)
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], isolation_level: str
+    ) -> dict[TopicPartition, int]:
+        """Return an offset above all that was drained."""
+        return dict.fromkeys(partitions, 1 << 40)
