@@ -135,9 +135,9 @@ def _mark(arm: str, figures: dict[str, Any]) -> Mark:
     found, drained, most = figures[arm], figures["drain"], MOST[arm]
     return Mark(
         f"{RECORDS:,} records, {arm}",
-        f"{found['seconds']:.2f} s, {found['of_query']:.1%} of the query's "
+        f"{found['seconds']:.2f} s, {found['of_query']:.2%} of the query's "
         f"{drained['query_seconds']:.1f} s; as whole processes {found['process_seconds']:.2f} s, "
-        f"{found['of_process']:.1%} of {drained['process_seconds']:.1f} s",
+        f"{found['of_process']:.2%} of {drained['process_seconds']:.1f} s",
         f"at most {most:.0%} of each",
         max(found["of_query"], found["of_process"]) <= most,
         found["load"],

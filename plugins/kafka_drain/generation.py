@@ -174,8 +174,7 @@ class Generation:
         return [
             f"{folder.name}/{name}"
             for folder in folders
-            if folder.is_dir()
-            for name in sorted(entry.name for entry in folder.iterdir())
+            for name in sorted(_names(folder))
             if not name.startswith(".")
         ]
 
@@ -185,10 +184,7 @@ class Generation:
 
     def receipt_names(self) -> list[str]:
         """Return the names of the receipts, oldest first."""
-        folder = self.folder / "receipts"
-        if not folder.is_dir():
-            return []
-        return sorted(entry.name for entry in folder.iterdir() if _RECEIPT.fullmatch(entry.name))
+        return sorted(filter(_RECEIPT.fullmatch, _names(self.folder / "receipts")))
 
     def receipt_where(self, name: str) -> str:
         """Return a receipt's path relative to the archive."""
@@ -235,6 +231,15 @@ class Generation:
             if batch is not None:
                 where = f"{self.name}/checkpoint/{folder_name}/{batch}"
                 yield batch, *_read_checked(entry, where)
+
+
+def _names(folder: UPath) -> list[str]:
+    """Return the names in a folder; none where there is no folder."""
+    if not folder.is_dir():
+        return []
+    # With thousands of receipts, os.listdir takes a fifth of the time of UPath.iterdir.
+    local = folder.protocol in ("", "file")
+    return os.listdir(str(folder)) if local else [entry.name for entry in folder.iterdir()]
 
 
 def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,11 +24,16 @@ T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
 
-#: Answers to a client that knows an older leader or epoch than the brokers.
-STALE_METADATA = (
+BACKOFF_SECONDS = 0.2
+
+#: What is answered while partitions change their leader, also to a client that knows an older one.
+LEADERSHIP = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    # list_offsets' "No leaders found".
+    KafkaError._NOENT,
 )
 
 # org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what Spark's subscribePattern leaves out.
@@ -77,17 +83,18 @@ class KafkaCluster:
         return AdminClient({**self.config.for_librdkafka(), "log_level": 2})
 
     def _ask(self, question: Callable[[], T]) -> T:
-        try:
-            return question()
-        except KafkaException as error:
-            if error.args[0].code() not in STALE_METADATA:
-                raise self._explain(error.args[0]) from error
-        # A broker was restarted since: a new client asks for everything anew.
-        self.__dict__.pop("_admin", None)
-        try:
-            return question()
-        except KafkaException as error:
-            raise self._explain(error.args[0]) from error
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return question()
+            except KafkaException as error:
+                is_passing = error.args[0].code() in LEADERSHIP
+                if not is_passing or time.monotonic() >= deadline:
+                    raise self._explain(error.args[0]) from error
+            # A broker was restarted: a new client asks for everything anew, and again until the
+            # partitions have leaders.
+            self.__dict__.pop("_admin", None)
+            time.sleep(BACKOFF_SECONDS)
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
         if error.code() == KafkaError._INVALID_ARG:
@@ -100,8 +107,7 @@ class KafkaCluster:
             KafkaError._ALL_BROKERS_DOWN,
             KafkaError._RESOLVE,
             KafkaError.REQUEST_TIMED_OUT,
-            KafkaError.LEADER_NOT_AVAILABLE,
-            *STALE_METADATA,
+            *LEADERSHIP,
         ):
             return KafkaUnavailableError(
                 f"no answer from Kafka at {self.config.bootstrap_servers} within "
@@ -203,9 +209,9 @@ class KafkaCluster:
         A partition without such a record has offset -1.
         """
         found: dict[TopicPartition, int] = {}
-        for time in set(times.values()):
-            at_time = [tp for tp, wanted in times.items() if wanted == time]
-            found |= self._list_offsets(at_time, OffsetSpec.for_timestamp(time), "read_uncommitted")
+        for at in set(times.values()):
+            at_time = [tp for tp, wanted in times.items() if wanted == at]
+            found |= self._list_offsets(at_time, OffsetSpec.for_timestamp(at), "read_uncommitted")
         return found
 
     def _list_offsets(

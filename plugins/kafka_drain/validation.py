@@ -157,13 +157,14 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
 
 def _trust_closed(generation: Generation, report: Report) -> str | None:
     """Take a closed generation's figures from its newest receipt."""
+    names = generation.receipt_names()
     try:
-        receipt = generation.last_receipt()
+        receipt = generation.read_receipt(names[-1]) if names else None
     except ReceiptError as error:
-        where = generation.receipt_where(generation.receipt_names()[-1])
+        where = generation.receipt_where(names[-1])
         report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
         return None
-    report.add_sealed(generation, receipt, len(generation.receipt_names()))
+    report.add_sealed(generation, receipt, len(names))
     return receipt.sha256 if receipt else None
 
 

@@ -474,10 +474,11 @@ def take_topic_away(archive: Path, topic: str) -> tuple[Path, int, int]:
     rows = table.to_pylist()
     rows[1]["topic"] = None
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    # Hadoop's checksum would give the change away, and so would a receipt.
-    file.with_name(f".{file.name}.crc").unlink()
-    shutil.rmtree(generation / "receipts", ignore_errors=True)
     log = generation / "data" / "_spark_metadata" / "0"
+    # Hadoop's checksums would give the change away, and so would a receipt.
+    for changed in (file, log):
+        changed.with_name(f".{changed.name}.crc").unlink()
+    shutil.rmtree(generation / "receipts", ignore_errors=True)
     version, *lines = log.read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     for entry in entries:

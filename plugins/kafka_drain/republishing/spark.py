@@ -84,7 +84,7 @@ def _sources(plan: RepublishPlan) -> list[dict[str, Any]]:
     for path, file_format in sorted(
         {(file.path, file.file_format) for shard in plan.shards for file in shard.files}
     ):
-        data_folder = str(plan.archive.root / path.split("/data/")[0] / "data")
+        data_folder = str(plan.archive.root.joinpath(*path.split("/")[:2], "data"))
         source = folders.setdefault(
             data_folder, {"data_folder": data_folder, "file_format": file_format, "files": []}
         )
