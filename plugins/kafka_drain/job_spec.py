@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["DrainSpec", "RepublishSpec", "WindowSpec", "read_result", "write_private"]
+
+
+S = TypeVar("S", bound="JobSpec")
 
 
 def write_private(path: Path, document: dict[str, Any]) -> None:
@@ -25,7 +28,21 @@ def read_result(path: Path) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class DrainSpec:
+class JobSpec:
+    """What every job spec can do."""
+
+    def write(self, path: Path) -> None:
+        """Write the spec, readable by this user only."""
+        write_private(path, asdict(self))
+
+    @classmethod
+    def read(cls: type[S], path: Path) -> S:
+        """Read a spec."""
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class DrainSpec(JobSpec):
     """One drain, in Spark's own option names.
 
     Attributes:
@@ -55,18 +72,9 @@ class DrainSpec:
     result_path: str
     secrets_path: str = ""
 
-    def write(self, path: Path) -> None:
-        """Write the spec, readable by this user only."""
-        write_private(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> DrainSpec:
-        """Read a spec."""
-        return cls(**json.loads(path.read_text()))
-
 
 @dataclass(frozen=True)
-class WindowSpec:
+class WindowSpec(JobSpec):
     """One bounded drain, in Spark's own option names.
 
     Attributes:
@@ -97,18 +105,9 @@ class WindowSpec:
     result_path: str
     secrets_path: str = ""
 
-    def write(self, path: Path) -> None:
-        """Write the spec, readable by this user only."""
-        write_private(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> WindowSpec:
-        """Read a spec."""
-        return cls(**json.loads(path.read_text()))
-
 
 @dataclass(frozen=True)
-class RepublishSpec:
+class RepublishSpec(JobSpec):
     """One republish by Spark's Kafka sink.
 
     Attributes:
@@ -133,12 +132,3 @@ class RepublishSpec:
     log_levels: dict[str, str]
     result_path: str
     secrets_path: str = ""
-
-    def write(self, path: Path) -> None:
-        """Write the spec, readable by this user only."""
-        write_private(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> RepublishSpec:
-        """Read a spec."""
-        return cls(**json.loads(path.read_text()))
