@@ -81,11 +81,10 @@ def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
                 default=None,
                 type=["null", "array"],
                 items={"type": "string"},
-                examples=["flights:0:100-200"],
                 title="Acknowledge expired",
-                description="Offsets that Kafka deleted before they were drained, one range a line "
-                "as topic:partition:start-end. They are skipped, and kept "
-                "in the receipt. Empty: a loss stops the run.",
+                description="Offsets that Kafka deleted before they were drained, one range a "
+                "line, such as flights:0:100-200 (the end is not part of it). They are skipped, "
+                "and kept in the receipt. Empty: a loss stops the run.",
             ),
         },
         doc_md=f"""
