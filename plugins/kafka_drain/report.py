@@ -18,7 +18,7 @@ from kafka_drain.gap_reasons import Gap
 from kafka_drain.generation import Generation
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import TopicPartition, count
-from kafka_drain.receipts import FileSet, KafkaBounds, Receipt, SealedFile
+from kafka_drain.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.report_page import report_page
 
 #: So many findings are told in words; all are in the report.
@@ -39,14 +39,12 @@ class PartitionRow:
         end: Up to where.
         records: Rows in files.
         gaps: Missing offsets by reason.
-        kafka: What Kafka held of it when the newest receipt was sealed.
     """
 
     start: int
     end: int
     records: int = 0
     gaps: Counter[str] = field(default_factory=Counter)
-    kafka: KafkaBounds | None = None
 
 
 @dataclass
@@ -117,7 +115,6 @@ class Report:
             row.end = part.range.end
             row.records += part.records_so_far
             row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
-            row.kafka = part.kafka
         self.generations.append(
             {
                 "generation": generation.number,
