@@ -2,8 +2,11 @@
 SHELL := /bin/sh
 PYTHON_ENV := .venv/bin/python
 PORT ?= 8080
+KILLS ?= 50
+ZOMBIES ?= 15
+RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui stop broker test unit check format bench-validate lock clean
+.PHONY: help setup demo ui stop broker test unit check format bench-validate bench-republish soak lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -41,6 +44,12 @@ format: setup ## format the code
 
 bench-validate: setup ## measure what validation costs, against its marks (about five minutes)
 	@$(PYTHON_ENV) -m benchmarks.validation
+
+bench-republish: setup ## measure how fast records go back to Kafka, beside what else there is (fifteen minutes)
+	@$(PYTHON_ENV) -m benchmarks.republish
+
+soak: setup ## kill a republish again and again, and count what is lost or twice (KILLS=50 ZOMBIES=15 RECORDS=400000)
+	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 
 lock: setup ## write requirements.lock anew from pyproject.toml and requirements.txt
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.txt --universal --python-version 3.10 \

@@ -51,7 +51,7 @@ def main() -> int:
             figures, marks = PARTS[name](Path(folder) / name, options.rounds, say)
             results["parts"][name] = {
                 "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                "machine": _machine(),
+                "machine": machine(),
                 "marks": [asdict(mark) for mark in marks],
                 **figures,
             }
@@ -88,7 +88,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {"parts": {}}
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     packages = ("pyarrow", "pyspark", "confluent-kafka")
     return {
         "processors": os.cpu_count(),

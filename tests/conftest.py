@@ -17,6 +17,7 @@ from kafka_drain.draining import finish_drain, nothing_new, open_drain
 from kafka_drain.job_spec import DrainSpec, WindowSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.lease import utc_now
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.receipts import Receipt
 from kafka_drain.repairing import plan_repair
@@ -117,6 +118,50 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
                 job.result_path, run_window(spark, WindowSpec.read(Path(folder) / "window.json"))
             )
             return finish_window(job, cluster, identity, lambda line: None)
+
+    return run
+
+
+@pytest.fixture
+def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
+    """Republish an archive from this process, and return the receipt."""
+    from kafka_drain.republishing.engines import Engines
+    from kafka_drain.republishing.republish import Limits, plan_republish
+    from kafka_drain.republishing.request import RepublishRequest
+
+    def no_spark(*_: Any) -> None:
+        raise AssertionError("this fixture sends from this process")
+
+    def run(
+        archive: Archive,
+        target_topic: str | None = None,
+        *,
+        run: str | None = None,
+        follows: bool = False,
+        limits: Limits | None = None,
+        processes: int = 1,
+        **asked: Any,
+    ) -> dict[str, Any]:
+        asked = {"engine": "worker", **asked}
+        planned = plan_republish(
+            archive,
+            cluster,
+            RepublishRequest(target_topic=target_topic, **asked),
+            now=utc_now(),
+            say=print,
+            run=run,
+            follows=follows,
+        )
+        # Without Spark, so without its configuration.
+        engines = Engines(
+            str(archive.root),
+            cluster,
+            Pipeline(name="none", topics=["none"], archive="/none"),
+            Path("/nowhere"),
+            no_spark,
+            processes,
+        )
+        return planned.execute(engines, utc_now, limits or Limits())
 
     return run
 

@@ -21,11 +21,25 @@ PURE = """
     offsets offset_checks contents manifest checkpoint findings progress
     gap_reasons acknowledgements receipts sealing hadoop_crc
     html_parts report_page
-    option_checks source_options sink_options spark_conf
+    option_checks source_options sink_options spark_conf sealed_json
+    republishing.selection republishing.shards republishing.placement republishing.plan
 """.split()
+
+# What Spark's executors and the processes of a republish import to read an archive's records.
+EXECUTOR_SIDE = """
+    republishing.shard_reader republishing.row_filter republishing.rows republishing.placement
+""".split()
+
+# Loaded when an Avro file or a URL is read, and not before.
+EXECUTOR_SIDE_LATER = {"fastavro", "upath"}
 
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
+
+# The one job whose tasks run our own code on executors: it reads files and sends to Kafka itself.
+SENDER = "kafka_drain_spark.send"
+SENDER_APPLICATION = "republish.py"
+SENDER_SIDE = SPARK_SIDE | {"pyarrow", "confluent_kafka"}
 
 # For notebooks; no job leads to it.
 READER = "kafka_drain_spark.reader"
@@ -223,18 +237,28 @@ def test_core_knows_neither_airflow_nor_spark(module: str) -> None:
 def test_spark_side_plain(module: str) -> None:
     """The Spark side needs pyspark alone, also through what it imports of the core.
 
-    Only the reader, once it is called, needs what the core itself does.
+    Only the reader, once it is called, needs what the core itself does; and what sends exactly once
+    needs pyarrow and the Kafka client, and more only for Avro files and URLs.
     """
-    assert tops(reached({module}, later=module != READER)) <= SPARK_SIDE
+    allowed = SENDER_SIDE if module == SENDER else SPARK_SIDE
+    later = EXECUTOR_SIDE_LATER if module == SENDER else set()
+
+    assert tops(reached({module}, later=False)) <= allowed
+    assert module == READER or tops(reached({module}, later=True)) <= allowed | later
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.name)
 def test_spark_application_plain(path: Path) -> None:
-    """An application that spark-submit starts needs pyspark alone."""
-    led_to = reached(imports_of(path).when_run, later=True)
+    """An application that spark-submit starts needs pyspark alone, but for the one that sends."""
+    start = imports_of(path).when_run
+    is_sender = path.name == SENDER_APPLICATION
+    allowed = SENDER_SIDE if is_sender else SPARK_SIDE
+    later = EXECUTOR_SIDE_LATER if is_sender else set()
 
-    assert "kafka_drain_spark" in tops(led_to)
-    assert tops(led_to) <= SPARK_SIDE
+    assert "kafka_drain_spark" in tops(reached(start, later=False))
+    assert (SENDER in start) == is_sender
+    assert tops(reached(start, later=False)) <= allowed
+    assert tops(reached(start, later=True)) <= allowed | later
 
 
 @each_module("kafka_drain_airflow")
@@ -301,4 +325,15 @@ def test_pure_modules_open_nothing(name: str) -> None:
     assert set() == called & {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
     assert set() == {m.partition(".")[0] for m in imports_of(path).when_run} & outside
     ours = {m for m in reached({f"kafka_drain.{name}"}, later=True) if path_of(m)}
-    assert ours <= {"kafka_drain", "kafka_drain.errors", *(f"kafka_drain.{m}" for m in PURE)}
+    pure = {"kafka_drain.errors", *(f"kafka_drain.{m}" for m in PURE)}
+    assert ours <= pure | {package for module in pure for package in packages_above(module)}
+
+
+@pytest.mark.parametrize("name", EXECUTOR_SIDE)
+def test_executor_side_light(name: str) -> None:
+    """What runs on executors needs pyarrow alone, and more only for Avro files and URLs."""
+    module = f"kafka_drain.{name}"
+    assert path_of(module) is not None
+
+    assert tops(reached({module}, later=False)) <= {"kafka_drain", "pyarrow"}
+    assert tops(reached({module}, later=True)) <= {"kafka_drain", "pyarrow"} | EXECUTOR_SIDE_LATER

@@ -19,7 +19,7 @@ from kafka_drain.manifest import SinkFile
 from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.window import Window
 
-__all__ = ["ArchiveFile", "archive_files", "columns_of"]
+__all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt"]
 
 #: What Spark calls the folder of rows that have no value in its column.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -77,7 +77,7 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
             if number == len(generations) - 1:
                 files += _new_files(archive, generation)
         for window, receipt in receipts:
-            files += _of_receipt(window, receipt, window.plan()["format"])
+            files += files_of_receipt(window, receipt, window.plan()["format"])
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -89,12 +89,13 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
 def _sealed_files(generation: Generation) -> Iterator[ArchiveFile]:
     file_format = generation.document()["format"]
     for receipt in generation.receipts():
-        yield from _of_receipt(generation, receipt, file_format)
+        yield from files_of_receipt(generation, receipt, file_format)
 
 
-def _of_receipt(
+def files_of_receipt(
     owner: Generation | Window, receipt: Receipt, file_format: str
 ) -> Iterator[ArchiveFile]:
+    """Yield the files that a receipt seals."""
     for file in receipt.files:
         yield ArchiveFile(
             path=file.path,

@@ -12,22 +12,18 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kafka_drain.commands import (
-    BOOTSTRAP_VARIABLE,
-    FAILED,
-    OK,
-    USAGE,
     drain_command,
     files_command,
     inspect_command,
     jars_command,
     repair_command,
-    republish_command,
     roll_command,
-    say,
     validate_command,
 )
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
-from kafka_drain.republishing.plan import ENGINES
+from kafka_drain.republish_command import add_republish, republish_command
+from kafka_drain.terminal import BOOTSTRAP_VARIABLE, FAILED, OK, USAGE, say
+from kafka_drain.translate_group_command import add_translate_group, translate_group_command
 
 __all__ = ["main"]
 
@@ -177,16 +173,16 @@ def _parser() -> argparse.ArgumentParser:
     archive(republish)
     kafka(republish)
     spark(republish)
-    target = republish.add_mutually_exclusive_group(required=True)
-    target.add_argument("--target-topic", help="target of all records")
-    target.add_argument(
-        "--same-topics", action="store_true", help="send each record to the topic it came from"
+    add_republish(republish)
+
+    translate = command(
+        "translate-group",
+        translate_group_command,
+        "plan, commit or undo a consumer group's offsets after a republish",
     )
-    republish.add_argument(
-        "--topic", action="append", default=[], help="only records of this topic; can be repeated"
-    )
-    republish.add_argument("--engine", choices=sorted(ENGINES), default="worker")
-    republish.add_argument("--dry-run", action="store_true", help="show the plan, send nothing")
+    archive(translate)
+    kafka(translate)
+    add_translate_group(translate)
 
     fetch = command(
         "jars", jars_command, "fetch the jars that Spark needs; the only command that does"

@@ -33,6 +33,7 @@ from kafka_drain.spark_submit import (
     kafka_options,
     prepare_application,
 )
+from kafka_drain.topic_settings import write_topic_settings
 
 __all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
 
@@ -149,6 +150,9 @@ def prepare_drain(
         source=pipeline.source,
         isolation_level=pipeline.isolation_level,
         retention=pipeline.sink_options.get("retention"),
+    )
+    write_topic_settings(
+        plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
     topic_ids = {name: topic.id for name, topic in plan.topics.items()}
     if not generation.checkpoint.exists():

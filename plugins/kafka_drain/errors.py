@@ -10,11 +10,18 @@
     │   ├── DataLossError             Kafka no longer holds offsets that the drain still needs
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
-    │   └── SourceRecordError         a row of a data file can't be sent to Kafka
+    │   ├── SourceRecordError         a row of a data file can't be sent to Kafka
+    │   ├── AuthorizationError        Kafka's ACLs don't allow it; names the one that is missing
+    │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
+    │   ├── SupersededError           a later attempt of the same republish took over
+    │   ├── GroupError                a consumer group isn't as it was, or can't be changed
+    │   └── VerifyError               the target doesn't hold what a republish sent, once each
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
         ├── LockedError               another drain holds the archive's lease
         ├── SparkJobError             spark-submit ended with an error that has no other name here
+        ├── GroupInUseError           a consumer group has members
+        ├── NotSealedError            files are committed that no validation has proven yet
         └── DeliveryError             Kafka didn't acknowledge every record that was sent
 
 A message says what was seen, what was expected and what to do. All classes take the message
@@ -25,21 +32,28 @@ from __future__ import annotations
 
 __all__ = [
     "ArchiveError",
+    "AuthorizationError",
     "CheckpointError",
     "ConfigError",
     "DataFileError",
     "DataLossError",
     "DeliveryError",
+    "GroupError",
+    "GroupInUseError",
     "KafkaDrainError",
     "KafkaUnavailableError",
     "LockedError",
     "MachineError",
     "ManifestInvalidError",
+    "NotSealedError",
+    "ProgressError",
     "SourceRecordError",
     "SparkJobError",
+    "SupersededError",
     "TerminalError",
     "TopicError",
     "TransientError",
+    "VerifyError",
 ]
 
 
@@ -91,6 +105,26 @@ class SourceRecordError(TerminalError):
     """Raised when a row of a data file can't be sent to Kafka."""
 
 
+class AuthorizationError(TerminalError):
+    """Raised when Kafka's ACLs don't allow something; the message names the one that is missing."""
+
+
+class ProgressError(TerminalError):
+    """Raised when a republish's progress in Kafka is gone, or belongs to another plan."""
+
+
+class SupersededError(TerminalError):
+    """Raised in an attempt of a republish whose successor took over."""
+
+
+class GroupError(TerminalError):
+    """Raised when a consumer group isn't as it was, or can't be changeds offsets."""
+
+
+class VerifyError(TerminalError):
+    """Raised when a target doesn't hold each record that was sent exactly once and in order."""
+
+
 class KafkaUnavailableError(TransientError):
     """Raised when the Kafka brokers don't answer."""
 
@@ -101,6 +135,14 @@ class LockedError(TransientError):
 
 class SparkJobError(TransientError):
     """Raised when spark-submit ended with an error that has no other name here."""
+
+
+class GroupInUseError(TransientError):
+    """Raised when a consumer group has members; its offsets can be changed when they have left."""
+
+
+class NotSealedError(TransientError):
+    """Raised when files are committed that no validation has proven yet."""
 
 
 class DeliveryError(TransientError):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["DrainSpec", "RepublishSpec", "WindowSpec", "read_result", "write_private"]
+__all__ = ["DrainSpec", "SendSpec", "SinkSpec", "WindowSpec", "read_result", "write_private"]
 
 
 S = TypeVar("S", bound="JobSpec")
@@ -107,16 +107,38 @@ class WindowSpec(JobSpec):
 
 
 @dataclass(frozen=True)
-class RepublishSpec(JobSpec):
+class SendSpec(JobSpec):
+    """One republish, exactly once, with its shards as Spark's tasks.
+
+    Attributes:
+        run: Name of the run.
+        groups: Groups of send jobs as JSON types, without their settings; those of a group are
+            sent in turn.
+        records: How many records the plan has.
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+        secrets_path: File with librdkafka's settings.
+    """
+
+    run: str
+    groups: list[list[dict[str, Any]]]
+    records: int
+    log_levels: dict[str, str]
+    result_path: str
+    secrets_path: str
+
+
+@dataclass(frozen=True)
+class SinkSpec(JobSpec):
     """One republish by Spark's Kafka sink.
 
     Attributes:
         run: Name of the run.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, the absolute
             paths of the committed ones.
-        topic: Target of all records (the sink's `topic` option); None for the `topic` column.
-        records: How many records the files hold.
-        partitions: How many source partitions they came from.
+        targets: Target topic by source topic.
+        partitions: Source partitions that are sent, as `topic-partition`.
+        records: How many records of theirs the files hold.
         writer_options: Options of the Kafka sink, without secrets.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
@@ -125,9 +147,9 @@ class RepublishSpec(JobSpec):
 
     run: str
     sources: list[dict[str, Any]]
-    topic: str | None
+    targets: dict[str, str]
+    partitions: list[str]
     records: int
-    partitions: int
     writer_options: dict[str, str]
     log_levels: dict[str, str]
     result_path: str

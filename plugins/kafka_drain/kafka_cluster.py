@@ -1,4 +1,4 @@
-"""What we ask a Kafka cluster: its id, topics, offsets. The one place with an AdminClient."""
+"""What we ask a Kafka cluster: its id, topics, offsets. Of groups: consumer_groups.py."""
 
 from __future__ import annotations
 
@@ -11,12 +11,26 @@ from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
-from kafka_drain.errors import ConfigError, KafkaDrainError, KafkaUnavailableError, TopicError
+from kafka_drain.errors import (
+    AuthorizationError,
+    ConfigError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    TopicError,
+)
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.option_checks import integer
+from kafka_drain.topic_settings import TopicSettings
 
 __all__ = ["KafkaCluster", "Topic"]
 
@@ -49,7 +63,7 @@ class Topic:
     partitions: tuple[int, ...]
 
 
-def _socket_timeout(config: KafkaConfig) -> float | None:
+def socket_timeout(config: KafkaConfig) -> float | None:
     name = "socket.timeout.ms"
     if name not in config.settings:
         return None
@@ -75,7 +89,7 @@ class KafkaCluster:
             ConfigError: When socket.timeout.ms is no number.
         """
         self.config = config
-        self._timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
+        self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -113,6 +127,15 @@ class KafkaCluster:
                 f"no answer from Kafka at {self.config.bootstrap_servers} within "
                 f"{self._timeout:g} s ({error.str()}); check that the broker runs, that "
                 "bootstrap.servers is right and reachable from here"
+            )
+        if error.code() in (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+        ):
+            return AuthorizationError(
+                f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}; this user "
+                "lacks an ACL; add it"
             )
         return TopicError(f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}")
 
@@ -164,6 +187,67 @@ class KafkaCluster:
                 f"{': ' + shown if existing else ''}; create it or correct the name"
             )
         return described
+
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of this name."""
+        return name in self.topic_names()
+
+    def allowed_on(self, name: str) -> set[str]:
+        """Return what this user may do with a topic, by the names of Kafka's ACL operations.
+
+        Everything, where the cluster has no authorizer.
+        """
+        futures = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection([name]),
+                include_authorized_operations=True,
+                request_timeout=self._timeout,
+            )
+        )
+        described = self._ask(lambda: futures[name].result(self._timeout + 5))
+        return {operation.name for operation in described.authorized_operations or ()}
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        """Return how a topic is set up, so that another can be made like it."""
+        futures = self._ask(
+            lambda: self._admin.describe_topics(
+                TopicCollection([name]), request_timeout=self._timeout
+            )
+        )
+        described = self._ask(lambda: futures[name].result(self._timeout + 5))
+        entries = self._topic_config(name)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return TopicSettings(
+            partitions=len(described.partitions),
+            replication_factor=max(len(p.replicas) for p in described.partitions),
+            max_message_bytes=int(entries["max.message.bytes"].value),
+            config={e.name: str(e.value) for e in entries.values() if e.source == own},
+        )
+
+    def create_topic(self, name: str, settings: TopicSettings) -> None:
+        """Make a topic; one that another made in this moment is left as it is.
+
+        Copies of each partition are no more than the cluster has brokers.
+
+        Raises:
+            TopicError: When Kafka refuses.
+        """
+        brokers = len(self._ask(lambda: self._admin.list_topics(timeout=self._timeout)).brokers)
+        topic = NewTopic(
+            name,
+            settings.partitions,
+            min(settings.replication_factor, brokers),
+            config=dict(settings.config),
+        )
+        futures = self._admin.create_topics([topic], request_timeout=self._timeout)
+        try:
+            futures[name].result(self._timeout + 5)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._explain(error.args[0]) from error
+        deadline = time.monotonic() + self._timeout
+        while not self.has_topic(name) and time.monotonic() < deadline:
+            time.sleep(BACKOFF_SECONDS)
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics that a regular expression matches whole, as Spark's subscribePattern.
@@ -235,9 +319,12 @@ class KafkaCluster:
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""
+        return {entry.name: str(entry.value) for entry in self._topic_config(name).values()}
+
+    def _topic_config(self, name: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, name)
         futures: dict[Any, Any] = self._ask(
             lambda: self._admin.describe_configs([resource], request_timeout=self._timeout)
         )
-        entries = self._ask(lambda: futures[resource].result(self._timeout + 5))
-        return {entry.name: str(entry.value) for entry in entries.values()}
+        entries: dict[str, Any] = self._ask(lambda: futures[resource].result(self._timeout + 5))
+        return entries

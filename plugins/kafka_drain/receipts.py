@@ -1,20 +1,19 @@
 """Receipts: the sealed proof of one segment, each with the hash of the one before. Opens nothing.
 
-A receipt is one line of JSON that ends in its own SHA-256, taken over all bytes before
-`,"sha256":`. One changed byte is found in it, and a receipt that was replaced as a whole is found
-by the hash that the next one holds.
+A receipt is sealed JSON: one changed byte is found in it, and a receipt that was replaced as a
+whole is found by the hash that the next one holds.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.sealed_json import SealError, seal, unseal
 
 __all__ = [
     "FileSet",
@@ -30,10 +29,6 @@ __all__ = [
 FORMAT_VERSION = 1
 
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
-
-_SEAL = b',"sha256":"'
-_END = b'"}\n'
-_SEAL_BYTES = len(_SEAL) + 64 + len(_END)
 
 
 class ReceiptError(ValueError):
@@ -215,8 +210,7 @@ class Receipt:
 
     def to_bytes(self) -> bytes:
         """Return the sealed receipt, as it stands in its file."""
-        body = json.dumps(_to_dict(self), separators=(",", ":"), ensure_ascii=False).encode()[:-1]
-        return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + _END
+        return seal(_to_dict(self))
 
 
 def parse_receipt(content: bytes) -> Receipt:
@@ -225,14 +219,10 @@ def parse_receipt(content: bytes) -> Receipt:
     Raises:
         ReceiptError: When a byte was changed, or it isn't a receipt.
     """
-    body, seal = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
-    if not seal.startswith(_SEAL) or not seal.endswith(_END):
-        raise ReceiptError(f"{len(content)} bytes, which don't end in a receipt's SHA-256")
-    written = seal[len(_SEAL) : -len(_END)].decode("ascii", "replace")
-    if hashlib.sha256(body).hexdigest() != written:
-        raise ReceiptError("its bytes don't have the SHA-256 that it ends in")
     try:
-        return _from_dict(json.loads(content), written)
+        return _from_dict(unseal(content))
+    except SealError as error:
+        raise ReceiptError(str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
         raise ReceiptError(f"isn't a receipt that this release knows: {error!r}") from error
 
@@ -307,7 +297,7 @@ def _partition_to_dict(part: SealedPartition) -> dict[str, Any]:
     }
 
 
-def _from_dict(document: dict[str, Any], sha256: str) -> Receipt:
+def _from_dict(document: dict[str, Any]) -> Receipt:
     if document["format_version"] != FORMAT_VERSION:
         raise ValueError(f"format version {document['format_version']!r}")
     so_far = document["files_so_far"]
@@ -335,7 +325,7 @@ def _from_dict(document: dict[str, Any], sha256: str) -> Receipt:
         fingerprint=document["fingerprint"],
         acknowledged=tuple(document["acknowledged"]),
         replaces=tuple(document["replaces"]),
-        sha256=sha256,
+        sha256=document["sha256"],
     )
 
 

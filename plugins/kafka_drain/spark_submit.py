@@ -52,7 +52,8 @@ class SparkApplication:
             "spark-submit",
             *("--master", master, "--name", self.name, *conf),
             *("--driver-memory", self.driver_memory),
-            *("--jars", ",".join(self.jars), "--py-files", str(self.py_files)),
+            *(("--jars", ",".join(self.jars)) if self.jars else ()),
+            *("--py-files", str(self.py_files)),
             str(self.path),
             *self.arguments,
         ]
@@ -140,23 +141,35 @@ def kafka_options(config: KafkaConfig, folder: Path) -> tuple[dict[str, str], st
 
 
 def prepare_application(
-    name: str, *, application: str, spec_path: Path, pipeline: Pipeline, folder: Path
+    name: str,
+    *,
+    application: str,
+    spec_path: Path,
+    pipeline: Pipeline,
+    folder: Path,
+    needs_connector: bool = True,
+    fixed: Mapping[str, str] | None = None,
 ) -> SparkApplication:
     """Put together what spark-submit needs; checks that Java and the jars are there.
 
     Args:
         name: The application's name in Spark's UI.
-        application: `drain` or `republish`.
+        application: Which of `spark_jobs`, without `.py`.
         spec_path: The job spec, its only argument.
         pipeline: Where configuration, jars and memory come from.
         folder: A private folder for the zip.
+        needs_connector: Whether Spark's Kafka connector is needed.
+        fixed: Spark configuration that nobody may change.
 
     Raises:
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
     machine_java = java.require_java()
     path = _application_path(application)
-    conf = {**DEFAULTS, **pipeline.spark_conf, **FIXED}
+    conf = {**DEFAULTS, **pipeline.spark_conf, **FIXED, **(fixed or {})}
+    jars: list[str] = []
+    if needs_connector:
+        jars = pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
     for side in ("driver", "executor"):
         key = f"spark.{side}.extraJavaOptions"
         conf[key] = f"{conf[key]} {JAVA_OPTIONS}" if key in conf else JAVA_OPTIONS
@@ -165,7 +178,7 @@ def prepare_application(
         path=path,
         arguments=[str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
-        jars=pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)],
+        jars=jars,
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
         environment=_environment(machine_java, os.environ),

@@ -14,6 +14,7 @@ from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+from kafka_drain_airflow.republish_params import republish_params
 
 __all__ = ["archive_asset", "create_dags"]
 
@@ -130,55 +131,25 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     with DAG(
         dag_id=f"republish_{pipeline.name}",
         schedule=None,
-        description=f"Send the records in {pipeline.archive} back to Kafka",
+        description=f"Send the records in {pipeline.archive} back to Kafka, exactly once",
         render_template_as_native_obj=True,
-        params={
-            "target_topic": Param(
-                default=f"{pipeline.name}_republished",
-                type=["null", "string"],
-                title="Target topic",
-                description="Gets all records. It has to exist, with at least as many partitions "
-                "as the source. Empty: each record goes back to the topic it came from.",
-            ),
-            "engine": Param(
-                default="worker",
-                enum=["worker", "spark"],
-                title="Engine",
-                description="worker: from the Airflow worker, keeps timestamps; good up to tens "
-                "of GB. spark: Spark's own Kafka sink, for more; it can't set timestamps.",
-            ),
-            "topics": Param(
-                default=None,
-                type=["null", "array"],
-                items={"type": "string"},
-                title="Source topics",
-                description="Only records of these topics, one a line. Empty: all.",
-            ),
-            "dry_run": Param(
-                default=True,
-                type="boolean",
-                title="Dry run",
-                description="On: log what would be sent, send nothing. What is sent to Kafka "
-                "can't be taken back.",
-            ),
-        },
+        params=republish_params(pipeline),
         doc_md=f"""
 ### Republish {pipeline.name}
 
-Sends the records in `{pipeline.archive}` to Kafka: key, value, headers, timestamp and partition as
-they were, in offset order within each partition. Only files that the manifest commits are read.
+Sends the sealed records in `{pipeline.archive}` to Kafka: key, value, headers, timestamp and
+partition as they were, in offset order within each partition. Then it reads them back and compares.
 Start with a dry run: its log shows the plan, and nothing is sent.
 
-Delivery is at least once: run it into a topic that is empty.
+Each record counts once, whatever happens meanwhile: a retry or a cleared task goes on where Kafka
+says that the one before ended, and a run that has its receipt sends nothing. That holds for
+consumers with `isolation.level=read_committed`.
 """,
-        **(common | {"default_args": {**common["default_args"], "retries": 0}}),
+        **common,
     ) as dag:
-        RepublishToKafkaOperator(
-            task_id="republish",
-            pipeline=pipeline,
-            target_topic="{{ params.target_topic }}",
-            engine="{{ params.engine }}",
-            topics="{{ params.topics }}",
-            is_dry_run="{{ params.dry_run }}",
-        )
+        fields: dict[str, Any] = {
+            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}"
+            for name in republish_params(pipeline)
+        }
+        RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
     return dag

@@ -13,6 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {"flights.py": {"drain_flights", "republish_flights"}}
+REPUBLISH_FIELDS = {
+    *("dry_run", "target_topic", "create_target", "placement"),
+    *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only", "follow"),
+    *("delivery", "transactions", "engine", "provenance"),
+    *("records_per_second", "bytes_per_second", "repeat"),
+}
 
 # Run in a process of its own: this one has long imported what a DAG file must not.
 IMPORT_DAGS = """
@@ -41,7 +47,7 @@ print(json.dumps({
             "doc_md": dag.doc_md,
             "schedule": dag.schedule,
             "params": {
-                name: {"description": param.description, **param.schema}
+                name: {"description": param.description, "default": param.value, **param.schema}
                 for name, param in ((name, dag.params.get_param(name)) for name in dag.params)
             },
             "tasks": {
@@ -50,6 +56,11 @@ print(json.dumps({
                     "module": type(task).__module__,
                     "downstream": sorted(task.downstream_task_ids),
                     "retries": task.retries,
+                    "fields": {
+                        name: getattr(task, name)
+                        for name in getattr(task, "template_fields", ())
+                        if task.task_id == "republish"
+                    },
                     "outlets": [asset.uri for asset in task.outlets],
                 }
                 for task in dag.tasks
@@ -120,18 +131,35 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
 
 
 def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A republish runs when somebody says so, and isn't repeated by itself."""
+    """A republish runs when somebody says so, and as a dry run unless he says otherwise."""
     dag = bag["dags"]["republish_flights"]
 
     assert dag["schedule"] is None
-    assert dag["tasks"]["republish"]["retries"] == 0
+    assert dag["params"]["dry_run"]["default"] is True
+
+
+def test_republish_dag_is_tried_again(bag: dict[str, Any]) -> None:
+    """A retry goes on where the try before ended, so that Airflow may make one."""
+    tasks = bag["dags"]["republish_flights"]["tasks"]
+
+    assert {name: task["retries"] for name, task in tasks.items()} == {"republish": 2}
+
+
+def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
+    """What is typed into a field of the form reaches the operator's parameter of that name."""
+    dag = bag["dags"]["republish_flights"]
+    fields = dag["tasks"]["republish"]["fields"]
+
+    assert fields.pop("is_dry_run") == "{{ params.dry_run }}"
+    assert fields.pop("rename") is None
+    assert fields == {n: f"{{{{ params.{n} }}}}" for n in REPUBLISH_FIELDS - {"dry_run"}}
 
 
 @pytest.mark.parametrize(
     ("dag_id", "fields"),
     [
         ("drain_flights", {"log_level", "acknowledge_expired"}),
-        ("republish_flights", {"target_topic", "engine", "topics", "dry_run"}),
+        ("republish_flights", REPUBLISH_FIELDS),
     ],
 )
 def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[str]) -> None:

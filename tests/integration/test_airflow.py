@@ -71,15 +71,28 @@ def test_drain_dag_with_nothing_new(drained: Drained) -> None:
     assert manifest_files(drained.archive) == before == ["0"]
 
 
-def test_republish_dag_sends_equal_records(drained: Drained, make_topic: Any, read: Any) -> None:
-    """A dry run sends nothing; a republish sends every record as it was."""
+def test_republish_dag_dry_run(drained: Drained, make_topic: Any, read: Any) -> None:
+    """As the form is by default, a run shows its plan and sends nothing."""
     target = make_topic(partitions=PARTITIONS)
 
     drained.run("republish_flights", "dry_run", target_topic=target)
+
+    assert "dry run: nothing was sent" in drained.said
+    assert any("500 records of" in line for line in drained.said)
     assert not any(read(target).values())
 
-    drained.run("republish_flights", "republish", target_topic=target, dry_run=False)
+
+@pytest.mark.parametrize("engine", ["worker", "spark"])
+def test_republish_dag_sends_equal_records(
+    engine: str, drained: Drained, make_topic: Any, read: Any
+) -> None:
+    """A republish sends every record as it was, by either engine, and proves it."""
+    target = make_topic(partitions=PARTITIONS)
+
+    drained.run("republish_flights", engine, target_topic=target, engine=engine, dry_run=False)
+
     assert read(target) == read("flights")
+    assert any("verify: 500 records are in Kafka once, in order" in s for s in drained.said)
 
 
 def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:

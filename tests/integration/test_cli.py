@@ -81,18 +81,28 @@ def test_cli_drain_and_republish(
     }
     assert (validated["verdict"], validated["records"]) == ("complete", 10)
 
-    republish = ("republish", archive, *kafka, *spark, "--engine", "spark", "--json")
-    sent = answer(kafka_drain(*republish, "--topic", first, "--target-topic", target))
+    republish = ("republish", archive, *kafka, *spark, "--json")
+    exactly_once = (*republish, "--engine", "spark", "--topic", first, "--target-topic", target)
+    ended = kafka_drain(*exactly_once)
+    sent = answer(ended)
 
-    assert sent["records"] == 8
-    assert without_timestamps(read(target)) == without_timestamps(before[first])
+    assert (sent["records"], sent["records_sent"], sent["attempts"]) == (8, 8, 1)
+    assert (sent["engine"], sent["exactly_once"]) == ("spark", True)
+    assert "8 of 8 records (100 %)" in ended.err
+    assert read(target) == before[first]
     # The target topic won over the column.
     assert {name: read(name) for name in before} == before
 
-    sent = answer(kafka_drain(*republish, "--same-topics"))
+    again = kafka_drain(*exactly_once)
+
+    assert answer(again)["records_sent"] == 0
+    assert "sent and verified before" in again.err
+    assert read(target) == before[first]
+
+    sent = answer(kafka_drain(*republish, "--same-topics", "--delivery", "at_least_once"))
     after = {name: read(name) for name in before}
 
-    assert sent["records"] == 10
+    assert (sent["records"], sent["exactly_once"]) == (10, False)
     for name, topic in before.items():
         twice = {p: records * 2 for p, records in topic.items()}
         assert without_timestamps(twice) == without_timestamps(after[name])

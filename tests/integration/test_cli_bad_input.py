@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
@@ -22,11 +21,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_drain.archive import Archive
 from kafka_drain.draining import prepare_drain
 from kafka_drain.errors import SparkJobError
-from kafka_drain.job_spec import DrainSpec, RepublishSpec
+from kafka_drain.job_spec import DrainSpec, SinkSpec
+from kafka_drain.lease import utc_now
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.plan import make_plan
-from kafka_drain.republishing.spark import finish_republish, prepare_republish
+from kafka_drain.republishing.republish import plan_republish
+from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.spark import RepublishJob, finish_republish, prepare_sink
+from kafka_drain.validation import validate_archive
 from tests.integration.command_line import Ended, kafka_drain, listing, run_module
 
 pytestmark = pytest.mark.integration
@@ -39,7 +41,7 @@ NOWHERE = "127.0.0.1:1"
 def drained(
     tmp_path_factory: pytest.TempPathFactory, spark: Any, cluster: Any, bootstrap_servers: str
 ) -> Pipeline:
-    """A complete archive of two topics, whose files hold the topic as a column."""
+    """A sealed archive of two topics, whose files hold the topic as a column."""
     from kafka_drain_spark.drain import run_drain
 
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -56,6 +58,7 @@ def drained(
     with tempfile.TemporaryDirectory() as run:
         prepare_drain(pipeline, cluster, Path(run))
         run_drain(spark, DrainSpec.read(Path(run) / "drain.json"))
+    assert validate_archive(Archive.at(str(folder)), cluster).complete
     return pipeline
 
 
@@ -190,7 +193,7 @@ def test_kafka_config_not_acceptable(content: str | None, says: list[str], tmp_p
     ("arguments", "says"),
     [
         ([], ["--target-topic --same-topics is required"]),
-        (["--same-topics", "--engine", "flink"], ["--engine", "'flink'", "'spark', 'worker'"]),
+        (["--same-topics", "--engine", "flink"], ["--engine", "'flink'", "'worker', 'spark'"]),
         (["--same-topics", "--target-topic", "t"], ["not allowed with argument"]),
     ],
 )
@@ -460,103 +463,144 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
     assert "dry run: nothing was sent" in answers["republish"].err
 
 
-# --- a row without a topic ------------------------------------------------------------------
+# --- republish ------------------------------------------------------------------------------
 
 
-def take_topic_away(archive: Path, topic: str) -> tuple[Path, int, int]:
-    """Take the topic out of the second row of a file; return file, partition and offset."""
-    generation = archive / "generations" / "0001"
-    file, table = next(
-        (path, table)
-        for path in sorted((generation / "data").glob("part-*"))
-        if (table := pq.read_table(path))["topic"][0].as_py() == topic
-    )
-    rows = table.to_pylist()
-    rows[1]["topic"] = None
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
-    log = generation / "data" / "_spark_metadata" / "0"
-    # Hadoop's checksums would give the change away, and so would a receipt.
-    for changed in (file, log):
-        changed.with_name(f".{changed.name}.crc").unlink()
-    shutil.rmtree(generation / "receipts", ignore_errors=True)
-    version, *lines = log.read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
-    for entry in entries:
-        if entry["path"].endswith(f"/{file.name}"):
-            entry["size"] = file.stat().st_size
-    log.write_text("\n".join([version, *(json.dumps(entry) for entry in entries)]))
-    return file, rows[1]["partition"], rows[1]["offset"]
-
-
-@pytest.mark.parametrize("engine", ["worker", "spark"])
-def test_republish_row_without_topic(
-    engine: str, copied: Path, drained: Pipeline, cluster: Any, bootstrap_servers: str
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--placement", "random"], ["placement = 'random'", "accepted: original, key or a"]),
+        (["--offsets", "t:0:5-5"], ["offsets = 't:0:5-5'", "topic:partition:start-end"]),
+        (["--to-time", "noon"], ["to_time = 'noon'", "a time in ISO 8601"]),
+        (["--rename", "a"], ["--rename 'a'", "accepted: NAME=VALUE"]),
+        (
+            ["--delivery", "at_least_once", "--engine", "worker"],
+            ["'worker' and delivery = 'at_least_once' contradict", "spark or auto"],
+        ),
+    ],
+)
+def test_republish_options_not_acceptable(
+    arguments: list[str], says: list[str], tmp_path: Path
 ) -> None:
-    """A row without a topic stops a republish to the same topics before anything is sent."""
-    topics = drained.topics or []
-    file, partition, offset = take_topic_away(copied, topics[0])
-    partitions = [TopicPartition(topic, number) for topic in topics for number in (0, 1)]
-    ends = cluster.latest(partitions, "read_uncommitted")
-    kafka = ("--bootstrap-servers", bootstrap_servers)
+    """An option with a wrong value is refused by name, before anything is asked of Kafka."""
+    to = ("--same-topics", "--bootstrap-servers", NOWHERE)
+
+    refused(tmp_path, "republish", tmp_path, *to, *arguments, code=USAGE, says=says)
+
+
+def test_republish_unknown_topic(drained: Pipeline, bootstrap_servers: str) -> None:
+    """A topic that the archive never held is refused together with those that it holds."""
+    arguments = ("--bootstrap-servers", bootstrap_servers, "--same-topics", "--topic", "unknown")
+
+    refused(
+        Path(drained.archive),
+        *("republish", drained.archive, *arguments),
+        code=USAGE,
+        says=["holds no records of unknown; it holds", *(drained.topics or [])],
+    )
+
+
+def test_republish_not_sealed(copied: Path, bootstrap_servers: str, make_topic: Any) -> None:
+    """Files that no validation has proven aren't sent; the message says which command proves."""
+    shutil.rmtree(copied / "generations" / "0001" / "receipts")
+    target = ("--bootstrap-servers", bootstrap_servers, "--target-topic", make_topic(partitions=2))
 
     refused(
         copied,
-        *("republish", copied, *kafka, "--same-topics", "--engine", engine),
+        *("republish", copied, *target),
         code=FAILED,
-        says=[
-            *(file.name, f"partition {partition}", f"offset {offset}", "has no topic"),
-            *("name a target topic", "Nothing was sent"),
-        ],
+        says=["4 files are committed but not sealed", "`kafka-drain validate`", "Nothing was sent"],
     )
 
-    assert ends == cluster.latest(partitions, "read_uncommitted")
+
+def test_republish_run_for_something_else(
+    copied: Path, bootstrap_servers: str, make_topic: Any, read: Any
+) -> None:
+    """A run that has a plan isn't gone on with for other records; it says what it began with."""
+    target = make_topic(partitions=2)
+    arguments = ("--bootstrap-servers", bootstrap_servers, "--target-topic", target, "--run", "r")
+    first = kafka_drain("republish", copied, *arguments, "--partition", "0")
+    assert first.code == OK, first.err
+
+    refused(
+        copied,
+        *("republish", copied, *arguments),
+        code=USAGE,
+        says=["began with", "'partitions': [0]", "ask for the same to go on with it"],
+    )
+
+    assert [len(rows) for rows in read(target).values()] == [10, 0]
 
 
-def test_republish_row_without_topic_after_plan(
+def test_republish_damaged_after_plan(
     copied: Path,
     drained: Pipeline,
     cluster: Any,
     spark: Any,
     tmp_path: Path,
+    make_topic: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark's sink reads other rows than the plan has: it says so, and sends nothing."""
+    target = make_topic(partitions=2)
+    job = sink_job(copied, drained, cluster, target, tmp_path)
+    file = next(iter((copied / "generations" / "0001" / "data").glob("part-*")))
+    pq.write_table(pq.read_table(file).slice(1), file)
+    file.with_name(f".{file.name}.crc").unlink()
+
+    message = failure_of(job, spark, monkeypatch)
+
+    assert message.endswith("Spark reads 19 rows, the files hold 20; nothing was sent")
+    ends = cluster.latest([TopicPartition(target, p) for p in (0, 1)], "read_uncommitted")
+    assert set(ends.values()) == {0}
+
+
+def test_republish_refused_by_kafka(
+    drained: Pipeline,
+    cluster: Any,
+    spark: Any,
+    tmp_path: Path,
+    make_topic: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A sink that fails in Spark is an error of one line that says what may have been sent."""
+    target = make_topic(partitions=2, max_message_bytes="10")
+
+    message = failure_of(
+        sink_job(Path(drained.archive), drained, cluster, target, tmp_path), spark, monkeypatch
+    )
+
+    assert "RecordTooLargeException" in message
+    assert "\n" not in message
+    assert message.endswith("; some records may have been sent")
+
+
+def sink_job(
+    archive: Path, pipeline: Pipeline, cluster: Any, target: str, folder: Path
+) -> RepublishJob:
+    """Plan a republish with Spark's own sink, up to what spark-submit would get."""
+    planned = plan_republish(
+        Archive.at(str(archive)),
+        cluster,
+        RepublishRequest(target_topic=target, delivery="at_least_once"),
+        now=utc_now(),
+        say=print,
+    )
+    (folder / "run").mkdir()
+    return prepare_sink(planned.plan, str(archive), pipeline, cluster, folder / "run")
+
+
+def failure_of(job: RepublishJob, spark: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a job that has to fail, in the shared session; return the error's message."""
     from kafka_drain_spark.job import run_job
-    from kafka_drain_spark.republish import run_republish
+    from kafka_drain_spark.sink import run_sink
 
     # The shared session outlives the job.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    plan = make_plan(Archive.at(str(copied)), cluster, engine="spark")
-    run = tmp_path / "run"
-    run.mkdir()
-
-    job = prepare_republish(plan, drained, cluster, run)
-    take_topic_away(copied, (drained.topics or [])[0])
-    code = run_job(RepublishSpec.read(run / "republish.json"), run_republish)
-    with pytest.raises(SparkJobError, match="null topic") as caught:
+    assert run_job(SinkSpec.read(Path(job.application.arguments[0])), run_sink) == FAILED
+    with pytest.raises(SparkJobError) as caught:
         finish_republish(job)
-
-    assert code == FAILED
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith("; some records may have been sent")
-
-
-def test_republish_row_without_topic_to_target(
-    copied: Path, drained: Pipeline, make_topic: Any, read: Any, bootstrap_servers: str
-) -> None:
-    """With a target topic, a row without a topic is sent like all others."""
-    target = make_topic(partitions=2)
-    take_topic_away(copied, (drained.topics or [])[0])
-    arguments = ("--bootstrap-servers", bootstrap_servers, "--target-topic", target, "--json")
-
-    ended = kafka_drain("republish", copied, *arguments)
-
-    assert ended.code == OK, ended.err
-    assert json.loads(ended.out)["records"] == 20
-    # Two topics held 0 to 9 each.
-    expected = {p: sorted(str(n).encode() for n in range(p, 10, 2)) * 2 for p in (0, 1)}
-    sent = {p: sorted(value for _, value, _, _ in rows) for p, rows in read(target).items()}
-    assert {p: sorted(values) for p, values in expected.items()} == sent
+    return str(caught.value)
 
 
 def test_archive_of_moved_folder(copied: Path) -> None:

@@ -17,8 +17,6 @@ from kafka_drain.inspection import committed_files
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.report import Report
-from kafka_drain.republishing.plan import make_plan
-from kafka_drain.republishing.worker import republish_in_worker
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
 from tests.integration.command_line import kafka_drain
@@ -210,15 +208,14 @@ def test_validate_receipt_gone(drained_thrice: Drained, tmp_path: Path) -> None:
 
 
 def test_validate_moved_and_republish(
-    drained_thrice: Drained, tmp_path: Path, make_topic: Any, read: Any
+    drained_thrice: Drained, tmp_path: Path, make_topic: Any, read: Any, republish: Any
 ) -> None:
     """An archive in another folder validates and republishes unchanged."""
     archive = copied(drained_thrice, tmp_path / "another place" / "copy")
     target = make_topic(partitions=2)
 
     report = validate_archive(archive, drained_thrice.cluster, deep=True)
-    plan = make_plan(archive, drained_thrice.cluster, target_topic=target)
-    republish_in_worker(plan, drained_thrice.cluster, lambda line: None)
+    republish(archive, target)
 
     assert report.findings == []
     assert report.records == 60
@@ -258,7 +255,7 @@ def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> 
 
 
 def test_repair_file_deleted(
-    drained: Drained, repair: Any, read: Any, make_topic: Any, spark: Any
+    drained: Drained, repair: Any, read: Any, make_topic: Any, republish: Any
 ) -> None:
     """A deleted file whose records Kafka still has is lost; a window brings them back."""
     drained.sealed(2)
@@ -275,8 +272,7 @@ def test_repair_file_deleted(
     assert (after.complete, after.records) == (True, 40)
     assert receipt.replaces == (str(deleted.relative_to(str(drained.archive.root))),)
     target = make_topic(partitions=2)
-    plan = make_plan(drained.archive, drained.cluster, target_topic=target)
-    republish_in_worker(plan, drained.cluster, lambda line: None)
+    republish(drained.archive, target)
     assert read(target) == read(drained.topic)
     paths = [file["path"] for file in committed_files(drained.archive)]
     assert str(deleted) not in paths
@@ -299,7 +295,7 @@ def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:
     assert list(gaps) == ["window"]
 
 
-def test_roll(drained: Drained, make_topic: Any, read: Any) -> None:
+def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> None:
     """The next generation goes on at the exact offset; readers see both, each offset once."""
     drained.sealed(2)
 
@@ -315,8 +311,7 @@ def test_roll(drained: Drained, make_topic: Any, read: Any) -> None:
     assert next(iter(second.receipts())).previous == newest.sha256
     assert second.starting_offsets() == newest.ends
     target = make_topic(partitions=2)
-    plan = make_plan(drained.archive, drained.cluster, target_topic=target)
-    republish_in_worker(plan, drained.cluster, lambda line: None)
+    republish(drained.archive, target)
     assert read(target) == read(drained.topic)
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.plan import make_plan
-from kafka_drain.republishing.worker import republish_in_worker
 from kafka_drain.validation import validate_archive
 
 pytestmark = pytest.mark.integration
@@ -39,6 +37,7 @@ def test_round_trip_in_each_format(
     make_topic: Any,
     send: Any,
     read: Any,
+    republish: Any,
 ) -> None:
     """Key, value, headers, timestamp, partition and order are equal after drain and republish."""
     source = make_topic(partitions=3, max_message_bytes=str(4 << 20))
@@ -50,8 +49,7 @@ def test_round_trip_in_each_format(
     result = drain(pipeline)
     archive = Archive.at(archive_folder)
     report = validate_archive(archive, cluster)
-    plan = make_plan(archive, cluster, target_topic=target)
-    sent = republish_in_worker(plan, cluster, lambda line: None)
+    sent = republish(archive, target)
 
     assert result["records"] == report.records == sent["records"] == 2 * len(RECORDS)
     assert report.complete

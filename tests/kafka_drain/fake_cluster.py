@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import Topic
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.topic_settings import TopicSettings
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,13 @@ class FakeCluster:
         id: str = "cluster-1",
         topic_ids: Mapping[str, str] | None = None,
         configs: Mapping[str, dict[str, str]] | None = None,
+        allowed: Mapping[str, set[str]] | None = None,
     ) -> None:
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
         self.configs = dict(configs or {})
+        self.allowed = dict(allowed or {})
 
     def cluster_id(self) -> str:
         return self.id
@@ -88,6 +91,21 @@ class FakeCluster:
 
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get(name, {})
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        partitions = len(self.topics([name])[name].partitions)
+        return TopicSettings(partitions, 1, config=self.topic_config(name))
+
+    def has_topic(self, name: str) -> bool:
+        return name in self.topic_names()
+
+    def create_topic(self, name: str, settings: TopicSettings) -> None:
+        for partition in range(settings.partitions):
+            self.logs.setdefault(TopicPartition(name, partition), Log())
+        self.configs.setdefault(name, dict(settings.config))
+
+    def allowed_on(self, name: str) -> set[str]:
+        return self.allowed.get(name, {"READ", "WRITE", "DESCRIBE", "ALTER", "DELETE"})
 
     @staticmethod
     def _end(log: Log, isolation_level: str) -> int:

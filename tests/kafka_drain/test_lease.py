@@ -425,8 +425,8 @@ def test_open_drain_first(cluster: Any, tmp_path: Path) -> None:
     with open_drain(pipeline_to(folder), cluster, tmp_path, run="r", say=print):
         inside = names(UPath(folder))
 
-    assert inside == ["archive.json", "generations", "lock.json"]
-    assert names(UPath(folder)) == ["archive.json", "generations"]
+    assert inside == ["archive.json", "generations", "lock.json", "topics.json"]
+    assert names(UPath(folder)) == ["archive.json", "generations", "topics.json"]
 
 
 @pytest.mark.parametrize("answers", [0, 1])

@@ -23,7 +23,7 @@ for case, (operator, changes, arguments) in json.loads(sys.argv[1]).items():
     pipeline = Pipeline(name="p", topics=["t"], archive=sys.argv[2], **changes)
     made = globals()[operator](task_id="task", pipeline=pipeline, **arguments)
     try:
-        made.execute({})
+        made.execute({"run_id": "manual", "ti": None})
     except Exception as error:
         errors[case] = [type(error).__name__, str(error)]
 print(json.dumps(errors))
@@ -35,6 +35,11 @@ CASES = {
     "no broker": ("PreflightOperator", {}, {}),
     "log level": ("KafkaDrainOperator", {}, {"log_level": "LOUD"}),
     "no archive": ("RepublishToKafkaOperator", {}, {}),
+    "placement": ("RepublishToKafkaOperator", {}, {"placement": "{{ params.placement }}"}),
+    "dry run": ("RepublishToKafkaOperator", {}, {"is_dry_run": "maybe"}),
+    "limit": ("RepublishToKafkaOperator", {}, {"records_per_second": "fast"}),
+    "limit below 0": ("RepublishToKafkaOperator", {}, {"bytes_per_second": "-1"}),
+    "partition": ("RepublishToKafkaOperator", {}, {"partitions": ["0", "x"]}),
 }
 CONNECTIONS = {
     "KAFKA_DEFAULT": {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000},
@@ -112,3 +117,21 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
     assert kind == "AirflowFailException"
     assert "expected an archive that a drain made" in message
     assert not archive.exists()
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("placement", "placement = '{{ params.placement }}' is not acceptable"),
+        ("dry run", "is_dry_run = 'maybe' is not acceptable; accepted: true, false"),
+        ("limit", "records_per_second = 'fast' is not acceptable; accepted: a number"),
+        ("limit below 0", "bytes_per_second = -1.0 is not acceptable; accepted: 0 or more"),
+        ("partition", "partition = 'x' is not acceptable; accepted: 0, 1"),
+    ],
+)
+def test_republish_operator_field_not_acceptable(case: str, says: str, errors: Any) -> None:
+    """A field with a wrong value fails the task for good, by name."""
+    kind, message = errors[case]
+
+    assert kind == "AirflowFailException"
+    assert says in message

@@ -3,39 +3,47 @@
 records.py   the columns of a record, and tables made of plain rows
 parquet.py, orc.py, avro.py, json_lines.py
              each has `read_columns(path, names)` and `read_records(path)`
+scalars.py   single values, to compare columns with
+
+Spark's executors and the processes of a republish import this: only pyarrow is needed at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from upath import UPath
 
 from kafka_drain.contents import FileOffsets
 from kafka_drain.data_files import avro, json_lines, orc, parquet
-from kafka_drain.data_files.records import milliseconds
+from kafka_drain.data_files.records import DataPath, Wanted, milliseconds
+from kafka_drain.data_files.scalars import number, text
 from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = ["DataFileError", "read_offsets", "read_records", "topic_of"]
+__all__ = ["DataFileError", "read_columns", "read_offsets", "read_records", "topic_of"]
 
 
 class Format(Protocol):
     """What each format's module offers."""
 
-    def read_columns(self, path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def read_columns(self, path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield those of a few columns that the file has, in file order, in bounded memory.
 
         No more is read of the others than the format demands.
         """
 
-    def read_records(self, path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records in file order, in batches of bounded memory."""
+    def read_records(
+        self, path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records in file order, in batches of bounded memory.
+
+        What isn't wanted may be left out.
+        """
 
 
 FORMATS: dict[str, Format] = {
@@ -48,10 +56,7 @@ FORMATS: dict[str, Format] = {
 #: So many offsets that are there twice are named.
 TWICE = 10
 
-# Numbers as pyarrow has them. To compare with Python's own ones, or to make them by `pa.scalar`,
-# would import the whole of pandas where it is installed: up to two seconds and 40 MB.
-_ZERO = pa.nulls(1).is_valid().cast(pa.int64())[0]
-_ONE = pa.nulls(1).is_null().cast(pa.int64())[0]
+_ZERO, _ONE = number(0), number(1)
 
 TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
 
@@ -64,7 +69,7 @@ def topic_of(path: str) -> str | None:
     return None
 
 
-def read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileOffsets]:
+def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
     """Read which offsets a file holds.
 
     Args:
@@ -93,16 +98,37 @@ def _readable(file_format: str) -> Iterator[None]:
         raise DataFileError(f"not readable as {TITLES[file_format]}: {what}") from error
 
 
-def _read_offsets(path: UPath, file_format: str, topic: str | None) -> list[FileOffsets]:
+def _read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
     needed = ["partition", "offset"] + ["topic"] * (topic is None)
     builders: dict[TopicPartition, _Offsets] = {}
-    row = 0
-    for batch in FORMATS[file_format].read_columns(path, [*needed, "timestamp"]):
-        _check_columns(batch, needed, row)
-        row += batch.num_rows
+    for batch in read_columns(path, file_format, needed, ["timestamp"]):
         for tp, rows in _by_partition(batch, topic):
             builders.setdefault(tp, _Offsets(tp)).add(rows)
     return [builders[tp].finish() for tp in sorted(builders)]
+
+
+def read_columns(
+    path: DataPath, file_format: str, needed: list[str], optional: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield a few columns of a file, in file order, in bounded memory.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        needed: The columns, `partition` and `offset` among them.
+        optional: Columns that the file need not have.
+
+    Raises:
+        DataFileError: When the file can't be read, has not all of the columns, or a row without
+            partition or offset.
+        FileNotFoundError: When there is no such file.
+    """
+    row = 0
+    with _readable(file_format):
+        for batch in FORMATS[file_format].read_columns(path, [*needed, *optional]):
+            _check_columns(batch, needed, row)
+            row += batch.num_rows
+            yield batch
 
 
 def _check_columns(batch: pa.RecordBatch, needed: list[str], first_row: int) -> None:
@@ -116,6 +142,8 @@ def _check_columns(batch: pa.RecordBatch, needed: list[str], first_row: int) -> 
         if column.null_count:
             row = first_row + pc.index(column.is_null(), True).as_py()
             raise DataFileError(f"row {row} has no {name}")
+    if "timestamp" in needed and not pa.types.is_timestamp(batch["timestamp"].type):
+        raise DataFileError(f"column timestamp holds {batch['timestamp'].type}, expected times")
 
 
 def _by_partition(
@@ -125,9 +153,9 @@ def _by_partition(
     if not batch.num_rows:
         return
     if topic is None:
-        topics = batch["topic"].fill_null("")
+        topics = batch["topic"].fill_null(text(""))
         for name in sorted(pc.unique(topics).to_pylist()):
-            yield from _by_partition(batch.filter(pc.equal(topics, name)), name)
+            yield from _by_partition(batch.filter(pc.equal(topics, text(name))), name)
         return
     partitions = pc.unique(batch["partition"]).to_pylist()
     if len(partitions) == 1:
@@ -136,7 +164,7 @@ def _by_partition(
     for partition in sorted(partitions):
         yield (
             TopicPartition(topic, partition),
-            batch.filter(pc.equal(batch["partition"], partition)),
+            batch.filter(pc.equal(batch["partition"], number(partition))),
         )
 
 
@@ -204,13 +232,16 @@ class _Offsets:
         )
 
 
-def read_records(path: UPath, file_format: str, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def read_records(
+    path: DataPath, file_format: str, batch_bytes: int, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield a file's records in file order.
 
     Args:
         path: The file.
         file_format: Its format.
         batch_bytes: About how much memory a batch may take.
+        wanted: Bounds of the rows that are wanted; some outside may come as well.
 
     Yields:
         Batches with the columns of `records.SCHEMA`; `topic` is null where the folder names it.
@@ -219,4 +250,4 @@ def read_records(path: UPath, file_format: str, batch_bytes: int) -> Iterator[pa
         DataFileError: When the file can't be read.
     """
     with _readable(file_format):
-        yield from FORMATS[file_format].read_records(path, batch_bytes)
+        yield from FORMATS[file_format].read_records(path, batch_bytes, wanted)

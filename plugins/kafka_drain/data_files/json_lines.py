@@ -13,9 +13,8 @@ from datetime import datetime
 from typing import IO, Any
 
 import pyarrow as pa
-from upath import UPath
 
-from kafka_drain.data_files.records import batches_of_rows, columns_of_rows
+from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows, columns_of_rows
 
 __all__ = ["read_columns", "read_records"]
 
@@ -61,7 +60,7 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; all lines are parsed for them."""
     with path.open("rb") as source:
         rows = (_columns(row) for row in _rows(source, path.suffix))
@@ -74,8 +73,10 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order."""
+def read_records(
+    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order, wanted or not: each line is parsed."""
     with path.open("rb") as source:
         rows = (_decoded(row) for row in _rows(source, path.suffix))
         yield from batches_of_rows(rows, batch_bytes)

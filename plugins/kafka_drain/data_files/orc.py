@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyarrow import orc
-from upath import UPath
 
-from kafka_drain.data_files.records import SCHEMA, conform, rows_per_batch
+from kafka_drain.data_files.records import SCHEMA, DataPath, Wanted, conform, rows_per_batch
 
 __all__ = ["read_columns", "read_records"]
 
 
-def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns, a stripe at a time."""
     with path.open("rb") as source:
         file = orc.ORCFile(source)
@@ -22,8 +21,13 @@ def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
             yield file.read_stripe(stripe, columns=wanted)
 
 
-def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order; a stripe (64 MiB by default) is read at a time."""
+def read_records(
+    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order; a stripe (64 MiB by default) is read at a time.
+
+    Wanted or not: pyarrow doesn't show the statistics of stripes.
+    """
     with path.open("rb") as source:
         file = orc.ORCFile(source)
         names = [name for name in SCHEMA.names if name in file.schema.names]

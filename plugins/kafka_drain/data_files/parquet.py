@@ -2,30 +2,88 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
-from kafka_drain.data_files.records import COLUMN_ROWS, SCHEMA, conform, rows_per_batch
+from kafka_drain.data_files.records import (
+    COLUMN_ROWS,
+    SCHEMA,
+    DataPath,
+    Wanted,
+    conform,
+    rows_per_batch,
+)
 
 __all__ = ["read_columns", "read_records"]
 
+#: Lowest and highest value of a column in a row group; None where it has no statistics.
+Bounds: TypeAlias = "tuple[int, int] | None"
 
-def read_columns(path: UPath, names: list[str]) -> Iterator[pa.RecordBatch]:
+INTEGERS = ("INT32", "INT64")
+
+_PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
+
+
+def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns."""
     with path.open("rb") as source:
         yield from pq.ParquetFile(source).iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
-def read_records(path: UPath, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order."""
+def read_records(
+    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records in file order, without row groups that hold none that is wanted."""
     with path.open("rb") as source:
         file = pq.ParquetFile(source)
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             described = file.metadata.row_group(group)
+            if wanted is not None and _holds_none(file.metadata, described, wanted):
+                continue
             rows = rows_per_batch(described.total_byte_size, described.num_rows, batch_bytes)
             for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names):
                 yield conform(batch)
+
+
+def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:
+    """Whether a row group's statistics say that none of its rows is wanted."""
+    columns = {file.schema.column(number).path: number for number in range(file.num_columns)}
+
+    def bounds(name: str) -> Bounds:
+        found = group.column(columns[name]).statistics if name in columns else None
+        if found is None or not found.has_min_max:
+            return None
+        # Spark's timestamps may be INT96, whose order isn't defined.
+        return (found.min_raw, found.max_raw) if found.physical_type in INTEGERS else None
+
+    end = None if wanted.end is None else wanted.end - 1
+    if _apart(bounds("partition"), wanted.partition, wanted.partition) or _apart(
+        bounds("offset"), wanted.first, end
+    ):
+        return True
+    if wanted.from_ms is None and wanted.to_ms is None:
+        return False
+    times = bounds("timestamp")
+    if times is None:
+        return False
+    described = json.loads(file.schema.column(columns["timestamp"]).logical_type.to_json())
+    units = _PER_MILLISECOND.get(described.get("timeUnit"))
+    if units is None:
+        return False
+    lowest = None if wanted.from_ms is None else wanted.from_ms * units
+    highest = None if wanted.to_ms is None else wanted.to_ms * units - 1
+    return _apart(times, lowest, highest)
+
+
+def _apart(bounds: Bounds, lowest: int | None, highest: int | None) -> bool:
+    """Whether no value between some bounds is one from `lowest` to `highest`."""
+    if bounds is None:
+        return False
+    return (lowest is not None and bounds[1] < lowest) or (
+        highest is not None and bounds[0] > highest
+    )

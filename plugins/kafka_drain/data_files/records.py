@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import IO, Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -12,11 +13,14 @@ __all__ = [
     "BATCH_ROWS",
     "COLUMN_ROWS",
     "SCHEMA",
+    "DataPath",
+    "Wanted",
     "batches_of_rows",
     "columns_of_rows",
     "conform",
     "milliseconds",
     "rows_per_batch",
+    "units_per_second",
 ]
 
 #: A record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
@@ -38,6 +42,38 @@ BATCH_ROWS = 50_000
 
 #: So many rows of the few columns that a proof needs are read at a time (about 3 MB).
 COLUMN_ROWS = 1 << 17
+
+
+class DataPath(Protocol):
+    """What is asked of a data file's path: `pathlib.Path` and `UPath` both do it."""
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name, from its last dot."""
+
+    def open(self, mode: Literal["rb"], /) -> IO[bytes]:
+        """Open the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Bounds of the rows that are wanted; a format may leave out what lies outside.
+
+    It need not: rows outside may come as well.
+
+    Attributes:
+        partition: The partition; None for all.
+        first: Lowest offset.
+        end: Where offsets end, this one not included; None for no bound.
+        from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
+        to_ms: Where timestamps end, this one not included; None for no bound.
+    """
+
+    partition: int | None = None
+    first: int = 0
+    end: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -84,5 +120,9 @@ def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterato
 
 def milliseconds(time: pa.TimestampScalar) -> int:
     """Return a time in milliseconds since 1970; one without a zone is in UTC."""
-    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[time.type.unit]
-    return int(time.value) * 1000 // per_second
+    return int(time.value) * 1000 // units_per_second(time.type)
+
+
+def units_per_second(times: pa.TimestampType) -> int:
+    """Return how many of a time's units make a second."""
+    return {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.unit]

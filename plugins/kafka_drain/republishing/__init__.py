@@ -1,7 +1,31 @@
-"""Republishing: committed files back to Kafka.
+"""Republishing: sealed files back to Kafka, exactly once.
 
-plan.py          what will be sent where, checked before the first record
-shard_reader.py  the records of one source partition, in offset order
-worker.py        the engine in this process, with confluent-kafka
-spark.py         the engine on Spark, with Spark's own Kafka sink
+republish.py     a run as a whole: plan, open, send, verify, receipt
+sending.py       THE PROTOCOL: how one shard is sent; the same in both engines
+
+request.py       what is asked for
+selection.py     which records
+placement.py     which partition of the target
+planning.py      from the archive's receipts to a plan
+targets.py       what may stand in the way in the target topics
+earlier.py       what earlier runs sent
+follow.py        a mirror: what was sealed since the run before
+plan.py          the plan, as it is frozen
+shards.py        its units
+runs.py          a run's folder in the archive
+
+opening.py       the progress of all shards in Kafka before the first record
+ledger.py        reading progress
+producer.py      transactional producers
+kafka_errors.py  Kafka's errors as our own
+shard_reader.py  a shard's records, in offset order (row_filter.py, row_counts.py, rows.py)
+
+engines.py       which engine sends
+worker.py        processes of this machine
+spark.py         Spark, from the caller's side
+
+verifying.py     reads the target back (content.py, matching.py)
+offset_map.py    source offsets to target offsets
+group_translation.py
+                 committed offsets of consumer groups, for the target
 """

@@ -1,123 +1,188 @@
-"""What a republish will send: the committed files by source partition, and where they go."""
+"""The plan of a republish: what goes where, frozen before the first record. Opens nothing.
+
+A plan is sealed JSON, written once into the run's folder. Its hash stands beside the progress that
+Kafka keeps, so that no attempt goes on with another plan than the one that was begun.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile, archive_files
-from kafka_drain.committed_files import read_committed_files
-from kafka_drain.contents import CommittedFile, FileOffsets
-from kafka_drain.errors import (
-    ArchiveError,
-    ConfigError,
-    ManifestInvalidError,
-    SourceRecordError,
-    TopicError,
-)
-from kafka_drain.findings import errors
-from kafka_drain.generation import list_data_files
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offset_checks import check_duplicates
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.receipts import SealedContent
-from kafka_drain.sealed_files import damage_of
+from kafka_drain.progress import duration_text
+from kafka_drain.republishing.shards import PREFIX, ProgressSlot, Shard
+from kafka_drain.sealed_json import seal, unseal
 
-__all__ = ["ENGINES", "RepublishPlan", "Shard", "ShardFile", "make_plan"]
+__all__ = [
+    "AT_LEAST_ONCE",
+    "DELIVERIES",
+    "ENGINES",
+    "EXACTLY_ONCE",
+    "TRANSACTIONS",
+    "RepublishPlan",
+    "Target",
+]
 
-#: Engines, each with what it keeps of a record.
-ENGINES = {
-    "worker": "key, value, headers, partition and timestamp",
-    "spark": "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
+FORMAT_VERSION = 1
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+
+#: Deliveries, each with what is kept of a record.
+DELIVERIES = {
+    EXACTLY_ONCE: "key, value, headers, timestamp and order",
+    AT_LEAST_ONCE: "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
 }
+ENGINES = ("auto", "worker", "spark")
+#: `strict`: one transaction for each producer epoch. `fast`: the producer is kept.
+TRANSACTIONS = ("strict", "fast")
+
+#: Records and bytes a second that a dry run counts with; two cores and a broker did more.
+ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFile:
-    """One file's share of a shard.
+class Target:
+    """A topic that gets records.
 
     Attributes:
-        path: Path relative to the archive.
-        file_format: Format.
-        first: Lowest offset.
-        last: Highest offset.
-        records: How many rows of this partition.
-        ascending: Whether the rows are in offset order.
+        topic: Its name.
+        id: Its topic id; empty in the plan of a dry run that would make it.
+        partitions: How many it has.
+        start: High watermark of each partition when the plan was made: no record of the run is
+            below.
+        is_compacted: Whether its `cleanup.policy` has `compact`.
     """
 
-    path: str
-    file_format: str
-    first: int
-    last: int
-    records: int
-    ascending: bool
+    topic: str
+    id: str
+    partitions: int
+    start: tuple[int, ...]
+    is_compacted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The unit of republishing: one source partition, in offset order, one writer.
-
-    Attributes:
-        source: Where the records came from.
-        target_topic: Where they go, to the partition of the same number.
-        files: The files, by first offset.
-    """
-
-    source: TopicPartition
-    target_topic: str
-    files: tuple[ShardFile, ...]
-
-    @property
-    def records(self) -> int:
-        """How many records."""
-        return sum(file.records for file in self.files)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RepublishPlan:
     """What will be sent.
 
     Attributes:
-        archive: The archive.
+        run: Name of the run, for people.
+        key: Name of its folder, and part of its transactional ids and groups.
+        created_at: When the plan was made, in UTC.
         pipeline: The pipeline's name.
+        cluster_id: Id of the target cluster.
+        request: What was asked for, as `RepublishRequest.to_dict` writes it.
+        delivery: `exactly_once` or `at_least_once`.
+        transactions: `strict` or `fast`.
         engine: `worker` or `spark`.
-        target_topic: Target of all records; None when each goes to the topic it came from.
-        shards: One for each source partition.
-        files: How many files.
-        bytes: Their size.
+        placement: `original`, `key` or a partition's number.
+        adds_provenance: Whether headers say where each record came from.
+        targets: The topics that get records.
+        shards: One for each source partition (and life of its topic).
+        size: Size of the files in bytes.
+        timestamps_replaced: Records whose timestamp is 0, which librdkafka takes for "now".
+        notes: What people should know before they send.
+        through: What of the archive a follower has sent when this run is done.
+        sha256: The plan's hash.
     """
 
-    archive: Archive
+    run: str
+    key: str
+    created_at: str
     pipeline: str
+    cluster_id: str
+    request: Mapping[str, Any]
+    delivery: str
+    transactions: str
     engine: str
-    target_topic: str | None
+    placement: str | int
+    adds_provenance: bool
+    targets: tuple[Target, ...]
     shards: tuple[Shard, ...]
-    files: int
-    bytes: int
+    size: int
+    timestamps_replaced: int = 0
+    notes: tuple[str, ...] = ()
+    through: Mapping[str, Any] | None = None
+    sha256: str = field(default="", compare=False)
 
     @property
     def records(self) -> int:
         """How many records."""
         return sum(shard.records for shard in self.shards)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON types."""
+    @property
+    def files(self) -> int:
+        """How many files."""
+        return len({file.path for shard in self.shards for file in shard.files})
+
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Whether records keep their timestamps."""
+        return self.delivery == EXACTLY_ONCE
+
+    @property
+    def attempts(self) -> ProgressSlot:
+        """Where the attempts of the run are counted, beside the progress of its shards."""
+        return ProgressSlot(f"{PREFIX}{self.key}-attempts", self.shards[0].progress.tp)
+
+    def target(self, topic: str) -> Target:
+        """Return a target by its name."""
+        return next(target for target in self.targets if target.topic == topic)
+
+    def starts(self) -> dict[TopicPartition, int]:
+        """Return where the run's records begin at the earliest in each target partition."""
         return {
-            "archive": str(self.archive.root),
+            TopicPartition(target.topic, partition): start
+            for target in self.targets
+            for partition, start in enumerate(target.start)
+        }
+
+    def seconds(self, records_per_second: float = 0, bytes_per_second: float = 0) -> float:
+        """Estimate how long sending takes; a limit of 0 is none."""
+        by_records = min(records_per_second or ASSUMED_RECORDS, ASSUMED_RECORDS)
+        by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
+        return max(self.records / by_records, self.size / by_bytes)
+
+    def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
+        """Return the plan as people read it."""
+        took = duration_text(self.seconds(records_per_second, bytes_per_second))
+        how = f"{self.delivery}, {self.transactions}" if self.keeps_timestamps else self.delivery
+        return [
+            f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
+            f"({self.size / 1e6:,.1f} MB), about {took}",
+            f"republish {self.pipeline}: run {self.key}, {how}, engine {self.engine}, placement "
+            f"{self.placement}; keeps {DELIVERIES[self.delivery]}",
+            *(f"republish {self.pipeline}: {note}" for note in self.notes),
+            *(
+                f"  {shard.source} -> {shard.target}: offsets {shard.first:,} to "
+                f"{shard.end - 1:,}, {shard.records:,} records"
+                for shard in self.shards
+            ),
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan without its files, as JSON types; small enough for XCom."""
+        return {
+            "run": self.run,
+            "key": self.key,
+            "plan": self.sha256,
+            "delivery": self.delivery,
+            "transactions": self.transactions if self.keeps_timestamps else None,
             "engine": self.engine,
-            "keeps": ENGINES[self.engine],
-            "delivery": "at_least_once",
+            "placement": self.placement,
+            "keeps": DELIVERIES[self.delivery],
+            "request": dict(self.request),
             "records": self.records,
             "files": self.files,
-            "bytes": self.bytes,
+            "bytes": self.size,
+            "notes": list(self.notes),
             "shards": [
                 {
                     "source": str(shard.source),
-                    "target": f"{shard.target_topic}-{shard.source.partition}",
-                    "first_offset": shard.files[0].first,
-                    "last_offset": max(file.last for file in shard.files),
+                    "target": shard.target,
+                    "first_offset": shard.first,
+                    "last_offset": shard.end - 1,
                     "records": shard.records,
                     "files": len(shard.files),
                 }
@@ -125,147 +190,78 @@ class RepublishPlan:
             ],
         }
 
-    def lines(self) -> list[str]:
-        """Return the plan as people read it."""
-        return [
-            f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
-            f"({self.bytes / 1e6:,.1f} MB) in {self.archive.root}",
-            f"republish {self.pipeline}: engine {self.engine}, at least once, keeps "
-            f"{ENGINES[self.engine]}",
-            *(
-                f"  {shard.source} -> {shard.target_topic}-{shard.source.partition}: "
-                f"offsets {shard.files[0].first:,} to {max(f.last for f in shard.files):,}, "
-                f"{shard.records:,} records"
-                for shard in self.shards
+    def to_bytes(self) -> bytes:
+        """Return the sealed plan, as it stands in its file."""
+        return seal(
+            {
+                "format_version": FORMAT_VERSION,
+                "run": self.run,
+                "key": self.key,
+                "created_at": self.created_at,
+                "pipeline": self.pipeline,
+                "cluster_id": self.cluster_id,
+                "request": dict(self.request),
+                "delivery": self.delivery,
+                "transactions": self.transactions,
+                "engine": self.engine,
+                "placement": self.placement,
+                "provenance": self.adds_provenance,
+                "records": self.records,
+                "bytes": self.size,
+                "timestamps_replaced": self.timestamps_replaced,
+                "notes": list(self.notes),
+                "through": self.through,
+                "targets": [
+                    {
+                        "topic": target.topic,
+                        "id": target.id,
+                        "partitions": target.partitions,
+                        "start": list(target.start),
+                        "compacted": target.is_compacted,
+                    }
+                    for target in self.targets
+                ],
+                "shards": [shard.to_dict() for shard in self.shards],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> RepublishPlan:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            SealError: When a byte was changed.
+            ValueError: When it is a plan of another format.
+        """
+        document = unseal(content)
+        if document.get("format_version") != FORMAT_VERSION:
+            raise ValueError(f"format version {document.get('format_version')!r}")
+        return cls(
+            run=document["run"],
+            key=document["key"],
+            created_at=document["created_at"],
+            pipeline=document["pipeline"],
+            cluster_id=document["cluster_id"],
+            request=document["request"],
+            delivery=document["delivery"],
+            transactions=document["transactions"],
+            engine=document["engine"],
+            placement=document["placement"],
+            adds_provenance=document["provenance"],
+            targets=tuple(
+                Target(
+                    topic=target["topic"],
+                    id=target["id"],
+                    partitions=target["partitions"],
+                    start=tuple(target["start"]),
+                    is_compacted=target["compacted"],
+                )
+                for target in document["targets"]
             ),
-        ]
-
-
-def make_plan(
-    archive: Archive,
-    cluster: KafkaCluster,
-    *,
-    engine: str = "worker",
-    target_topic: str | None = None,
-    topics: Collection[str] = (),
-    say: Callable[[str], None] = lambda line: None,
-) -> RepublishPlan:
-    """Plan a republish of what the manifest commits; sends nothing.
-
-    Args:
-        archive: Where the files are.
-        cluster: Where the records go.
-        engine: `worker` or `spark`.
-        target_topic: Target of all records; None sends each to the topic it came from.
-        topics: Source topics to send; none for all.
-        say: Takes a line of progress every two seconds.
-
-    Raises:
-        ConfigError: When the engine is unknown.
-        ArchiveError: When the folder is no archive, or holds nothing of these topics.
-        ManifestInvalidError: When the manifest, a file or an offset is not as it should be.
-        SourceRecordError: When a row has no topic and no target topic is named.
-        TopicError: When a target topic is missing or has too few partitions.
-        KafkaUnavailableError: When Kafka doesn't answer.
-    """
-    if engine not in ENGINES:
-        raise ConfigError(f"engine = {engine!r} is not acceptable; accepted: {', '.join(ENGINES)}")
-    pipeline = archive.document()["pipeline"]
-    by_source: dict[tuple[TopicPartition, str], list[ShardFile]] = {}
-    sizes: dict[str, int] = {}
-    for file, contents in _read_contents(archive, say):
-        for content in contents:
-            tp = content.tp
-            if topics and tp.topic not in topics:
-                continue
-            _check_topic(file.path, content, target_topic)
-            # A topic that was made again counts its offsets from 0 again.
-            key = (tp, file.topic_ids.get(tp.topic, ""))
-            by_source.setdefault(key, []).append(_shard_file(file, content))
-            sizes[file.path] = file.bytes
-    if not by_source:
-        wanted = f"records of {', '.join(topics)}" if topics else "records"
-        raise ArchiveError(f"{archive.root} holds no {wanted}; drain first, or correct the topics")
-    shards = tuple(
-        Shard(tp, target_topic or tp.topic, tuple(sorted(files, key=lambda f: f.first)))
-        # In the order of the generations where a topic was made again.
-        for (tp, _), files in sorted(by_source.items(), key=lambda item: item[0][0])
-    )
-    _check_targets(shards, cluster)
-    return RepublishPlan(
-        archive=archive,
-        pipeline=pipeline,
-        engine=engine,
-        target_topic=target_topic,
-        shards=shards,
-        files=len(sizes),
-        bytes=sum(sizes.values()),
-    )
-
-
-def _read_contents(
-    archive: Archive, say: Callable[[str], None]
-) -> Iterator[tuple[ArchiveFile, Sequence[SealedContent | FileOffsets]]]:
-    """Yield each file with what it holds: by its receipt, or read where it isn't sealed yet.
-
-    Raises:
-        ManifestInvalidError: When a file is gone, damaged, or holds an offset twice.
-    """
-    files = archive_files(archive)
-    owners = {file.owner: file.owner.data_name for file in files}
-    listing = {
-        f"{name}/{path}": size
-        for owner, name in owners.items()
-        for path, size in list_data_files(owner.data).items()
-    }
-    found = []
-    for file in files:
-        if file.sealed is not None:
-            damage = damage_of(archive.root, file.sealed, listing.get(file.path), deep=False)
-            found += [damage] if damage else []
-    unsealed = [file for file in files if file.listed is not None]
-    read: dict[str, CommittedFile] = {}
-    for file in unsealed[:1]:
-        listed = [other.listed for other in unsealed if other.listed is not None]
-        committed, damaged = read_committed_files(file.owner, listed, file.file_format, say)
-        found += [*damaged, *check_duplicates(committed)]
-        read = {item.path: item for item in committed}
-    bad = errors(found)
-    if bad:
-        raise ManifestInvalidError(
-            f"{archive.root} is damaged, nothing was sent: "
-            + "; ".join(str(finding) for finding in bad[:5])
-            + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
+            shards=tuple(map(Shard.from_dict, document["shards"])),
+            size=document["bytes"],
+            timestamps_replaced=document["timestamps_replaced"],
+            notes=tuple(document["notes"]),
+            through=document["through"],
+            sha256=document["sha256"],
         )
-    for file in files:
-        yield file, file.sealed.contents if file.sealed else read[file.path].contents
-
-
-def _shard_file(file: ArchiveFile, content: SealedContent | FileOffsets) -> ShardFile:
-    return ShardFile(
-        path=file.path,
-        file_format=file.file_format,
-        first=content.first,
-        last=content.last,
-        records=content.records,
-        ascending=content.ascending,
-    )
-
-
-def _check_topic(path: str, content: SealedContent | FileOffsets, target_topic: str | None) -> None:
-    if not content.tp.topic and target_topic is None:
-        raise SourceRecordError(
-            f"the row with partition {content.tp.partition} and offset {content.first} in {path} "
-            "has no topic; name a target topic or correct the file. Nothing was sent"
-        )
-
-
-def _check_targets(shards: Collection[Shard], cluster: KafkaCluster) -> None:
-    targets = cluster.topics({shard.target_topic for shard in shards})
-    for name, topic in targets.items():
-        needed = 1 + max(s.source.partition for s in shards if s.target_topic == name)
-        if len(topic.partitions) < needed:
-            raise TopicError(
-                f"topic {name} has {len(topic.partitions)} partitions, the records need {needed} "
-                "to stay in theirs; add partitions or choose another topic. Nothing was sent"
-            )

@@ -1,4 +1,8 @@
-"""The Spark engine, from the caller's side: spec, application, result."""
+"""Republishing on Spark, from the caller's side: spec, application, result.
+
+Exactly once: shards are tasks, each sent by the same function as in the worker. At least once:
+Spark's own Kafka sink.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka_drain import errors
 from kafka_drain.errors import SparkJobError
-from kafka_drain.job_spec import RepublishSpec, read_result
+from kafka_drain.job_spec import SendSpec, SinkSpec, read_result, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republishing.sending import SendJob
 from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
+from kafka_drain.topic_settings import MAX_MESSAGE_BYTES
 
-__all__ = ["RepublishJob", "finish_republish", "prepare_republish"]
+__all__ = ["RepublishJob", "finish_republish", "prepare_send", "prepare_sink"]
 
 # Spark's own sink took twice as many records a second with these (measured, 100 B values).
 PRODUCER_SETTINGS = {
     "kafka.linger.ms": "50",
-    "kafka.batch.size": str(1 << 20),
     "kafka.buffer.memory": str(128 << 20),
     "kafka.compression.type": "lz4",
 }
+
+# KAFKA-19479: a batch that the broker finds too large is split, and flush() doesn't wait for its
+# parts; Spark would report success before they are refused or lost. Half of what the broker takes
+# leaves room for batches that compress less than the client expects.
+BATCH_BYTES = 512 << 10
+
+# Two attempts of one task would fence each other.
+NO_SPECULATION = {"spark.speculation": "false"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +46,51 @@ class RepublishJob:
     result_path: Path
 
 
-def prepare_republish(
-    plan: RepublishPlan, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+def prepare_send(
+    plan: RepublishPlan, groups: list[list[SendJob]], pipeline: Pipeline, folder: Path
 ) -> RepublishJob:
-    """Write the job spec of a plan and put together what spark-submit needs.
+    """Write the spec of a republish, exactly once, on Spark's executors.
 
     Args:
         plan: What to send where.
+        groups: Its shards; each group is a task.
+        pipeline: Where Spark's configuration and memory come from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        MachineError: When Java or pyspark is missing.
+    """
+    spec_path, result_path = folder / "republish.json", folder / "result.json"
+    secrets_path = folder / "secrets.json"
+    write_private(secrets_path, dict(groups[0][0].settings))
+    SendSpec(
+        run=plan.pipeline,
+        groups=[[{**job.to_dict(), "settings": {}} for job in jobs] for jobs in groups],
+        records=plan.records,
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+        secrets_path=str(secrets_path),
+    ).write(spec_path)
+    application = prepare_application(
+        f"republish_{plan.pipeline}",
+        application="republish",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+        needs_connector=False,
+        fixed=NO_SPECULATION,
+    )
+    return RepublishJob(application, result_path)
+
+
+def prepare_sink(
+    plan: RepublishPlan, root: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+) -> RepublishJob:
+    """Write the spec of a republish, at least once, with Spark's Kafka sink.
+
+    Args:
+        plan: What to send where.
+        root: The archive's folder.
         pipeline: Where Spark's configuration, jars and memory come from.
         cluster: The target.
         folder: A private folder of this run (mode 0700); the spec and the secrets go there.
@@ -47,20 +99,20 @@ def prepare_republish(
         MachineError: When Java, pyspark or a jar is missing.
     """
     connection, secrets_path = kafka_options(cluster.config, folder)
-    spec_path = folder / "republish.json"
-    result_path = folder / "result.json"
+    spec_path, result_path = folder / "republish.json", folder / "result.json"
     limits = [
-        int(cluster.topic_config(topic).get("max.message.bytes", 0))
-        for topic in {shard.target_topic for shard in plan.shards}
+        int(cluster.topic_config(target.topic).get("max.message.bytes", MAX_MESSAGE_BYTES))
+        for target in plan.targets
     ]
-    RepublishSpec(
+    SinkSpec(
         run=plan.pipeline,
-        sources=_sources(plan),
-        topic=plan.target_topic,
+        sources=_sources(plan, root),
+        targets={shard.source.topic: shard.target_topic for shard in plan.shards},
+        partitions=sorted({str(shard.source) for shard in plan.shards}),
         records=plan.records,
-        partitions=len(plan.shards),
         writer_options={
             **PRODUCER_SETTINGS,
+            "kafka.batch.size": str(min(BATCH_BYTES, min(limits) // 2)),
             "kafka.max.request.size": str(max(1 << 20, *limits)),
             **connection,
         },
@@ -70,25 +122,26 @@ def prepare_republish(
     ).write(spec_path)
     application = prepare_application(
         f"republish_{plan.pipeline}",
-        application="republish",
+        application="republish_sink",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,
+        fixed=NO_SPECULATION,
     )
     return RepublishJob(application, result_path)
 
 
-def _sources(plan: RepublishPlan) -> list[dict[str, Any]]:
+def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:
     """Return the files by data folder, each folder with one format."""
     folders: dict[str, dict[str, Any]] = {}
     for path, file_format in sorted(
         {(file.path, file.file_format) for shard in plan.shards for file in shard.files}
     ):
-        data_folder = str(plan.archive.root.joinpath(*path.split("/")[:2], "data"))
+        data_folder = "/".join([root, *path.split("/")[:2], "data"])
         source = folders.setdefault(
             data_folder, {"data_folder": data_folder, "file_format": file_format, "files": []}
         )
-        source["files"].append(str(plan.archive.root / path))
+        source["files"].append(f"{root}/{path}")
     return list(folders.values())
 
 
@@ -96,7 +149,8 @@ def finish_republish(job: RepublishJob) -> dict[str, Any]:
     """Read what the Spark job wrote.
 
     Raises:
-        SparkJobError: When the job failed, or ended without a result.
+        KafkaDrainError: Of the kind that a shard failed with.
+        SparkJobError: When the job failed otherwise, or ended without a result.
     """
     result = read_result(job.result_path)
     if result is None:
@@ -105,4 +159,6 @@ def finish_republish(job: RepublishJob) -> dict[str, Any]:
         )
     if "error" in result:
         raise SparkJobError(f"the republish failed in Spark: {result['error']}")
+    if "shard_error" in result:
+        raise getattr(errors, result["shard_error"])(result["message"])
     return result

@@ -1,173 +1,170 @@
-"""The worker engine: files to Kafka in this process, with confluent-kafka's idempotent producer."""
+"""The worker engine: shards are sent and verified from here, by several processes if that pays."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka_drain import errors
+from kafka_drain.errors import DeliveryError
+from kafka_drain.republishing.jobs import Job, run_job
 
-from kafka_drain.errors import DeliveryError, SourceRecordError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.progress import Progress
-from kafka_drain.republishing.plan import RepublishPlan, Shard
-from kafka_drain.republishing.shard_reader import read_shard
+__all__ = ["Worker", "processes_for"]
 
-__all__ = ["republish_in_worker"]
+#: A process more pays from so many records on: Python and its libraries take a second to start.
+RECORDS_PER_PROCESS = 200_000
 
-PROGRESS_SECONDS = 2.0
+#: How long a child may take to abort its transaction and end.
+GRACE_SECONDS = 15.0
 
-PRODUCER_SETTINGS = {
-    "enable.idempotence": True,
-    "linger.ms": 50,
-    "batch.size": 1 << 20,
-    "compression.type": "lz4",
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 256 << 10,
-}
-
-
-class Deliveries:
-    """Counts what Kafka acknowledged and what it refused, and timestamps that weren't kept."""
-
-    def __init__(self) -> None:
-        self.acknowledged = 0
-        self.failed = 0
-        self.first_error = ""
-        self.timestamps_replaced = 0
-
-    def __call__(self, error: KafkaError | None, message: Any) -> None:
-        """Take in one delivery report."""
-        if error is None:
-            self.acknowledged += 1
-            return
-        self.failed += 1
-        self.first_error = self.first_error or (
-            f"{message.topic()}-{message.partition()}: {error.str()}"
-        )
+Groups: TypeAlias = "SimpleQueue[Sequence[Job]]"
+Answer: TypeAlias = "Callable[[Job, dict[str, Any]], None]"
 
 
-def republish_in_worker(
-    plan: RepublishPlan, cluster: KafkaCluster, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Send a plan's records, shard by shard, each in offset order.
+def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | None = None) -> int:
+    """Return how many processes do some groups of jobs; 1 means this one.
 
     Args:
-        plan: What to send where.
-        cluster: The target.
-        say: Takes lines of progress.
+        groups: The jobs; those of a group in turn.
+        records: How many records they handle.
+        most: So many at most; None for one a core.
+    """
+    cores = most or len(os.sched_getaffinity(0))
+    return max(1, min(len(groups), cores, records // RECORDS_PER_PROCESS))
 
-    Returns:
-        records (acknowledged by Kafka), timestamps_replaced (records whose timestamp is 0, which
-        librdkafka can't send), seconds, records_per_second.
+
+class Worker:
+    """Does jobs, and can be stopped from another thread or a signal's handler."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._children: list[subprocess.Popen[str]] = []
+
+    def stop(self) -> None:
+        """End all of it at once; open transactions are aborted by the next attempt."""
+        self._stopped.set()
+        for child in self._children:
+            child.kill()
+
+    def run(
+        self,
+        groups: Sequence[Sequence[Job]],
+        processes: int,
+        tick: Callable[[], None] = lambda: None,
+        answered: Answer = lambda job, answer: None,
+    ) -> None:
+        """Do jobs; returns when all are done.
+
+        Args:
+            groups: Jobs, those of a group in turn; the longest first is fastest.
+            processes: How many; with 1, no other is started.
+            tick: Called about twice a second, for progress.
+            answered: Takes each job with what it returned; not always in the caller's thread.
+
+        Raises:
+            KafkaDrainError: Of the first job that failed; the others were stopped.
+        """
+        failures: SimpleQueue[BaseException] = SimpleQueue()
+        waiting: Groups = SimpleQueue()
+        for jobs in groups:
+            waiting.put(jobs)
+        work = self._do_here if processes == 1 else self._do_by_child
+
+        def run() -> None:
+            try:
+                work(waiting, answered)
+            except BaseException as error:  # raised again in the thread that waits
+                failures.put(error)
+                self._end()
+
+        threads = [threading.Thread(target=run, daemon=True) for _ in range(processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)
+                tick()
+        if not failures.empty():
+            raise failures.get()
+        if self._stopped.is_set():
+            raise DeliveryError("the republish was stopped; a retry goes on where it ended")
+
+    def _end(self) -> None:
+        """Let everything end by itself, with its transaction aborted."""
+        self._stopped.set()
+        for child in self._children:
+            if child.stdin is not None:
+                with suppress(OSError):
+                    child.stdin.close()
+
+    def _do_here(self, waiting: Groups, answered: Answer) -> None:
+        for job in _jobs(waiting, self._stopped):
+            answered(job, run_job(job, self._stopped.is_set))
+
+    def _do_by_child(self, waiting: Groups, answered: Answer) -> None:
+        child = _start_child()
+        self._children.append(child)
+        try:
+            for job in _jobs(waiting, self._stopped):
+                answered(job, _ask(child, job))
+        finally:
+            with suppress(OSError):
+                child.stdin.close()  # type: ignore[union-attr]
+            try:
+                child.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            child.stdout.close()  # type: ignore[union-attr]
+
+
+def _jobs(waiting: Groups, stopped: threading.Event) -> Iterator[Job]:
+    """Take groups until there is none left, and yield their jobs."""
+    while not stopped.is_set():
+        try:
+            yield from waiting.get_nowait()
+        except Empty:
+            return
+
+
+def _start_child() -> subprocess.Popen[str]:
+    """Start a process that does jobs, see jobs.py. What it is told stands on no command line."""
+    packages = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(
+        [sys.executable, "-m", "kafka_drain.republishing.jobs"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def _ask(child: subprocess.Popen[str], job: Job) -> dict[str, Any]:
+    """Let a child do a job and return its answer.
 
     Raises:
-        DeliveryError: When Kafka didn't acknowledge each record. Those that it did are there.
-        SourceRecordError: When a record is larger than the target topic takes.
-        DataFileError: When a file can't be read.
+        KafkaDrainError: What the job raised there.
     """
-    producer = Producer(
-        {
-            **cluster.config.for_librdkafka(),
-            **PRODUCER_SETTINGS,
-            "message.max.bytes": _largest_message(plan, cluster),
-            "log_level": 3,
-        }
-    )
-    deliveries = Deliveries()
-    progress = Progress("records", plan.records)
-    sent = 0
-    shown = time.monotonic()
-    for shard in plan.shards:
-        for batch in read_shard(plan.archive.root, shard):
-            sent += send_batch(producer, shard, batch, deliveries)
-            _refuse_failures(deliveries, sent)
-            if time.monotonic() - shown >= PROGRESS_SECONDS:
-                shown = time.monotonic()
-                say(f"republish {plan.pipeline}: {progress.line(deliveries.acknowledged)}")
-    # Each record ends in a report: acknowledged, or failed after message.timeout.ms.
-    while producer.flush(PROGRESS_SECONDS):
-        say(f"republish {plan.pipeline}: {progress.line(deliveries.acknowledged)}")
-    _refuse_failures(deliveries, sent)
-    if not deliveries.acknowledged == sent == plan.records:
+    line = ""
+    with suppress(OSError, ValueError):
+        child.stdin.write(json.dumps(job.to_dict()) + "\n")  # type: ignore[union-attr]
+        child.stdin.flush()  # type: ignore[union-attr]
+        line = child.stdout.readline()  # type: ignore[union-attr]
+    if not line:
         raise DeliveryError(
-            f"Kafka acknowledged {deliveries.acknowledged:,} of {sent:,} records sent, the plan "
-            f"has {plan.records:,}; run it again into an empty topic"
+            f"the process for {job} was ended from outside (out of memory?); a retry goes on where "
+            "it ended"
         )
-    say(f"republish {plan.pipeline}: {progress.line(sent)}")
-    if deliveries.timestamps_replaced:
-        say(
-            f"republish {plan.pipeline}: WARNING {deliveries.timestamps_replaced:,} records have "
-            "timestamp 0, which Kafka's client replaces by the time of sending"
-        )
-    return {
-        "records": deliveries.acknowledged,
-        "timestamps_replaced": deliveries.timestamps_replaced,
-        "seconds": round(progress.seconds, 1),
-        "records_per_second": round(sent / progress.seconds),
-    }
-
-
-def send_batch(
-    producer: Producer, shard: Shard, batch: pa.RecordBatch, deliveries: Deliveries
-) -> int:
-    """Queue a batch's records in order and return how many."""
-    milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    # librdkafka takes 0 for "now" (rd_kafka_producev), so that 1970 can't be kept.
-    deliveries.timestamps_replaced += pc.sum(pc.equal(milliseconds, 0)).as_py() or 0
-    rows = zip(
-        batch["key"].to_pylist(),
-        batch["value"].to_pylist(),
-        batch["headers"].to_pylist(),
-        milliseconds.to_pylist(),
-        batch["offset"].to_pylist(),
-        strict=True,
-    )
-    for key, value, headers, timestamp, offset in rows:
-        pairs = [(header["key"], header["value"]) for header in headers or ()]
-        while True:
-            try:
-                producer.produce(
-                    shard.target_topic,
-                    value=value,
-                    key=key,
-                    partition=shard.source.partition,
-                    on_delivery=deliveries,
-                    timestamp=timestamp,
-                    headers=pairs,
-                )
-                break
-            except BufferError:
-                # The queue is full: wait for acknowledgements.
-                producer.poll(0.1)
-            except KafkaException as error:
-                raise _refused_record(error.args[0], shard, offset) from error
-    producer.poll(0)
-    return int(batch.num_rows)
-
-
-def _refused_record(error: KafkaError, shard: Shard, offset: int) -> SourceRecordError:
-    return SourceRecordError(
-        f"the record at offset {offset} of {shard.source} can't be sent to "
-        f"{shard.target_topic}: {error.str()}; where it is too large, raise the target topic's "
-        "max.message.bytes. Records before it were sent"
-    )
-
-
-def _refuse_failures(deliveries: Deliveries, sent: int) -> None:
-    if deliveries.failed:
-        raise DeliveryError(
-            f"Kafka refused {deliveries.failed:,} of {sent:,} records, the first: "
-            f"{deliveries.first_error}; {deliveries.acknowledged:,} were acknowledged and are in "
-            "the target"
-        )
-
-
-def _largest_message(plan: RepublishPlan, cluster: KafkaCluster) -> int:
-    """Return the largest message that the target topics take, in bytes."""
-    targets = {shard.target_topic for shard in plan.shards}
-    limits = (int(cluster.topic_config(t).get("max.message.bytes", 0)) for t in targets)
-    return max(1_000_000, *limits)
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise getattr(errors, answer["error"])(answer["message"])
+    return answer

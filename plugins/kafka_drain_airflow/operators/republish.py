@@ -1,104 +1,234 @@
-"""Republish an archive's committed files to Kafka."""
+"""Republish files of an archive to Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain.errors import ConfigError
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from kafka_drain.errors import ConfigError, TransientError
 from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.republishing.plan import RepublishPlan
+    from kafka_drain.republishing.engines import Engines
+    from kafka_drain.republishing.republish import Republish
+    from kafka_drain.republishing.request import RepublishRequest
 
 __all__ = ["RepublishToKafkaOperator"]
 
 
-class RepublishToKafkaOperator(SparkJobOperator):
-    """Send the records of the files that the manifest commits to Kafka, each to its partition.
+@contextmanager
+def no_second_try(republish: Republish) -> Iterator[None]:
+    """Let a republish that sends at least once fail for good: a retry would send again."""
+    try:
+        yield
+    except (TransientError, AirflowException) as error:
+        if republish.plan.delivery != "at_least_once":
+            raise
+        raise AirflowFailException(
+            f"{type(error).__name__}: {error}. Some records may be in the target: as delivery is "
+            "at_least_once, a retry would send them again. Look there first, then clear this task"
+        ) from error
 
-    Returns the plan, with records, seconds and records_per_second when it was not a dry run.
+
+class RepublishToKafkaOperator(SparkJobOperator):
+    """Send sealed records of an archive to Kafka, exactly once, and prove it by reading them back.
+
+    A retry, or a task that is cleared, goes on with its run: what was sent isn't sent again, and a
+    run that has its receipt sends nothing.
+
+    Returns the plan; with the receipt's fields and records_sent when it was not a dry run.
 
     :param pipeline: the pipeline whose archive is republished
-    :param target_topic: target of all records; None sends each to the topic it came from
-        (templated)
-    :param engine: ``worker`` sends from this process and keeps timestamps; ``spark`` uses Spark's
-        own Kafka sink, which can't (templated)
-    :param topics: source topics to send; none for all (templated)
+    :param target_topic: target of all records; ``{topic}`` in it is the topic that a record came
+        from; None sends each to the topic it came from (templated)
+    :param rename: target topic by source topic, before ``target_topic`` (templated)
+    :param topics: only these source topics; none for all (templated)
+    :param partitions: only these source partitions; none for all (templated)
+    :param offsets: only these offsets, as ``topic:partition:start-end`` (templated)
+    :param from_time: lowest timestamp, in ISO 8601 (templated)
+    :param to_time: where timestamps end, this one not included (templated)
+    :param delivery: ``exactly_once``, or ``at_least_once`` by Spark's own Kafka sink (templated)
+    :param transactions: ``strict`` or ``fast`` (templated)
+    :param engine: ``auto``, ``worker`` or ``spark`` (templated)
+    :param placement: ``original``, ``key`` or a partition's number (templated)
+    :param provenance: whether headers say where each record came from (templated)
+    :param create_target: whether missing topics are made like their source (templated)
+    :param sealed_only: whether files that aren't sealed yet are left out; else refused (templated)
+    :param follow: whether only what was sealed since the last run is sent; runs of one task of one
+        DAG follow each other (templated)
+    :param repeat: whether records may be sent that an earlier run sent to this topic (templated)
+    :param records_per_second: limit; 0 for none (templated)
+    :param bytes_per_second: limit, of keys and values; 0 for none (templated)
     :param is_dry_run: only log the plan; `dry_run` is a method of Airflow's operators (templated)
     """
 
-    template_fields: Sequence[str] = ("target_topic", "engine", "topics", "is_dry_run")
+    template_fields: Sequence[str] = (
+        *("target_topic", "rename", "topics", "partitions", "offsets", "from_time", "to_time"),
+        *("delivery", "transactions", "engine", "placement", "provenance", "create_target"),
+        *("sealed_only", "follow", "repeat", "records_per_second", "bytes_per_second"),
+        "is_dry_run",
+    )
     ui_color = "#fdebd0"
 
     def __init__(
         self,
         *,
         target_topic: str | None = None,
-        engine: str = "worker",
+        rename: Mapping[str, str] | None = None,
         topics: Sequence[str] | str = (),
+        partitions: Sequence[Any] | str = (),
+        offsets: Sequence[str] | str = (),
+        from_time: Any = None,
+        to_time: Any = None,
+        delivery: str = "exactly_once",
+        transactions: str = "strict",
+        engine: str = "auto",
+        placement: str | int = "original",
+        provenance: bool | str = False,
+        create_target: bool | str = False,
+        sealed_only: bool | str = False,
+        follow: bool | str = False,
+        repeat: bool | str = False,
+        records_per_second: float | str = 0,
+        bytes_per_second: float | str = 0,
         is_dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.target_topic = target_topic
-        self.engine = engine
+        self.rename = rename
         self.topics = topics
+        self.partitions = partitions
+        self.offsets = offsets
+        self.from_time = from_time
+        self.to_time = to_time
+        self.delivery = delivery
+        self.transactions = transactions
+        self.engine = engine
+        self.placement = placement
+        self.provenance = provenance
+        self.create_target = create_target
+        self.sealed_only = sealed_only
+        self.follow = follow
+        self.repeat = repeat
+        self.records_per_second = records_per_second
+        self.bytes_per_second = bytes_per_second
         self.is_dry_run = is_dry_run
+        self._engines: Engines | None = None
+        self._republish: Republish | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Plan, and unless it is a dry run, send.
+        """Plan, and unless it is a dry run, send, verify and write the receipt.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what. Nothing was
-                sent, or it says how much.
-            DeliveryError: When Kafka didn't acknowledge each record.
+            AirflowFailException: When something has to be changed first; says what, and how much
+                was sent.
+            DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+            NotSealedError: When a drain wasn't validated yet; a retry may help.
         """
         from kafka_drain.archive import Archive
-        from kafka_drain.republishing.plan import make_plan
+        from kafka_drain.lease import utc_now
+        from kafka_drain.republishing.engines import Engines
+        from kafka_drain.republishing.republish import Limits, plan_republish
 
-        with terminal_errors_fail():
+        with terminal_errors_fail(), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            plan = make_plan(
+            limits = Limits(self._number("records_per_second"), self._number("bytes_per_second"))
+            plan_only = self._switch("is_dry_run")
+            self._republish = republish = plan_republish(
                 Archive.at(self.pipeline.archive),
                 cluster,
-                engine=self.engine,
-                target_topic=self.target_topic or None,
-                topics=listed(self.topics),
+                self._request(),
+                now=utc_now(),
                 say=self._say,
+                run=self._run_name(context),
+                follows=self._switch("follow"),
+                is_dry_run=plan_only,
             )
-            for line in plan.lines():
+            for line in republish.plan.lines(limits.records_per_second, limits.bytes_per_second):
                 self._say(line)
-            if self._plan_only():
+            if plan_only:
                 self._say("dry run: nothing was sent")
-                return plan.to_dict()
-            return plan.to_dict() | self._send(plan, cluster, context)
+                return republish.plan.summary()
+            self._engines = Engines(
+                self.pipeline.archive,
+                cluster,
+                self.pipeline,
+                folder,
+                lambda application, finish: self.submit(application, finish, context),
+            )
+            with no_second_try(republish):
+                receipt = republish.execute(self._engines, utc_now, limits)
+            written = {k: v for k, v in receipt.items() if k not in ("sent", "through")}
+            return republish.plan.summary() | written
 
-    def _plan_only(self) -> bool:
+    def on_kill(self) -> None:
+        """End what sends, and abort its open transactions: consumers needn't wait behind them."""
+        if self._engines is not None:
+            self._engines.stop()
+        super().on_kill()
+        if self._republish is not None:
+            self._republish.abort()
+
+    def _run_name(self, context: Context) -> str:
+        """Return the run's name: the same for each try of this task in this DAG run."""
+        if self._switch("follow"):
+            return f"{self.dag_id} {self.task_id}"
+        mapped = getattr(context["ti"], "map_index", -1)
+        name = f"{self.dag_id} {context['run_id']} {self.task_id}"
+        return name if mapped < 0 else f"{name} {mapped}"
+
+    def _request(self) -> RepublishRequest:
+        from kafka_drain.republishing.request import RepublishRequest
+        from kafka_drain.republishing.selection import Selection
+
+        return RepublishRequest(
+            target_topic=self.target_topic or None,
+            rename=dict(self.rename or {}),
+            selection=Selection.of(
+                topics=listed(self.topics),
+                partitions=[str(number) for number in listed(self.partitions)],
+                offsets=listed(self.offsets),
+                from_time=self.from_time or None,
+                to_time=self.to_time or None,
+            ),
+            delivery=self.delivery,
+            transactions=self.transactions,
+            engine=self.engine,
+            placement=self.placement,
+            adds_provenance=self._switch("provenance"),
+            creates_target=self._switch("create_target"),
+            sealed_only=self._switch("sealed_only") or self._switch("follow"),
+            repeats=self._switch("repeat"),
+        )
+
+    def _switch(self, name: str) -> bool:
         # A template renders to text unless the DAG renders native objects.
-        written = str(self.is_dry_run).lower()
+        written = str(getattr(self, name)).lower()
         if written not in ("true", "false"):
             raise ConfigError(
-                f"dry_run = {self.dry_run!r} is not acceptable; accepted: true, false"
+                f"{name} = {getattr(self, name)!r} is not acceptable; accepted: true, false"
             )
         return written == "true"
 
-    def _send(self, plan: RepublishPlan, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
-        if plan.engine == "worker":
-            from kafka_drain.republishing.worker import republish_in_worker
-
-            return republish_in_worker(plan, cluster, self._say)
-
-        from kafka_drain.republishing.spark import finish_republish, prepare_republish
-
-        with private_folder() as folder:
-            job = prepare_republish(plan, self.pipeline, cluster, folder)
-            return self.submit(job.application, lambda: finish_republish(job), context)
+    def _number(self, name: str) -> float:
+        try:
+            number = float(getattr(self, name) or 0)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name} = {getattr(self, name)!r} is not acceptable; accepted: a number, 0 for "
+                "no limit"
+            ) from error
+        if number < 0:
+            raise ConfigError(f"{name} = {number} is not acceptable; accepted: 0 or more")
+        return number
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

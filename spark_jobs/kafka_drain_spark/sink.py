@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from threading import Thread
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import coalesce, col, concat_ws, create_map, lit
 
-from kafka_drain.job_spec import RepublishSpec
+from kafka_drain.job_spec import SinkSpec
 from kafka_drain.progress import Progress
+from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files
 from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
 from kafka_drain_spark.tasks import finished_tasks
 
-__all__ = ["run_republish"]
+__all__ = ["run_sink"]
 
 PROGRESS_SECONDS = 2.0
 
 
-def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
+def run_sink(spark: SparkSession, spec: SinkSpec) -> dict[str, Any]:
     """Send all records of the files to Kafka, in offset order within each source partition.
 
     Returns:
@@ -29,21 +30,24 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
             says whether something was sent.
         PySparkException: When Spark failed before it sent something.
     """
-    records = read_files(spark, spec.sources)
-    rows = records.count()
+    records = read_files(spark, spec.sources).withColumn("topic", coalesce("topic", lit("")))
+    wanted = records.where(concat_ws("-", "topic", "partition").isin(spec.partitions))
+    rows = wanted.count()
     if rows != spec.records:
         raise JobFailed(
             f"Spark reads {rows:,} rows, the files hold {spec.records:,}; nothing was sent"
         )
     # One task a source partition, so that its records stay in order.
-    ordered = records.repartition(spec.partitions, "topic", "partition").sortWithinPartitions(
+    ordered = wanted.repartition(len(spec.partitions), "topic", "partition").sortWithinPartitions(
         "topic", "partition", "offset"
     )
+    targets = create_map(*(lit(name) for pair in spec.targets.items() for name in pair))
+    sent = ordered.select(
+        "key", "value", "headers", targets[col("topic")].alias("topic"), "partition"
+    )
     options = spec.writer_options | secret_options(spec.secrets_path)
-    if spec.topic is not None:
-        options["topic"] = spec.topic
-    progress = Progress("source partitions", spec.partitions)
-    save = Saving(ordered.select("key", "value", "headers", "topic", "partition"), options)
+    progress = Progress("source partitions", len(spec.partitions))
+    save = Background(lambda: sent.write.format("kafka").options(**options).save())
     try:
         while not save.ended(PROGRESS_SECONDS):
             print(f"republish {spec.run}: {progress.line(finished_tasks(spark))}", flush=True)
@@ -55,25 +59,3 @@ def run_republish(spark: SparkSession, spec: RepublishSpec) -> dict[str, Any]:
         "seconds": round(progress.seconds, 1),
         "records_per_second": round(rows / progress.seconds),
     }
-
-
-class Saving:
-    """A blocking write in a thread of its own, so that its progress can be shown."""
-
-    def __init__(self, records: DataFrame, options: dict[str, str]) -> None:
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, args=(records, options), daemon=True)
-        self._thread.start()
-
-    def _run(self, records: DataFrame, options: dict[str, str]) -> None:
-        try:
-            records.write.format("kafka").options(**options).save()
-        except BaseException as error:  # raised again in the thread that waits
-            self._error = error
-
-    def ended(self, seconds: float) -> bool:
-        """Wait so long; return whether the write has ended; raise what it raised."""
-        self._thread.join(seconds)
-        if self._error is not None:
-            raise self._error
-        return not self._thread.is_alive()

@@ -1,0 +1,112 @@
+"""The arms of `republish.py` without Spark: a bare loop, and the worker engine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+
+from kafka_drain.archive import Archive
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.lease import utc_now
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing.engines import Engines
+from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republishing.republish import Limits, Republish, plan_republish
+from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.verifying import verify
+
+__all__ = ["bare", "checked", "planned", "worker"]
+
+
+def planned(archive: str, servers: str, target: str, transactions: str = "strict") -> Republish:
+    """Plan a republish to an empty topic."""
+    return plan_republish(
+        Archive.at(archive),
+        KafkaCluster(KafkaConfig({"bootstrap.servers": servers})),
+        RepublishRequest(target_topic=target, transactions=transactions, engine="worker"),
+        now=utc_now(),
+        say=_quiet,
+        run=target,
+    )
+
+
+def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
+    """Compare what is in the target with the files.
+
+    Raises:
+        RuntimeError: When it isn't the same.
+    """
+    verification, _ = verify(archive, plan, {"bootstrap.servers": servers}, _quiet)
+    if not verification.is_exact:
+        raise RuntimeError("\n".join(verification.lines()))
+
+
+def worker(archive: str, servers: str, target: str, transactions: str) -> float:
+    """Send with the worker engine, as many processes as it takes by itself; return the seconds."""
+    republish = planned(archive, servers, target, transactions)
+    pipeline = Pipeline(name="none", topics=["none"], archive="/none")
+    engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
+    # A run verifies itself, and has no receipt otherwise.
+    return float(republish.execute(engines, utc_now, Limits())["seconds"])
+
+
+def bare(archive: str, servers: str, target: str) -> float:
+    """Send with a loop as one writes it by hand, with everything kept; return the seconds."""
+    plan = planned(archive, servers, target).plan
+    began = time.perf_counter()
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "linger.ms": 50,
+            "batch.size": 1 << 20,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 128 << 10,
+        }
+    )
+    for shard in plan.shards:
+        for file in shard.files:
+            for batch in pq.ParquetFile(f"{archive}/{file.path}").iter_batches(50_000):
+                _produce(producer, target, batch)
+    while producer.flush(10):
+        pass
+    seconds = time.perf_counter() - began
+    checked(plan, archive, servers)
+    return seconds
+
+
+def _produce(producer: Producer, target: str, batch: pa.RecordBatch) -> None:
+    times = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    rows = zip(
+        batch["key"].to_pylist(),
+        batch["value"].to_pylist(),
+        batch["headers"].to_pylist(),
+        times.to_pylist(),
+        batch["partition"].to_pylist(),
+        strict=True,
+    )
+    for key, value, headers, timestamp, partition in rows:
+        pairs = [(header["key"], header["value"]) for header in headers] if headers else None
+        while True:
+            try:
+                producer.produce(
+                    target, value, key, partition=partition, timestamp=timestamp, headers=pairs
+                )
+                break
+            except BufferError:
+                producer.poll(0.005)
+    producer.poll(0)
+
+
+def _quiet(line: str) -> None:
+    """Leave out progress: it isn't what is measured."""
+
+
+def _no_spark(*_: Any) -> None:
+    raise RuntimeError("the worker engine needs no Spark")

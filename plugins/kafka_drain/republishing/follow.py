@@ -1,0 +1,138 @@
+"""Following an archive: each run sends what was sealed since the one before. A mirror in steps.
+
+A follower's runs are numbered, `republish/<follower>.000001` and so on; each plan says through
+which receipts it goes. The next one begins there, once the one before has its receipt. Of two runs
+at once both go on with the same number, and the protocol lets each record count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import ArchiveFile, files_of_receipt
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
+from kafka_drain.receipts import Receipt, ReceiptError
+from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
+
+__all__ = ["follower_key", "new_files", "next_run", "through_now"]
+
+
+def follower_key(name: str) -> str:
+    """Return what the keys of a follower's runs begin with."""
+    return run_key(f"follow {name}")
+
+
+def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, Mapping[str, Any]]:
+    """Return the run to go on with, and what of the archive was sent before it.
+
+    The last run when it hasn't ended, else the one after it.
+    """
+    runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+    since: Mapping[str, Any] = {}
+    # The last one may have been killed before it had a plan.
+    for run in runs[-2:]:
+        receipt = run.receipt()
+        if receipt is None:
+            return run, since
+        since = receipt["through"]
+    number = int(runs[-1].key.rpartition(".")[2]) + 1 if runs else 1
+    return RepublishRun(archive.root, f"{follower}.{number:06d}"), since
+
+
+def _is_run_of(key: str, follower: str) -> bool:
+    before, _, number = key.rpartition(".")
+    return before == follower and number.isdecimal()
+
+
+def through_now(archive: Archive) -> dict[str, Any]:
+    """Return how far the archive is sealed: last batch by generation, and windows."""
+    return {
+        "generations": {
+            str(generation.number): names[-1]
+            for generation in archive.generations()
+            if (names := generation.receipt_names())
+        },
+        "windows": [window.key for window in archive.windows() if window.is_sealed],
+    }
+
+
+def new_files(
+    archive: Archive, since: Mapping[str, Any], through: Mapping[str, Any]
+) -> list[ArchiveFile]:
+    """List the files that are sealed by receipts after `since` and up to `through`.
+
+    Of generations, reads the new receipts only.
+
+    Raises:
+        ManifestInvalidError: When a receipt is damaged, or a repaired window holds records beside
+            such as were sent before.
+    """
+    try:
+        return _new_files(archive, since, through)
+    except ReceiptError as error:
+        raise ManifestInvalidError(
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            "which"
+        ) from error
+
+
+def _new_files(
+    archive: Archive, since: Mapping[str, Any], through: Mapping[str, Any]
+) -> list[ArchiveFile]:
+    windows = {w: w.receipt() for w in archive.windows() if w.key in through["windows"]}
+    sent_windows = {w: r for w, r in windows.items() if w.key in since.get("windows", [])}
+    found: list[ArchiveFile] = []
+    for generation in archive.generations():
+        number = str(generation.number)
+        after, until = (at.get("generations", {}).get(number, "") for at in (since, through))
+        names = [name for name in generation.receipt_names() if after < name <= until]
+        file_format = generation.document()["format"] if names else ""
+        for name in names:
+            found += files_of_receipt(generation, generation.read_receipt(name), file_format)
+    for window, receipt in windows.items():
+        if window not in sent_windows:
+            files = files_of_receipt(window, receipt, window.plan()["format"])
+            sent = _sent_ranges(archive, since, sent_windows.values(), set(receipt.replaces))
+            found += _unsent(files, sent)
+    replaced = {path for receipt in windows.values() for path in receipt.replaces}
+    return [file for file in found if file.path not in replaced]
+
+
+Ranges = dict[TopicPartition, list[OffsetRange]]
+
+
+def _sent_ranges(
+    archive: Archive, since: Mapping[str, Any], windows: Iterable[Receipt], replaced: set[str]
+) -> Ranges:
+    """Return what was sent of files that were damaged later."""
+    receipts = list(windows)
+    for generation in archive.generations() if replaced else []:
+        last = since.get("generations", {}).get(str(generation.number), "")
+        names = (name for name in generation.receipt_names() if name <= last)
+        receipts += map(generation.read_receipt, names)
+    ranges: Ranges = {}
+    for receipt in receipts:
+        for file in receipt.files:
+            for content in file.contents if file.path in replaced else ():
+                held = OffsetRange(content.first, content.last + 1)
+                ranges.setdefault(content.tp, []).append(held)
+    return ranges
+
+
+def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]:
+    """Yield the files of a window whose records weren't sent from the file that it replaces."""
+    for file in files:
+        contents = file.sealed.contents if file.sealed else ()
+        missing = [subtract(OffsetRange(c.first, c.last + 1), sent.get(c.tp, [])) for c in contents]
+        new = sum(count(ranges) for ranges in missing)
+        if new == sum(c.last + 1 - c.first for c in contents):
+            yield file
+        elif new:
+            raise ManifestInvalidError(
+                f"{file.path} was drained in place of a damaged file, and holds records that this "
+                "follower has sent before beside others that it hasn't; expected all or none. "
+                "Nothing was sent; follow under another target topic"
+            )

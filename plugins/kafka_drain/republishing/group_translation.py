@@ -1,0 +1,546 @@
+"""From a group's offsets in the source to those in the target, and the records of what was done.
+
+A record lies in the run's folder, `groups/<group>-<time>.json`: what was committed before, and what
+apply commits. It is written before anything is committed. Files beside it say how far it came:
+`…-applied.json` once all was committed, `…-undone.json` once all is as before. No file is changed,
+so every step can be killed and run again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from upath import UPath
+
+from kafka_drain.consumer_groups import Committed
+from kafka_drain.documents import create_document, read_document
+from kafka_drain.errors import ArchiveError, ConfigError, TopicError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.offset_map import OffsetMap, PartitionMap
+
+__all__ = [
+    "GroupRecord",
+    "GroupRecords",
+    "Row",
+    "TranslationPlan",
+    "check_held",
+    "last_life",
+    "parse_offsets",
+    "plan_translation",
+]
+
+FORMAT_VERSION = 1
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one source partition says about one target partition.
+
+    Attributes:
+        source: The source partition.
+        committed: The group's offset there; None when it has none.
+        target: The target partition.
+        translated: Where the source partition alone would go on.
+        offset: Where the group goes on: the lowest of all that lead to this target partition.
+        note: How the offset came about, for people.
+        current: What the target group has committed for the target partition; None for nothing.
+    """
+
+    source: TopicPartition
+    committed: int | None
+    target: TopicPartition
+    translated: int
+    offset: int
+    note: str
+    current: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON types."""
+        return {
+            "source_topic": self.source.topic,
+            "source_partition": self.source.partition,
+            "committed": self.committed,
+            "target_topic": self.target.topic,
+            "target_partition": self.target.partition,
+            "translated": self.translated,
+            "offset": self.offset,
+            "current": self.current,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationPlan:
+    """What would be committed.
+
+    Attributes:
+        run: Name of the run's folder.
+        cluster_id: Id of the target cluster.
+        group: The group whose offsets are translated.
+        to_group: The group that gets them.
+        committed: The offsets that are translated.
+        rows: How each comes about.
+        notes: What people should know before they apply it.
+    """
+
+    run: str
+    cluster_id: str
+    group: str
+    to_group: str
+    committed: Mapping[TopicPartition, int]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def after(self) -> dict[TopicPartition, int]:
+        """The offset to commit for each target partition."""
+        return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
+
+    def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
+        """Return the plan with what the target group has committed now."""
+        return replace(
+            self,
+            rows=tuple(replace(row, current=current.get(row.target)) for row in self.rows),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "run": self.run,
+            "cluster_id": self.cluster_id,
+            "group": self.group,
+            "to_group": self.to_group,
+            "rows": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def last_life(offset_map: OffsetMap, source: TopicPartition) -> list[PartitionMap]:
+    """Return where a source partition's records went; of a topic made again, those of the last."""
+    found = [partition for partition in offset_map.partitions if partition.source == source]
+    return [p for p in found if p.source_topic_id == found[-1].source_topic_id]
+
+
+def plan_translation(
+    offset_map: OffsetMap,
+    *,
+    group: str,
+    to_group: str,
+    committed: Mapping[TopicPartition, int],
+    source_ends: Mapping[TopicPartition, int] | None = None,
+) -> TranslationPlan:
+    """Translate a group's offsets.
+
+    Where several source partitions lead to one target partition, the lowest offset counts: nothing
+    is skipped, some records are read again. A partition without a committed offset counts there as
+    not read at all when the group has offsets of its topic; elsewhere it is left alone, as the
+    consumers' auto.offset.reset decides about it in the source, too.
+
+    Args:
+        offset_map: Where the run's records went.
+        group: The group whose offsets these are.
+        to_group: The group that gets the new ones.
+        committed: Its offsets in the source.
+        source_ends: Where the source partitions end, as far as that is known.
+
+    Raises:
+        ConfigError: When the group has no offset of any partition that the run read.
+    """
+    sources = offset_map.sources()
+    usable = {tp: committed[tp] for tp in sources if tp in committed}
+    if not usable:
+        raise ConfigError(
+            f"group {group} has {_listed(committed)}, expected some of what run {offset_map.run} "
+            f"read: {_shown(sources)}; correct --group or --run"
+        )
+    translated = {
+        (tp, target): offset
+        for tp, at in usable.items()
+        for target, offset in offset_map.translate(tp, at).items()
+    }
+    targets = {target for _, target in translated}
+    topics = {tp.topic for tp in usable}
+    unread = [tp for tp in sources if tp not in usable and tp.topic in topics]
+    left_alone = []
+    for tp in unread:
+        shared = {t: o for t, o in offset_map.translate(tp, 0).items() if t in targets}
+        translated |= {(tp, target): offset for target, offset in shared.items()}
+        if not shared:
+            left_alone.append(tp)
+    lowest: dict[TopicPartition, int] = {}
+    for (_, target), offset in translated.items():
+        lowest[target] = min(offset, lowest.get(target, offset))
+    return TranslationPlan(
+        run=offset_map.run,
+        cluster_id=offset_map.cluster_id,
+        group=group,
+        to_group=to_group,
+        committed=usable,
+        rows=tuple(
+            Row(
+                source=tp,
+                committed=usable.get(tp),
+                target=target,
+                translated=offset,
+                offset=lowest[target],
+                note=_note(offset_map, tp, target, usable.get(tp))
+                + ("" if offset == lowest[target] else "; another source partition is behind"),
+            )
+            for (tp, target), offset in sorted(translated.items())
+        ),
+        notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, translated, lowest)),
+    )
+
+
+def _note(
+    offset_map: OffsetMap, source: TopicPartition, target: TopicPartition, at: int | None
+) -> str:
+    """Return how near a translation comes to its offset."""
+    if at is None:
+        return "no committed offset: from the first republished record"
+    first, end = _extent(offset_map, source)
+    if at < first:
+        return f"before the first republished record, offset {first:,}"
+    if at > end:
+        return f"after the last republished record, offset {end - 1:,}"
+    again = max(
+        (
+            min(block.records, at - block.source_start)
+            for partition in last_life(offset_map, source)
+            if partition.target == target
+            for block in partition.blocks
+            if block.source_start < at < block.source_end and not block.is_exact
+        ),
+        default=0,
+    )
+    return f"up to {again:,} records are read again" if again else "exact"
+
+
+def _extent(offset_map: OffsetMap, source: TopicPartition) -> tuple[int, int]:
+    """Return the first republished offset of a source partition, and the one after the last."""
+    found = last_life(offset_map, source)
+    return min(p.blocks[0].source_start for p in found), max(p.blocks[-1].source_end for p in found)
+
+
+def _notes(
+    offset_map: OffsetMap,
+    committed: Mapping[TopicPartition, int],
+    source_ends: Mapping[TopicPartition, int],
+    left_alone: Collection[TopicPartition],
+    translated: Mapping[tuple[TopicPartition, TopicPartition], int],
+    lowest: Mapping[TopicPartition, int],
+) -> Iterable[str]:
+    for tp, at in committed.items():
+        if tp in source_ends:
+            begin = max(at, _extent(offset_map, tp)[1])
+            lag = source_ends[tp] - begin
+            if lag > 0:
+                yield (
+                    f"{tp}: lag of {lag:,}: offsets {begin:,} to {source_ends[tp] - 1:,} of the "
+                    "source were not republished, nor were they read by the group"
+                )
+    if any(offset > lowest[target] for (_, target), offset in translated.items()):
+        yield (
+            "several source partitions lead to one target partition: the group goes on at the "
+            "lowest offset, so that nothing is skipped; it reads some records again"
+        )
+    if left_alone:
+        yield (
+            f"no committed offset for {_shown(left_alone)}: no offset is committed for them in "
+            "the target either, the consumers' auto.offset.reset decides"
+        )
+
+
+def _listed(offsets: Collection[TopicPartition]) -> str:
+    return f"committed offsets of {_shown(offsets)}" if offsets else "no committed offsets"
+
+
+def _shown(partitions: Collection[TopicPartition]) -> str:
+    more = " …" if len(partitions) > _SHOWN else ""
+    return ", ".join(map(str, sorted(partitions)[:_SHOWN])) + more
+
+
+def check_held(
+    after: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> None:
+    """Check that the target holds what the new offsets name.
+
+    Args:
+        after: The new offsets.
+        earliest: Log start of each target partition.
+        latest: High watermark of each.
+
+    Raises:
+        TopicError: When an offset is outside; names all that are.
+    """
+    outside = [
+        f"{tp}: new offset {offset:,} is "
+        + (
+            f"beyond the end {latest[tp]:,}"
+            if offset > latest[tp]
+            else f"below the start {earliest[tp]:,}"
+        )
+        for tp, offset in after.items()
+        if not earliest[tp] <= offset <= latest[tp]
+    ]
+    if outside:
+        shown = "; ".join(outside[:_SHOWN]) + (" …" if len(outside) > _SHOWN else "")
+        raise TopicError(
+            f"{shown}; expected offsets that the target holds. Beyond the end: the topic was made "
+            "again since the run; below the start: retention has deleted republished records. "
+            "Republish to a new topic (retention.ms=-1) and translate with that run. Nothing was "
+            "changed"
+        )
+
+
+def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int]:
+    """Read what `kafka-consumer-groups.sh --export --reset-offsets` prints.
+
+    Lines are `topic,partition,offset`, or `group,topic,partition,offset` of which the group's are
+    taken.
+
+    Args:
+        text: The file's text.
+        group: The group.
+        where: Name of the file, for messages.
+
+    Raises:
+        ConfigError: When a line is anything else, or none is the group's.
+    """
+    found: dict[TopicPartition, int] = {}
+    others: set[str] = set()
+    # A spreadsheet may have put a byte order mark before the first line.
+    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
+    for line in lines:
+        fields = [value.strip() for value in line]
+        if not any(fields):
+            continue
+        owner = fields[0] if len(fields) == 4 else group
+        if len(fields) not in (3, 4) or not all(re.fullmatch("[0-9]+", v) for v in fields[-2:]):
+            raise ConfigError(
+                f"{where} line {lines.line_num} is {','.join(line)!r}, expected "
+                "topic,partition,offset or group,topic,partition,offset, as "
+                "kafka-consumer-groups.sh --reset-offsets --export prints them"
+            )
+        if owner != group:
+            others.add(owner)
+            continue
+        tp, offset = TopicPartition(fields[-3], int(fields[-2])), int(fields[-1])
+        if found.setdefault(tp, offset) != offset:
+            raise ConfigError(
+                f"{where} line {lines.line_num} names offset {offset} of {tp}, an earlier line "
+                f"{found[tp]}; leave one of them"
+            )
+    if not found:
+        named = f"those of {', '.join(sorted(others)[:_SHOWN])}" if others else "nothing"
+        raise ConfigError(f"{where} has no offsets of group {group}, only {named}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What one apply does to a group's offsets.
+
+    Attributes:
+        path: Its file.
+        run: Name of the run's folder.
+        cluster_id: Id of the target cluster.
+        from_group: The group whose offsets were translated.
+        group: The group that got them.
+        group_existed: Whether the cluster knew that group before.
+        written_at: When, in UTC.
+        sources: The offsets that were translated.
+        before: What was committed before; partitions without an offset are left out.
+        after: What apply commits.
+        is_applied: Whether all was committed.
+        is_undone: Whether all is as before again.
+    """
+
+    path: UPath
+    run: str
+    cluster_id: str
+    from_group: str
+    group: str
+    group_existed: bool
+    written_at: str
+    sources: Mapping[TopicPartition, int]
+    before: Mapping[TopicPartition, Committed]
+    after: Mapping[TopicPartition, int]
+    is_applied: bool = field(default=False, compare=False)
+    is_undone: bool = field(default=False, compare=False)
+
+    def is_between(self, current: Mapping[TopicPartition, int]) -> bool:
+        """Whether every partition is as before, or as apply leaves it."""
+        return not self.moved(current)
+
+    def moved(self, current: Mapping[TopicPartition, int]) -> list[str]:
+        """Return what is neither as before nor as apply leaves it, for people."""
+        moved = []
+        for tp, after in self.after.items():
+            before = self.before.get(tp)
+            now = current.get(tp)
+            if now not in (after, None if before is None else before.offset):
+                moved.append(
+                    f"{tp} is at {_written(now)}, apply left {after:,}, before it was "
+                    f"{_written(None if before is None else before.offset)}"
+                )
+        return moved
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "cluster_id": self.cluster_id,
+            "from_group": self.from_group,
+            "group": self.group,
+            "group_existed": self.group_existed,
+            "written_at": self.written_at,
+            "sources": [
+                {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+                for tp, offset in sorted(self.sources.items())
+            ],
+            "offsets": [
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "before": self.before[tp].offset if tp in self.before else None,
+                    "metadata_before": self.before[tp].metadata if tp in self.before else None,
+                    "after": offset,
+                }
+                for tp, offset in sorted(self.after.items())
+            ],
+        }
+
+
+def _written(offset: int | None) -> str:
+    return "no offset" if offset is None else f"{offset:,}"
+
+
+class GroupRecords:
+    """The records of one group in a run's folder."""
+
+    def __init__(self, run_folder: UPath, group: str) -> None:
+        """Name them; nothing is read yet.
+
+        Args:
+            run_folder: The run's folder.
+            group: The group that gets offsets.
+        """
+        self._folder = run_folder / "groups"
+        self._group = group
+        # A group's name may hold anything, also slashes.
+        self._prefix = quote(group, safe="") + "-"
+
+    def all(self) -> list[GroupRecord]:
+        """Return the records, oldest first.
+
+        Raises:
+            ArchiveError: When one can't be read.
+        """
+        if not self._folder.is_dir():
+            return []
+        names = {entry.name for entry in self._folder.iterdir()}
+        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{12}Z\.json")
+        return [
+            replace(
+                self._read(name),
+                is_applied=_beside(name, "applied") in names,
+                is_undone=_beside(name, "undone") in names,
+            )
+            for name in sorted(filter(pattern.fullmatch, names))
+        ]
+
+    def newest_open(self) -> GroupRecord | None:
+        """Return the newest record that isn't undone."""
+        return next((r for r in reversed(self.all()) if not r.is_undone), None)
+
+    def write(
+        self,
+        plan: TranslationPlan,
+        before: Mapping[TopicPartition, Committed],
+        *,
+        group_existed: bool,
+    ) -> GroupRecord:
+        """Write what is committed now and what will be, before anything is changed."""
+        while True:
+            now = datetime.now(timezone.utc)
+            record = GroupRecord(
+                path=self._folder / f"{self._prefix}{now:%Y%m%dT%H%M%S%fZ}.json",
+                run=plan.run,
+                cluster_id=plan.cluster_id,
+                from_group=plan.group,
+                group=self._group,
+                group_existed=group_existed,
+                written_at=now.isoformat(timespec="microseconds"),
+                sources=plan.committed,
+                before=before,
+                after=plan.after,
+            )
+            # Two within a microsecond: the later one takes the next.
+            if create_document(record.path, record.to_dict()):
+                return record
+
+    def mark_applied(self, record: GroupRecord) -> None:
+        """Note that all of a record was committed."""
+        self._mark(record, "applied")
+
+    def mark_undone(self, record: GroupRecord) -> None:
+        """Note that all is as it was before a record."""
+        self._mark(record, "undone")
+
+    def _mark(self, record: GroupRecord, word: str) -> None:
+        at = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        path = self._folder / _beside(record.path.name, word)
+        create_document(path, {"group": record.group, f"{word}_at": at})
+
+    def _read(self, name: str) -> GroupRecord:
+        path = self._folder / name
+        document = read_document(path, "format_version")
+        if document["format_version"] != FORMAT_VERSION:
+            raise ArchiveError(
+                f"{path} has format {document['format_version']!r}, this kafka-drain reads format "
+                f"{FORMAT_VERSION}; use the release that wrote it"
+            )
+        try:
+            before, after = {}, {}
+            for row in document["offsets"]:
+                tp = TopicPartition(str(row["topic"]), int(row["partition"]))
+                after[tp] = int(row["after"])
+                if row["before"] is not None:
+                    before[tp] = Committed(int(row["before"]), str(row["metadata_before"] or ""))
+            return GroupRecord(
+                path=path,
+                run=str(document["run"]),
+                cluster_id=str(document["cluster_id"]),
+                from_group=str(document["from_group"]),
+                group=str(document["group"]),
+                group_existed=bool(document["group_existed"]),
+                written_at=str(document["written_at"]),
+                sources={
+                    TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"])
+                    for row in document["sources"]
+                },
+                before=before,
+                after=after,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArchiveError(
+                f"{path} was changed ({error!r}), expected what translate-group wrote; restore it "
+                "from a copy"
+            ) from error
+
+
+def _beside(name: str, word: str) -> str:
+    return f"{name.removesuffix('.json')}-{word}.json"

@@ -1,0 +1,112 @@
+"""What a process is told to do: send a shard, or verify a target partition.
+
+`python -m kafka_drain.republishing.jobs` reads jobs from standard input, secrets included, a line
+each, and answers each with a line. It ends when its input does, also because the process that
+started it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.runs import RepublishRun
+from kafka_drain.republishing.sending import SendJob, send_shard
+from kafka_drain.republishing.verifying import verify_partition
+
+__all__ = ["Job", "VerifyJob", "main", "run_job"]
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """Verify one target partition of a run.
+
+    Attributes:
+        root: The archive's folder, a path or a URL.
+        key: The run's key; its plan is read there.
+        tp: The target partition.
+        settings: librdkafka's settings of the target cluster, secrets included.
+    """
+
+    root: str
+    key: str
+    tp: TopicPartition
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"verifying {self.tp}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job as JSON types."""
+        return {
+            "root": self.root,
+            "key": self.key,
+            "verify": [self.tp.topic, self.tp.partition],
+            "settings": dict(self.settings),
+        }
+
+
+Job: TypeAlias = "SendJob | VerifyJob"
+
+
+def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
+    """Do a job in this process.
+
+    Returns:
+        `records` that were sent, or what was found, as `PartitionMatch.to_dict`.
+
+    Raises:
+        KafkaDrainError: As `send_shard` or `verify_partition`.
+    """
+    if isinstance(job, SendJob):
+        return {"records": send_shard(job, stopped)}
+    plan = RepublishRun(UPath(job.root), job.key).plan()
+    if plan is None:
+        raise ArchiveError(f"run {job.key} in {job.root} has no plan.json; restore it from a copy")
+    return verify_partition(job.root, plan, job.settings, job.tp).to_dict()
+
+
+def _read_job(line: str) -> Job:
+    document = json.loads(line)
+    if "verify" not in document:
+        return SendJob.from_dict(document)
+    tp = TopicPartition(*document["verify"])
+    return VerifyJob(document["root"], document["key"], tp, document["settings"])
+
+
+def main() -> int:
+    """Do jobs that come line by line; ends with the input."""
+    lines: SimpleQueue[str] = SimpleQueue()
+    ended = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        ended.set()
+        lines.put("")
+
+    threading.Thread(target=listen, daemon=True).start()
+    while line := lines.get():
+        answer: dict[str, Any]
+        try:
+            answer = run_job(_read_job(line), ended.is_set)
+        except KafkaDrainError as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        except Exception as error:
+            answer = {"error": "DeliveryError", "message": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The progress of shards, kept by Kafka as committed offsets of groups that have no members.
+
+Each is committed in the transaction that sends the records (KIP-98), so that both count or neither.
+What is committed is the source offset to go on with; the metadata, less than 1 KiB, holds the
+plan's hash and how many records were sent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from kafka_drain.errors import ProgressError
+from kafka_drain.republishing.kafka_errors import explained
+from kafka_drain.republishing.shards import ProgressSlot
+
+__all__ = ["Ledger", "Progress", "entry"]
+
+TIMEOUT_SECONDS = 60.0
+
+# What a coordinator answers while it moves or starts.
+_PASSING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._WAIT_COORD,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a shard has got.
+
+    Attributes:
+        offset: The source offset to go on with.
+        records: How many records were sent.
+        plan: Hash of the plan that they belong to.
+    """
+
+    offset: int
+    records: int
+    plan: str
+
+    def metadata(self) -> str:
+        """Return what stands beside the committed offset."""
+        return json.dumps({"plan": self.plan, "records": self.records}, separators=(",", ":"))
+
+
+def entry(slot: ProgressSlot, progress: Progress) -> KafkaTopicPartition:
+    """Return a progress as the offset to commit."""
+    return KafkaTopicPartition(
+        slot.tp.topic, slot.tp.partition, progress.offset, progress.metadata()
+    )
+
+
+class Ledger:
+    """Reads progress. An unsubscribed consumer a group is enough; none joins its group.
+
+    Args:
+        settings: librdkafka's settings of the target cluster.
+        waits: Whether reading waits while a transaction that holds an offset is being decided
+            (KIP-447). Without, it tells how far a run has got, and decides nothing.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, waits: bool = True) -> None:
+        self._settings = dict(settings)
+        self._isolation = "read_committed" if waits else "read_uncommitted"
+        self._consumers: dict[str, Consumer] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers = {}
+
+    def group_metadata(self, group: str) -> Any:
+        """Return what `send_offsets_to_transaction` wants to know of a group without members."""
+        return self._consumer(group).consumer_group_metadata()
+
+    def read(
+        self, slots: Iterable[ProgressSlot], timeout: float = TIMEOUT_SECONDS
+    ) -> dict[ProgressSlot, Progress | None]:
+        """Read what is committed; None where nothing is.
+
+        Raises:
+            ProgressError: When something is committed that isn't ours.
+            AuthorizationError: When the group may not be read.
+            KafkaUnavailableError: When Kafka doesn't answer in time.
+        """
+        found: dict[ProgressSlot, Progress | None] = {}
+        by_group: dict[str, list[ProgressSlot]] = {}
+        for slot in slots:
+            by_group.setdefault(slot.group, []).append(slot)
+        for group, members in by_group.items():
+            asked = [KafkaTopicPartition(s.tp.topic, s.tp.partition) for s in members]
+            answers = self._committed(group, asked, timeout)
+            for slot, answer in zip(members, answers, strict=True):
+                found[slot] = _parse(slot, answer)
+        return found
+
+    def _committed(
+        self, group: str, asked: Collection[KafkaTopicPartition], timeout: float
+    ) -> list[KafkaTopicPartition]:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                answers: list[KafkaTopicPartition] = self._consumer(group).committed(
+                    list(asked), timeout=min(10.0, timeout)
+                )
+                failed = next((a.error for a in answers if a.error), None)
+                if failed is None:
+                    return answers
+                raise KafkaException(failed)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in _PASSING or time.monotonic() >= deadline:
+                    raise explained(error.args[0], f"the progress in group {group}") from error
+            time.sleep(0.1)
+
+    def _consumer(self, group: str) -> Consumer:
+        if group not in self._consumers:
+            self._consumers[group] = Consumer(
+                {
+                    **self._settings,
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    "isolation.level": self._isolation,
+                    "log_level": 2,
+                }
+            )
+        return self._consumers[group]
+
+
+def _parse(slot: ProgressSlot, answer: KafkaTopicPartition) -> Progress | None:
+    if answer.offset < 0:
+        return None
+    try:
+        metadata = json.loads(answer.metadata or "")
+        return Progress(answer.offset, int(metadata["records"]), str(metadata["plan"]))
+    except (TypeError, ValueError, KeyError) as error:
+        raise ProgressError(
+            f"group {slot.group} holds offset {answer.offset} of {slot.tp} with metadata "
+            f"{answer.metadata!r}, expected a republish's progress; somebody else commits to this "
+            "group. Nothing more was sent; start a new run into an empty topic"
+        ) from error

@@ -1,0 +1,147 @@
+"""Opening a run: the progress of all shards in Kafka before the first record, attempts counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from confluent_kafka import Producer
+
+from kafka_drain.errors import ProgressError
+from kafka_drain.republishing.kafka_errors import explained
+from kafka_drain.republishing.ledger import Ledger, Progress, entry
+from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republishing.producer import (
+    ProducerLost,
+    fenced_producer,
+    repeat,
+    shard_transactional_id,
+)
+from kafka_drain.republishing.runs import RepublishRun
+from kafka_drain.republishing.shards import PREFIX, ProgressSlot
+
+__all__ = ["abort_shards", "open_run"]
+
+#: Kafka forgets the offsets of a group without members after seven days
+#: (offsets.retention.minutes).
+LONGEST = timedelta(days=3)
+
+
+def open_run(
+    plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], now: datetime
+) -> int:
+    """Begin an attempt of a run; the first one writes the progress of all shards.
+
+    All in one transaction of the run's own transactional id, after which no older attempt can
+    write a beginning over a later one's progress. `opened.json` follows it: without that file
+    no record was ever sent, so that missing progress may be written (again).
+
+    Args:
+        plan: With one shard at least.
+        run: Its folder.
+        settings: librdkafka's settings of the target cluster.
+        now: The time.
+
+    Returns:
+        The attempt's number, from 1.
+
+    Raises:
+        ProgressError: When progress that was there is gone, or of another plan, or too old.
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    opened = run.is_opened
+    if opened and now - datetime.fromisoformat(plan.created_at) > LONGEST:
+        raise ProgressError(
+            f"run {plan.key} began at {plan.created_at} and hasn't ended; after {LONGEST.days} "
+            "days Kafka may have forgotten its progress. Nothing more was sent; start a new run "
+            "into an empty topic"
+        )
+    ledger = Ledger(settings)
+    try:
+        return _in_transaction(
+            settings,
+            f"{PREFIX}{plan.key}-open",
+            # After the fence: an older attempt's beginning is decided.
+            lambda producer: _begin(producer, plan, ledger, run),
+        )
+    finally:
+        ledger.close()
+
+
+def _in_transaction(
+    settings: Mapping[str, Any], transactional_id: str, work: Callable[[Producer], int]
+) -> int:
+    for _ in range(5):
+        try:
+            return work(fenced_producer(settings, transactional_id, 30.0))
+        except ProducerLost as error:
+            lost = error
+    raise explained(lost.error, f"transactional id {transactional_id}") from lost
+
+
+def _begin(producer: Producer, plan: RepublishPlan, ledger: Ledger, run: RepublishRun) -> int:
+    found = ledger.read([plan.attempts, *(shard.progress for shard in plan.shards)])
+    latest = found.pop(plan.attempts)
+    known = [progress for progress in found.values() if progress is not None]
+    if known and (len(known) < len(found) or any(p.plan != plan.sha256 for p in known)):
+        raise ProgressError(
+            f"Kafka holds the progress of {len(known):,} of {len(found):,} shards of run "
+            f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them of this plan, "
+            "expected all of it: it expired, was deleted, or a target topic was made again. "
+            "Nothing more was sent; start a new run into an empty topic"
+        )
+    if not known and run.is_opened:
+        raise ProgressError(
+            f"Kafka holds no progress of run {plan.key}, which has been opened: it expired, was "
+            "deleted, or the target topic was made again. Nothing more was sent; start a new run "
+            "into an empty topic"
+        )
+    attempt = (latest.offset if latest else 0) + 1
+    entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}
+    if not known:
+        entries |= {shard.progress: Progress(shard.first, 0, plan.sha256) for shard in plan.shards}
+    repeat(producer.begin_transaction, "begin_transaction")
+    for group in dict.fromkeys(slot.group for slot in entries):
+        offsets = [entry(slot, at) for slot, at in entries.items() if slot.group == group]
+        repeat(
+            lambda offsets=offsets, group=group: producer.send_offsets_to_transaction(  # type: ignore[misc]
+                offsets, ledger.group_metadata(group), 60.0
+            ),
+            f"the progress in group {group}",
+        )
+    repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
+    run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+    return attempt
+
+
+def abort_shards(
+    plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], now: datetime
+) -> int:
+    """Abort the open transactions of a run that was killed, so that consumers don't wait for them.
+
+    Counts as an attempt: whatever still runs of older ones stops at its next call.
+
+    Returns:
+        How many shards were fenced: those that aren't done.
+
+    Raises:
+        KafkaDrainError: When Kafka doesn't let it; the transactions then end by their timeout.
+    """
+    open_run(plan, run, settings, now)
+    ledger = Ledger(settings)
+    try:
+        found = ledger.read(shard.progress for shard in plan.shards)
+    finally:
+        ledger.close()
+    unfinished = 0
+    for shard in plan.shards:
+        progress = found[shard.progress]
+        if progress is None or progress.records < shard.records:
+            try:
+                fenced_producer(settings, shard_transactional_id(plan.key, shard.number), 10.0)
+            except ProducerLost as lost:
+                raise explained(lost.error, f"aborting {shard.source}") from lost
+            unfinished += 1
+    return unfinished

@@ -1,0 +1,332 @@
+"""A republish as a whole: plan, open, send the shards, verify, receipt.
+
+Every step can be killed and run again: the plan is written once, the progress is Kafka's, a run
+that has its receipt sends nothing more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError, VerifyError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import utc_now
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress
+from kafka_drain.republishing.earlier import sent
+from kafka_drain.republishing.follow import follower_key, new_files, next_run, through_now
+from kafka_drain.republishing.jobs import VerifyJob
+from kafka_drain.republishing.ledger import Ledger
+from kafka_drain.republishing.matching import PartitionMatch
+from kafka_drain.republishing.opening import abort_shards, open_run
+from kafka_drain.republishing.plan import AT_LEAST_ONCE, EXACTLY_ONCE, RepublishPlan
+from kafka_drain.republishing.planning import make_plan
+from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.runs import RepublishRun, run_key
+from kafka_drain.republishing.sending import SendJob
+from kafka_drain.republishing.verifying import summed_up, target_partitions
+
+__all__ = ["Limits", "Republish", "plan_republish"]
+
+RECEIPT_VERSION = 1
+
+
+class Engine(Protocol):
+    """Sends and verifies, see `engines.Engines`."""
+
+    def __call__(
+        self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
+    ) -> None:
+        """Send groups of jobs, each group in turn; the plan alone, where Spark's own sink sends."""
+
+    def verify(
+        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+    ) -> dict[TopicPartition, PartitionMatch]:
+        """Verify target partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How fast a republish may be, all shards together; 0 is no limit.
+
+    Attributes:
+        records_per_second: Records.
+        bytes_per_second: Bytes of keys and values, before compression.
+    """
+
+    records_per_second: float = 0
+    bytes_per_second: float = 0
+
+
+def plan_republish(
+    archive: Archive,
+    cluster: KafkaCluster,
+    request: RepublishRequest,
+    *,
+    now: datetime,
+    say: Callable[[str], None],
+    run: str | None = None,
+    follows: bool = False,
+    is_dry_run: bool = False,
+) -> Republish:
+    """Plan a run, or find the plan that it began with. Writes nothing, but for a missing topic.
+
+    Args:
+        archive: Where the files are.
+        cluster: Where the records go.
+        request: What is asked for.
+        now: The time.
+        say: Takes lines of progress.
+        run: The run's name: whoever names it again goes on with it. None for a name that is the
+            same whenever the same is asked for.
+        follows: Whether only what was sealed since this follower's last run is sent.
+        is_dry_run: Whether nothing at all is written, missing topics included.
+
+    Raises:
+        ConfigError: When the run was planned for something else.
+        KafkaDrainError: Of the kind that says what is wrong; nothing was sent then.
+    """
+    pipeline = archive.document()["pipeline"]
+    name = run or request.name(pipeline)
+    if follows:
+        folder, since = next_run(archive, follower_key(name))
+    else:
+        folder, since = RepublishRun(archive.root, run_key(name)), {}
+    plan = folder.plan()
+    if plan is not None and dict(plan.request) != request.to_dict():
+        raise ConfigError(
+            f"run {folder.key} began with {dict(plan.request)}, this asks for {request.to_dict()}; "
+            "ask for the same to go on with it, or name another run"
+        )
+    if plan is None:
+        through = through_now(archive) if follows else None
+        plan = make_plan(
+            archive,
+            cluster,
+            request,
+            run=name,
+            now=now,
+            say=say,
+            key=folder.key,
+            creates_targets=not is_dry_run,
+            files=(lambda: new_files(archive, since, through)) if through else None,
+            through=through,
+        )
+    return Republish(archive, cluster, folder, plan, say)
+
+
+@dataclass(frozen=True)
+class Republish:
+    """One run of a republish: its plan, and the steps that are left.
+
+    Attributes:
+        archive: Where the files are.
+        cluster: Where the records go.
+        run: Its folder.
+        plan: What goes where.
+        say: Takes lines of progress.
+    """
+
+    archive: Archive
+    cluster: KafkaCluster
+    run: RepublishRun
+    plan: RepublishPlan
+    say: Callable[[str], None]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """librdkafka's settings of the target cluster."""
+        return self.cluster.config.for_librdkafka()
+
+    def execute(
+        self, engine: Engine, clock: Callable[[], datetime], limits: Limits
+    ) -> dict[str, Any]:
+        """Send what wasn't sent yet, verify it, and write the receipt.
+
+        Args:
+            engine: Sends groups of jobs, or by Spark's own sink.
+            clock: The time.
+            limits: How fast it may be.
+
+        Returns:
+            The receipt, and `records_sent`: how many were sent by this attempt.
+
+        Raises:
+            VerifyError: When the target doesn't hold the records as it should; says what.
+            KafkaDrainError: Of the kind that says what is wrong; a retry of a transient one goes
+                on where this one ended.
+        """
+        receipt = self.run.receipt()
+        if receipt is not None:
+            self._tell(f"sent and verified before, at {receipt['finished_at']}; nothing was sent")
+            return receipt | {"records_sent": 0}
+        if not self.plan.shards:
+            # Without a receipt: what is drained and sealed later can still be sent.
+            self._tell("no records are selected, nothing was sent")
+            return self.plan.summary() | {"records_sent": 0}
+        plan = self.run.write_plan(self.plan)
+        self._check_targets(plan)
+        began = time.monotonic()
+        attempt, before = 1, 0
+        if plan.delivery == EXACTLY_ONCE:
+            attempt = open_run(plan, self.run, self.settings, clock())
+            before = self.progress(plan)
+            if before:
+                self._tell(f"attempt {attempt} goes on after {before:,} records")
+            self._send(plan, engine, attempt, before, limits)
+        else:
+            if self.run.is_opened:
+                self._tell("WARNING an attempt before this one began to send; it is sent again")
+            self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+            engine(plan, [], lambda: None)
+        seconds = time.monotonic() - began
+        # Verified before the receipt: until then a retry sends nothing, and verifies again.
+        self._check_targets(plan)
+        root = str(self.archive.root)
+        jobs = [VerifyJob(root, plan.key, tp, self.settings) for tp in target_partitions(plan)]
+        matches = engine.verify(plan, jobs, self._tell)
+        verification, offset_map = summed_up(plan, matches)
+        self.run.write_offset_map(offset_map.to_bytes())
+        for line in verification.lines():
+            self._tell(line)
+        if not verification.is_exact and (plan.delivery == EXACTLY_ONCE or verification.lost):
+            raise VerifyError(
+                f"run {plan.key}: the target doesn't hold what was sent, once each and in order: "
+                f"lost {verification.lost:,}, twice {verification.twice:,}, out of order "
+                f"{verification.out_of_order:,}. There is no receipt. Look for what else writes to "
+                "the target or deletes from it, and restore into an empty topic"
+            )
+        receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
+        return receipt | {"records_sent": plan.records - before}
+
+    def abort(self, now: datetime | None = None) -> None:
+        """Abort the open transactions of a run that was stopped; says so where it can't."""
+        plan = self.run.plan()
+        if plan is None or plan.delivery != EXACTLY_ONCE or not self.run.is_opened:
+            return
+        if self.run.receipt() is not None:
+            return
+        try:
+            fenced = abort_shards(plan, self.run, self.settings, now or utc_now())
+        except KafkaDrainError as error:
+            self._tell(f"open transactions end by their timeout of a minute: {error}")
+        else:
+            self._tell(f"open transactions of {fenced:,} shards were aborted")
+
+    def progress(self, plan: RepublishPlan) -> int:
+        """Return how many records were sent, as Kafka says."""
+        ledger = Ledger(self.settings, waits=False)
+        try:
+            return self._sent(plan, ledger)
+        finally:
+            ledger.close()
+
+    def _sent(self, plan: RepublishPlan, ledger: Ledger) -> int:
+        found = ledger.read(shard.progress for shard in plan.shards)
+        return sum(at.records for at in found.values() if at is not None)
+
+    def _send(
+        self, plan: RepublishPlan, engine: Engine, attempt: int, before: int, limits: Limits
+    ) -> None:
+        ledger = Ledger(self.settings, waits=False)
+        progress = Progress("records", plan.records - before)
+        shown = progress.clock()
+
+        def tick() -> None:
+            nonlocal shown
+            if progress.clock() - shown >= 2.0:
+                shown = progress.clock()
+                self._tell(progress.line(self._sent(plan, ledger) - before))
+
+        try:
+            engine(plan, self._jobs(plan, attempt, limits), tick)
+            self._tell(progress.line(self._sent(plan, ledger) - before))
+        finally:
+            ledger.close()
+
+    def _jobs(self, plan: RepublishPlan, attempt: int, limits: Limits) -> list[list[SendJob]]:
+        """Return the jobs, largest first; the lives of a topic that was made again in turn."""
+        sizes = {
+            target.topic: int(self.cluster.topic_config(target.topic)["max.message.bytes"])
+            for target in plan.targets
+        }
+        groups: dict[Any, list[SendJob]] = {}
+        for shard in plan.shards:
+            job = SendJob(
+                root=str(self.archive.root),
+                key=plan.key,
+                plan=plan.sha256,
+                attempt=attempt,
+                attempts=plan.attempts,
+                shard=shard,
+                partitions=plan.target(shard.target_topic).partitions,
+                transactions=plan.transactions,
+                adds_provenance=plan.adds_provenance,
+                settings=self.settings,
+                largest_batch=sizes[shard.target_topic],
+                records_per_second=limits.records_per_second,
+                bytes_per_second=limits.bytes_per_second,
+            )
+            groups.setdefault(shard.source, []).append(job)
+        return sorted(groups.values(), key=lambda jobs: -sum(job.shard.records for job in jobs))
+
+    def _check_targets(self, plan: RepublishPlan) -> None:
+        """Refuse a target that was made again: what was sent to it before is gone.
+
+        Raises:
+            TopicError: Names it.
+        """
+        if self.cluster.cluster_id() != plan.cluster_id:
+            raise TopicError(
+                f"run {plan.key} sends to Kafka cluster {plan.cluster_id}, this is "
+                f"{self.cluster.cluster_id()}; go on with that one, or name another run"
+            )
+        topics = self.cluster.topics([target.topic for target in plan.targets])
+        for target in plan.targets:
+            if topics[target.topic].id != target.id:
+                raise TopicError(
+                    f"topic {target.topic} was made again since run {plan.key} began: its id is "
+                    f"{topics[target.topic].id}, expected {target.id}. Nothing more was sent; name "
+                    "another run to begin anew"
+                )
+
+    def _seal(
+        self,
+        plan: RepublishPlan,
+        clock: Callable[[], datetime],
+        attempts: int,
+        seconds: float,
+        verification: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        receipt = {
+            "format_version": RECEIPT_VERSION,
+            "run": plan.run,
+            "key": plan.key,
+            "pipeline": plan.pipeline,
+            "plan": plan.sha256,
+            "delivery": plan.delivery,
+            "exactly_once": plan.delivery == EXACTLY_ONCE,
+            "transactions": None if plan.delivery == AT_LEAST_ONCE else plan.transactions,
+            "engine": plan.engine,
+            "cluster_id": plan.cluster_id,
+            "records": plan.records,
+            "attempts": attempts,
+            "seconds": round(seconds, 1),
+            "records_per_second": round(plan.records / max(seconds, 1e-3)),
+            "started_at": plan.created_at,
+            "finished_at": clock().isoformat(timespec="milliseconds"),
+            "timestamps_replaced": plan.timestamps_replaced,
+            "verification": verification,
+            "sent": sent(plan),
+            "through": plan.through,
+        }
+        self.run.write_receipt(receipt)
+        return self.run.receipt() or receipt
+
+    def _tell(self, line: str) -> None:
+        self.say(f"republish {self.plan.pipeline}: {line}")

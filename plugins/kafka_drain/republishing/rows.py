@@ -1,0 +1,57 @@
+"""Records as Kafka's client takes them, out of batches of a data file. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from kafka_drain.republishing.shards import Shard
+
+__all__ = ["Headers", "Row", "provenance", "rows_of"]
+
+Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
+
+#: Key, value, headers (None for none), timestamp in milliseconds since 1970, offset.
+Row: TypeAlias = "tuple[bytes | None, bytes | None, Headers, int, int]"
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Yield a batch's records.
+
+    Args:
+        batch: Columns of `data_files.records.SCHEMA`.
+    """
+    milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    return zip(
+        batch["key"].to_pylist(),
+        batch["value"].to_pylist(),
+        _headers(batch["headers"]),
+        milliseconds.to_pylist(),
+        batch["offset"].to_pylist(),
+        strict=True,
+    )
+
+
+def _headers(column: pa.ListArray) -> list[Headers]:
+    """Return each record's headers as pairs; a dict for each header would cost thrice as much."""
+    pairs = column.flatten()
+    if not len(pairs):
+        return [None] * len(column)
+    flat = list(zip(pairs.field("key").to_pylist(), pairs.field("value").to_pylist(), strict=True))
+    found: list[Headers] = []
+    at = 0
+    for length in column.value_lengths().fill_null(0).to_pylist():
+        found.append(flat[at : at + length] or None)
+        at += length
+    return found
+
+
+def provenance(shard: Shard, offset: int) -> list[tuple[str, str | bytes | None]]:
+    """Return headers that say where a record came from."""
+    return [
+        ("kafka-drain.topic", shard.source.topic.encode()),
+        ("kafka-drain.partition", b"%d" % shard.source.partition),
+        ("kafka-drain.offset", b"%d" % offset),
+    ]

@@ -1,0 +1,247 @@
+"""The topics that get records: what may stand in the way, found before the first one is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from upath import UPath
+
+from kafka_drain.archive import Archive
+from kafka_drain.data_files import read_records
+from kafka_drain.errors import AuthorizationError, TopicError
+from kafka_drain.kafka_cluster import KafkaCluster, Topic
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.placement import BY_KEY
+from kafka_drain.republishing.plan import EXACTLY_ONCE, Target
+from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.selection import time_text
+from kafka_drain.republishing.shards import ShardFile
+from kafka_drain.topic_settings import TopicSettings, read_topic_settings
+
+__all__ = ["Need", "create_targets", "plan_targets"]
+
+#: What a record costs in a batch beside its key, value and headers, at most: bytes.
+OVERHEAD = 100
+
+HOW = "change it with kafka-configs --alter --topic {topic} --add-config {setting}=…"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the records ask of their target topic.
+
+    Attributes:
+        partitions: So many at least.
+        oldest_ms: Lowest timestamp; None when unknown.
+        newest_ms: Highest timestamp; None when unknown.
+        sources: Topics that they came from.
+        files: Where they are.
+    """
+
+    partitions: int
+    oldest_ms: int | None
+    newest_ms: int | None
+    sources: tuple[str, ...]
+    files: tuple[ShardFile, ...]
+
+    def plus(self, other: Need) -> Need:
+        """Return what both ask together."""
+        oldest = [ms for ms in (self.oldest_ms, other.oldest_ms) if ms is not None]
+        newest = [ms for ms in (self.newest_ms, other.newest_ms) if ms is not None]
+        return Need(
+            max(self.partitions, other.partitions),
+            min(oldest, default=None),
+            max(newest, default=None),
+            tuple(dict.fromkeys((*self.sources, *other.sources))),
+            tuple(dict.fromkeys((*self.files, *other.files))),
+        )
+
+
+def plan_targets(
+    archive: Archive,
+    cluster: KafkaCluster,
+    needs: Mapping[str, Need],
+    request: RepublishRequest,
+    now: datetime,
+) -> tuple[tuple[Target, ...], list[str]]:
+    """Look at the target topics, and refuse what wouldn't keep the records as they are.
+
+    Returns:
+        The targets by name, and what people should know of them.
+
+    Raises:
+        TopicError: When one is missing, too small, or set so that records would change or vanish;
+            names the setting.
+        AuthorizationError: When an ACL is missing.
+    """
+    targets: list[Target] = []
+    notes: list[str] = []
+    for name, need in sorted(needs.items()):
+        if request.creates_target and not cluster.has_topic(name):
+            settings, wider = _settings_like(archive, need, now)
+            targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
+            notes.append(f"topic {name} will be made: {settings}{wider}")
+            _check_partitions(name, settings.partitions, need, request)
+            continue
+        topic = cluster.topics([name])[name]
+        _check_partitions(name, len(topic.partitions), need, request)
+        _check_access(cluster, name, request)
+        config = cluster.topic_config(name)
+        if request.delivery == EXACTLY_ONCE:
+            _check_timestamps(name, config, need, now)
+            _check_sizes(archive, name, config, need)
+        targets.append(_target(cluster, topic, config))
+    return tuple(targets), notes
+
+
+def _target(cluster: KafkaCluster, topic: Topic, config: Mapping[str, str]) -> Target:
+    partitions = [TopicPartition(topic.name, partition) for partition in topic.partitions]
+    ends = cluster.latest(partitions, "read_uncommitted")
+    return Target(
+        topic.name,
+        topic.id,
+        len(partitions),
+        tuple(ends[tp] for tp in partitions),
+        "compact" in config.get("cleanup.policy", ""),
+    )
+
+
+def _settings_like(archive: Archive, need: Need, now: datetime) -> tuple[TopicSettings, str]:
+    """Return the settings of the source as the last drain saw them, fit for old records."""
+    known = read_topic_settings(archive.root)
+    found = next((known[topic] for topic in need.sources if topic in known), None)
+    if found is None:
+        raise TopicError(
+            f"the archive doesn't know how {', '.join(need.sources)} was set up, expected it in "
+            "topics.json, where drains of this release write it; make the target topic yourself"
+        )
+    settings = found.with_partitions(max(found.partitions, need.partitions))
+    wider = _for_old_records(settings.config, _age(need, now))
+    for setting, value in wider.items():
+        settings = settings.with_config(setting, value)
+    changed = ", ".join(f"{setting}={value}" for setting, value in wider.items())
+    return settings, f" ({changed}: the source's would drop or change old records)" * bool(wider)
+
+
+def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, str]:
+    """Return what has to differ from the source's settings, so that old records are kept."""
+    wider = {}
+    retention = int(config.get("retention.ms", 604_800_000))
+    deletes = "delete" in config.get("cleanup.policy", "delete")
+    if age is not None and deletes and 0 <= retention < age:
+        wider["retention.ms"] = "-1"
+    if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
+        wider["message.timestamp.type"] = "CreateTime"
+    for setting in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
+        if age is not None and age > int(config.get(setting, age)):
+            wider[setting] = str((1 << 63) - 1)
+    return wider
+
+
+def create_targets(
+    archive: Archive,
+    cluster: KafkaCluster,
+    needs: Mapping[str, Need],
+    now: datetime,
+) -> None:
+    """Make the target topics that are missing, like their sources.
+
+    Raises:
+        TopicError: When Kafka refuses.
+    """
+    for name, need in sorted(needs.items()):
+        if not cluster.has_topic(name):
+            cluster.create_topic(name, _settings_like(archive, need, now)[0])
+
+
+def _check_partitions(name: str, partitions: int, need: Need, request: RepublishRequest) -> None:
+    if partitions < need.partitions and request.placement != BY_KEY:
+        raise TopicError(
+            f"topic {name} has {partitions} partitions, the records need {need.partitions} to go "
+            f"where placement {request.placement!r} puts them; add partitions, choose another "
+            "topic or place them by key. Nothing was sent"
+        )
+
+
+def _check_access(cluster: KafkaCluster, name: str, request: RepublishRequest) -> None:
+    missing = {"WRITE", "READ", "DESCRIBE"} - cluster.allowed_on(name)
+    if missing:
+        raise AuthorizationError(
+            f"this user may not {' and '.join(sorted(missing))} on topic {name}, expected both to "
+            "send and to read back what was sent; add the ACL. Nothing was sent"
+        )
+
+
+def _age(need: Need, now: datetime) -> int | None:
+    return None if need.oldest_ms is None else int(now.timestamp() * 1000) - need.oldest_ms
+
+
+def _refuse(name: str, setting: str, value: str, why: str) -> TopicError:
+    how = HOW.format(topic=name, setting=setting)
+    return TopicError(
+        f"topic {name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing was "
+        "sent"
+    )
+
+
+def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: datetime) -> None:
+    kind = config.get("message.timestamp.type", "CreateTime")
+    if kind != "CreateTime":
+        raise _refuse(
+            name, "message.timestamp.type", kind, "which replaces the records' own timestamps"
+        )
+    age = _age(need, now)
+    if age is None or need.oldest_ms is None or need.newest_ms is None:
+        return
+    oldest = f"the oldest record is of {time_text(need.oldest_ms)}"
+    retention = int(config.get("retention.ms", -1))
+    if "delete" in config.get("cleanup.policy", "delete") and 0 <= retention < age:
+        raise _refuse(
+            name, "retention.ms", str(retention), f"and {oldest}: Kafka would delete it at once"
+        )
+    # Before Kafka 3.6 one setting bounded both sides (KIP-937).
+    for setting in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
+        if setting in config and age > int(config[setting]):
+            raise _refuse(name, setting, config[setting], f"and {oldest}: Kafka would refuse it")
+    setting = "message.timestamp.after.max.ms"
+    ahead = need.newest_ms - int(now.timestamp() * 1000)
+    if setting in config and ahead > int(config[setting]):
+        newest = f"the newest record is of {time_text(need.newest_ms)}"
+        raise _refuse(name, setting, config[setting], f"and {newest}: Kafka would refuse it")
+
+
+def _check_sizes(archive: Archive, name: str, config: Mapping[str, str], need: Need) -> None:
+    """Refuse records that are too large for the topic, compressed as they would be sent.
+
+    The files are read only when the source took larger batches than the target does.
+    """
+    setting = "max.message.bytes"
+    limit = int(config.get(setting, 1 << 20))
+    known = read_topic_settings(archive.root)
+    sources = [known[topic].max_message_bytes for topic in need.sources if topic in known]
+    if sources and len(sources) == len(need.sources) and max(sources) <= limit:
+        return
+    for path, offset, size in _large_records(archive.root, need.files, limit):
+        raise _refuse(
+            name, setting, str(limit), f"the record at offset {offset} in {path} has {size:,} bytes"
+        )
+
+
+def _large_records(
+    root: UPath, files: tuple[ShardFile, ...], limit: int
+) -> Iterator[tuple[str, int, int]]:
+    for file in files:
+        for batch in read_records(root / file.path, file.file_format, 64 << 20):
+            sizes = pc.add(
+                pc.binary_length(batch["key"]).fill_null(0),
+                pc.binary_length(batch["value"]).fill_null(0),
+            )
+            for row in pc.indices_nonzero(pc.greater(sizes, limit - OVERHEAD)).to_pylist():
+                content = (batch["key"][row].as_py() or b"") + (batch["value"][row].as_py() or b"")
+                size = len(pa.compress(content, codec="lz4", asbytes=True)) + OVERHEAD
+                if size > limit:
+                    yield file.path, batch["offset"][row].as_py(), len(content)

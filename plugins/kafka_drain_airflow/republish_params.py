@@ -1,0 +1,166 @@
+"""The form of a `republish_<name>` DAG."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Param
+
+from kafka_drain.pipeline import Pipeline
+
+__all__ = ["republish_params"]
+
+WHERE = "Where to"
+WHICH = "Which records"
+HOW = "How"
+
+
+def republish_params(pipeline: Pipeline) -> dict[str, Param]:
+    """Return the fields by the operator's parameter, in their order."""
+    return {
+        "dry_run": Param(
+            default=True,
+            type="boolean",
+            title="Dry run",
+            description="On: log what would be sent, send nothing. What is sent to Kafka can't be "
+            "taken back.",
+        ),
+        "target_topic": Param(
+            default=f"{pipeline.name}_republished",
+            type=["null", "string"],
+            title="Target topic",
+            section=WHERE,
+            description="Gets all records. {topic} in it stands for the topic that a record came "
+            "from, as in {topic}_restored. Empty: each record goes to the topic it came from.",
+        ),
+        "create_target": Param(
+            default=False,
+            type="boolean",
+            title="Create target",
+            section=WHERE,
+            description="Make a missing target topic like its source: partitions and "
+            "configuration as the last drain saw them.",
+        ),
+        "placement": Param(
+            default="original",
+            type="string",
+            examples=["original", "key", "0"],
+            title="Placement",
+            section=WHERE,
+            description="original: the partition that it came from. key: as Java producers place "
+            "keys, for another number of partitions. A number: all into that partition.",
+        ),
+        **_selection(),
+        **_delivery(),
+    }
+
+
+def _selection() -> dict[str, Param]:
+    return {
+        "from_time": _text(
+            "From",
+            "Only records with this timestamp or a later one, such as 2026-11-21T13:00:00.250Z "
+            "(UTC where no zone is named). Empty: from the beginning.",
+        ),
+        "to_time": _text(
+            "To",
+            "Only records with a timestamp before this one: the moment to restore to. Empty: to "
+            "the end.",
+        ),
+        "topics": _list("Source topics", "Only of these topics, one a line. Empty: all."),
+        "partitions": _list("Source partitions", "Only of these partitions. Empty: all."),
+        "offsets": _list(
+            "Offsets",
+            "Only these offsets, one range a line, such as flights:0:100-200 (the end is not part "
+            "of it). Empty: all.",
+        ),
+        "sealed_only": Param(
+            default=False,
+            type="boolean",
+            title="Sealed only",
+            section=WHICH,
+            description="On: leave out what no validation has sealed yet. Off: such files stop "
+            "the run.",
+        ),
+        "follow": Param(
+            default=False,
+            type="boolean",
+            title="Follow",
+            section=WHICH,
+            description="On: only what was sealed since the last run with this on, a mirror run "
+            "by run. Fields of this section stay as they were then.",
+        ),
+    }
+
+
+def _delivery() -> dict[str, Param]:
+    return {
+        "delivery": Param(
+            default="exactly_once",
+            enum=["exactly_once", "at_least_once"],
+            title="Delivery",
+            section=HOW,
+            description="at_least_once: Spark's own Kafka sink; no timestamps, and a retry sends "
+            "again.",
+        ),
+        "transactions": Param(
+            default="strict",
+            enum=["strict", "fast"],
+            title="Transactions",
+            section=HOW,
+            description="strict: one transaction for each producer epoch, safe from delayed "
+            "commits. fast: the producer is kept.",
+        ),
+        "engine": Param(
+            default="auto",
+            enum=["auto", "worker", "spark"],
+            title="Engine",
+            section=HOW,
+            description="worker: processes on the Airflow worker. spark: Spark's executors. auto: "
+            "the worker up to 20 GB.",
+        ),
+        "provenance": Param(
+            default=False,
+            type="boolean",
+            title="Provenance headers",
+            section=HOW,
+            description="On: three headers say which topic, partition and offset a record came "
+            "from.",
+        ),
+        "records_per_second": _limit("Records a second"),
+        "bytes_per_second": _limit("Bytes a second"),
+        "repeat": Param(
+            default=False,
+            type="boolean",
+            title="Repeat",
+            section=HOW,
+            description="On: send also what an earlier run sent to the same topic. It will be "
+            "there twice.",
+        ),
+    }
+
+
+def _text(title: str, description: str) -> Param:
+    return Param(
+        default=None,
+        type=["null", "string"],
+        title=title,
+        section=WHICH,
+        description=description,
+    )
+
+
+def _list(title: str, description: str) -> Param:
+    options: dict[str, Any] = {"type": ["null", "array"], "items": {"type": "string"}}
+    return Param(default=None, title=title, section=WHICH, description=description, **options)
+
+
+def _limit(title: str) -> Param:
+    return Param(
+        default=0,
+        type="number",
+        minimum=0,
+        title=title,
+        section=HOW,
+        description="Limit for all partitions together. 0: none.",
+    )

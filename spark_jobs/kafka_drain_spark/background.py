@@ -1,0 +1,43 @@
+"""Blocking work in a thread of its own, so that its progress can be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Generic, TypeVar
+
+__all__ = ["Background"]
+
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """Runs a function in a thread.
+
+    Args:
+        work: The function.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # raised again in the thread that waits
+            self._error = error
+
+    def ended(self, seconds: float) -> bool:
+        """Wait so long; return whether the work has ended; raise what it raised."""
+        self._thread.join(seconds)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        """Return what the ended work returned."""
+        return self._results[0]

@@ -1,0 +1,186 @@
+"""Archives made of rows and receipts, as a drain and a validation would leave them behind."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from upath import UPath
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import ArchiveFile, files_of_receipt
+from kafka_drain.contents import CommittedFile
+from kafka_drain.data_files import read_offsets, topic_of
+from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.documents import write_document
+from kafka_drain.offset_checks import Segment
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.receipts import Receipt
+from kafka_drain.sealing import Identity, seal_segment, seal_window
+from kafka_drain.window import Window
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+#: A batch: of each partition, the rows as timestamps in milliseconds by offset.
+Batch = Mapping[TopicPartition, Mapping[int, int | None]]
+
+
+def dense(start: int, end: int, first_ms: int = 1_767_000_000_000) -> dict[int, int | None]:
+    """Rows of all offsets from start to end, a millisecond after each other."""
+    return {offset: first_ms + offset for offset in range(start, end)}
+
+
+class MadeArchive:
+    """An archive of pipeline `made`, whose generations grow by sealed batches.
+
+    Args:
+        folder: Where it is made.
+        topic_ids: Ids of its topics.
+    """
+
+    def __init__(self, folder: Path, topic_ids: Mapping[str, str]) -> None:
+        self.archive = Archive.at(str(folder))
+        self.topic_ids = dict(topic_ids)
+        self.archive.create(
+            pipeline="made",
+            cluster_id="cluster-1",
+            topic_ids=self.topic_ids,
+            source={"topics": sorted(topic_ids)},
+        )
+        self._generation = 0
+        self.open_generation()
+
+    @property
+    def root(self) -> UPath:
+        """The archive's folder."""
+        return self.archive.root
+
+    def open_generation(self, **topic_ids: str) -> None:
+        """Go on in another generation; topics that were made again count in it from 0."""
+        self._generation += 1
+        self._batch = 0
+        self.topic_ids |= topic_ids
+        self.archive.update_topics(self.topic_ids)
+        self.archive.generation(self._generation).write(
+            starting_offsets={},
+            file_format="parquet",
+            partition_by=["topic"],
+            topic_ids=self.topic_ids,
+            reason="test",
+        )
+
+    def seal(self, batch: Batch, **columns: Any) -> list[ArchiveFile]:
+        """Write a batch, a file for each partition, and its receipt; return the files."""
+        generation = self.archive.generation(self._generation)
+        files = self._write(generation.data_name, str(self._batch), batch, columns)
+        receipt = seal_segment(
+            Segment(self._batch, self._batch, self._ranges(batch)),
+            files,
+            (),
+            identity=self._identity(),
+            generation=self._generation,
+            before=None,
+            previous=None,
+            bounds={},
+            fingerprint=None,
+            acknowledged=(),
+            sealed_at=NOW.isoformat(),
+        )
+        generation.write_receipt(receipt)
+        self._batch += 1
+        return list(files_of_receipt(generation, receipt, "parquet"))
+
+    def seal_window(
+        self, key: str, batch: Batch, replaces: Sequence[str] = ()
+    ) -> list[ArchiveFile]:
+        """Write a window and its receipt; return the files."""
+        window = Window(self.root, key)
+        plan = {"ranges": [], "format": "parquet", "replaces": list(replaces)}
+        write_document(window.folder / "plan.json", plan)
+        files = self._write(window.data_name, key, batch, {})
+        receipt = seal_window(
+            list(self._ranges(batch).items()),
+            files,
+            (),
+            identity=self._identity(),
+            window=key,
+            replaces=replaces,
+            fingerprint=None,
+            sealed_at=NOW.isoformat(),
+        )
+        window.write_receipt(receipt)
+        return list(files_of_receipt(window, receipt, "parquet"))
+
+    def files(self) -> list[ArchiveFile]:
+        """List all sealed files: generations, then windows."""
+        return [*self._generation_files(), *self._window_files()]
+
+    def _generation_files(self) -> Iterable[ArchiveFile]:
+        for generation in self.archive.generations():
+            for receipt in generation.receipts():
+                yield from files_of_receipt(generation, receipt, "parquet")
+
+    def _window_files(self) -> Iterable[ArchiveFile]:
+        for window in self.archive.windows():
+            receipt: Receipt = window.receipt()
+            yield from files_of_receipt(window, receipt, "parquet")
+
+    def _identity(self) -> Identity:
+        return Identity("made", "cluster-1", self.topic_ids)
+
+    def _ranges(self, batch: Batch) -> dict[TopicPartition, OffsetRange]:
+        return {tp: OffsetRange(min(rows), max(rows) + 1) for tp, rows in batch.items()}
+
+    def _write(
+        self, folder: str, name: str, batch: Batch, columns: Mapping[str, Any]
+    ) -> list[CommittedFile]:
+        return [
+            self._write_file(
+                f"{folder}/topic={tp.topic}/part-{tp.partition:05d}-{name}.parquet",
+                tp,
+                rows,
+                columns,
+            )
+            for tp, rows in sorted(batch.items())
+        ]
+
+    def _write_file(
+        self,
+        path: str,
+        tp: TopicPartition,
+        rows: Mapping[int, int | None],
+        columns: Mapping[str, Any],
+    ) -> CommittedFile:
+        table = pa.Table.from_pylist(
+            [
+                {
+                    "key": b"%d" % offset,
+                    "value": b"value",
+                    "partition": tp.partition,
+                    "offset": offset,
+                    "timestamp": None if ms is None else EPOCH + timedelta(milliseconds=ms),
+                    "timestampType": 0,
+                    **columns,
+                }
+                for offset, ms in rows.items()
+            ],
+            schema=SCHEMA,
+        )
+        buffer = io.BytesIO()
+        pq.write_table(table.drop_columns(["topic"]), buffer)
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(buffer.getvalue())
+        return CommittedFile(
+            path=path,
+            bytes=len(buffer.getvalue()),
+            sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
+            contents=tuple(read_offsets(target, "parquet", topic_of(path))),
+        )

@@ -1,0 +1,154 @@
+"""The offset map: a translated consumer skips nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.matching import Record, match_partition
+from kafka_drain.republishing.offset_map import Block, OffsetMap, PartitionMap, join_blocks
+from kafka_drain.sealed_json import SealError, seal
+
+SOURCE, TARGET, OTHER = TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def mapped(*blocks: Block, topic_id: str = "id", target: TopicPartition = TARGET) -> PartitionMap:
+    return PartitionMap(SOURCE, topic_id, target, blocks)
+
+
+def offset_map(*partitions: PartitionMap) -> OffsetMap:
+    return OffsetMap("run", "flights", "cluster", partitions)
+
+
+def translated(*blocks: Block, offset: int) -> int:
+    return offset_map(mapped(*blocks)).translate(SOURCE, offset)[TARGET]
+
+
+EXACT = Block(10, 20, 110, 120, 10)
+JOINED = Block(30, 40, 130, 136, 5)
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (0, 110),  # before the first block
+        (10, 110),
+        (13, 113),  # inside an exact block
+        (19, 119),
+        (20, 130),  # between blocks
+        (30, 130),
+        (39, 130),  # inside joined blocks
+        (40, 136),  # after the last
+        (1_000, 136),
+    ],
+)
+def test_translate_offset(offset: int, expected: int) -> None:
+    """An offset becomes the record's own, or one before it, or the end."""
+    assert translated(EXACT, JOINED, offset=offset) == expected
+
+
+def test_translate_same_gap_on_both_sides() -> None:
+    """Joined blocks that span as many offsets on both sides are not exact."""
+    assert translated(Block(0, 10, 0, 10, 5), offset=7) == 0
+
+
+def test_translate_several_targets() -> None:
+    """A source partition whose records went to several has an offset in each."""
+    both = offset_map(mapped(EXACT), mapped(JOINED, target=OTHER))
+
+    assert both.translate(SOURCE, 12) == {TARGET: 112, OTHER: 130}
+    assert both.sources() == [SOURCE]
+
+
+def test_translate_unknown_source() -> None:
+    """A partition that the run sent nothing of goes nowhere."""
+    assert offset_map(mapped(EXACT)).translate(TopicPartition("s", 1), 12) == {}
+
+
+def test_translate_topic_made_again() -> None:
+    """Offsets of a topic that was made again are those of its last life."""
+    lives = offset_map(
+        mapped(EXACT, topic_id="first"),
+        mapped(EXACT, topic_id="first", target=OTHER),
+        mapped(JOINED, topic_id="second"),
+    )
+
+    assert lives.translate(SOURCE, 12) == {TARGET: 130}
+
+
+def test_join_blocks_bounded() -> None:
+    """Neighbours are joined to a thousand records at most, long ones are left as they are."""
+    small = [Block(2 * at, 2 * at + 1, at, at + 1, 1) for at in range(1_500)]
+    long = Block(5_000, 7_000, 5_000, 7_000, 2_000)
+
+    joined = join_blocks([*small, long])
+
+    assert [block.records for block in joined] == [1_000, 500, 2_000]
+    assert joined[0] == Block(0, 1_999, 0, 1_000, 1_000)
+    assert joined[-1] is long
+
+
+def test_offset_map_read_back() -> None:
+    """A map comes back from its file as it was written."""
+    written = offset_map(mapped(EXACT, JOINED), mapped(JOINED, target=OTHER))
+
+    content = written.to_bytes()
+
+    assert OffsetMap.from_bytes(content) == written
+    assert json.loads(content)["partitions"][0] == {
+        "source_topic": "s",
+        "source_partition": 0,
+        "source_topic_id": "id",
+        "target_topic": "t",
+        "target_partition": 0,
+        "blocks": [[10, 20, 110, 120, 10], [30, 40, 130, 136, 5]],
+    }
+
+
+def test_offset_map_changed() -> None:
+    """A map with a changed byte, or of another format, is refused."""
+    content = offset_map(mapped(EXACT)).to_bytes()
+
+    with pytest.raises(SealError):
+        OffsetMap.from_bytes(content.replace(b"110", b"111"))
+    with pytest.raises(ValueError, match="format version 2"):
+        OffsetMap.from_bytes(seal({"format_version": 2}))
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=40
+    ),
+    joins=st.booleans(),
+)
+def test_translate_skips_nothing(places: list[tuple[int, int, int]], joins: bool) -> None:
+    """Every record that a consumer hasn't read is at the translated offset or after it."""
+    at = [0, 0]
+    shards: list[list[Record]] = [[], []]
+    target: list[Record] = []
+    for number, (shard, source_gap, target_gap) in enumerate(places):
+        at[shard] += source_gap
+        place = target[-1][2] + target_gap if target else 5
+        shards[shard].append((number, 1, at[shard], 0))
+        target.append((number, 1, place, 0))
+
+    found = match_partition(
+        {0: lambda: iter(shards[0]), 1: lambda: iter(shards[1])}, lambda _: iter([target])
+    )
+
+    assert found.is_exact
+    for shard, blocks in found.mappings.items():
+        kept = join_blocks(blocks) if joins else blocks
+        there = {record[0]: record[2] for record in target}
+        whole = mapped(*kept)
+        for offset in range(max(record[2] for record in shards[shard]) + 2):
+            unread = [there[record[0]] for record in shards[shard] if record[2] >= offset]
+            goes_on = whole.translate(offset)
+            assert all(goes_on <= place for place in unread)
+            if not joins:
+                # Not before it either: nothing is read twice.
+                assert goes_on == min(unread, default=whole.blocks[-1].target_end)
