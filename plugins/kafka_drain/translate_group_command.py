@@ -17,9 +17,8 @@ from kafka_drain.errors import ArchiveError, ConfigError, GroupError, TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.group_records import GroupRecord, GroupRecords
 from kafka_drain.republishing.group_translation import (
-    GroupRecord,
-    GroupRecords,
     TranslationPlan,
     check_held,
     last_life,

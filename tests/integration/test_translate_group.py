@@ -29,7 +29,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing.group_translation import GroupRecords
+from kafka_drain.republishing.group_records import GroupRecords
 from kafka_drain.republishing.offset_map import Block, OffsetMap, PartitionMap
 from kafka_drain.republishing.runs import RepublishRun
 from kafka_drain.translate_group_command import add_translate_group, translate_group_command

@@ -24,8 +24,8 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.group_records import GroupRecords
 from kafka_drain.republishing.group_translation import (
-    GroupRecords,
     TranslationPlan,
     check_held,
     parse_offsets,

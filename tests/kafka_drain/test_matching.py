@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing import matching
+from kafka_drain.republishing import walk
 from kafka_drain.republishing.matching import PartitionMatch, Record, match_partition
 from kafka_drain.republishing.offset_map import PartitionMap
 
@@ -175,7 +175,7 @@ def test_match_interleaved(
     shards, places = case
     others = [step for step in foreign if step[0] == "foreign"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "MAX_STATES", max_states)
+        patch.setattr(walk, "MAX_STATES", max_states)
 
         found = Case(shards, damaged(sent(shards, places), others), batch).match()
 
@@ -229,7 +229,7 @@ def test_match_unlike_records(
     left = [iter(shard) for shard in shards]
     target = damaged([next(left[owner]) for owner in owners], steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "MAX_UNEXPECTED", max_unexpected)
+        patch.setattr(walk, "MAX_UNEXPECTED", max_unexpected)
 
         found = Case(shards, target).match()
 

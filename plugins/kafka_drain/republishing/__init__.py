@@ -21,11 +21,12 @@ kafka_errors.py  Kafka's errors as our own
 shard_reader.py  a shard's records, in offset order (row_filter.py, row_counts.py, rows.py)
 
 engines.py       which engine sends
-worker.py        processes of this machine
+worker.py        processes of this machine (jobs.py: what each is told)
 spark.py         Spark, from the caller's side
 
-verifying.py     reads the target back (content.py, matching.py)
+verifying.py     compares the target with the files (target_reader.py, content.py; verification.py)
+matching.py      one partition: walk.py where all is right, damage_counts.py where it isn't
 offset_map.py    source offsets to target offsets
 group_translation.py
-                 committed offsets of consumer groups, for the target
+                 committed offsets of consumer groups, for the target (group_records.py)
 """
