@@ -118,7 +118,7 @@ class SupersededError(TerminalError):
 
 
 class GroupError(TerminalError):
-    """Raised when a consumer group isn't as it was, or can't be changeds offsets."""
+    """Raised when a consumer group isn't as it was, or can't be changed."""
 
 
 class VerifyError(TerminalError):

@@ -46,7 +46,7 @@ def republish_command(options: argparse.Namespace) -> int:
         say(line)
     result = plan.summary()
     if options.dry_run:
-        say("dry run: nothing was sent")
+        say(f"republish {plan.pipeline}: dry run, nothing was sent")
     else:
         with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
             engines = Engines(
@@ -59,7 +59,9 @@ def republish_command(options: argparse.Namespace) -> int:
             )
             receipt = republish.execute(engines, utc_now, limits)
         result |= {
-            name: value for name, value in receipt.items() if name not in ("sent", "through")
+            name: value
+            for name, value in receipt.items()
+            if name not in ("sent", "through", "request")
         }
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
@@ -184,4 +186,6 @@ def _delivery(republish: argparse.ArgumentParser) -> None:
     )
     how.add_argument("--records-per-second", type=float, default=0, metavar="N", help="limit")
     how.add_argument("--bytes-per-second", type=float, default=0, metavar="N", help="limit")
-    how.add_argument("--processes", type=int, metavar="N", help="of engine worker (one a core)")
+    how.add_argument(
+        "--processes", type=int, metavar="N", help="of engine worker (one for two cores)"
+    )

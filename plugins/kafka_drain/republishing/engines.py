@@ -39,7 +39,7 @@ class Engines:
         pipeline: Where Spark's configuration, jars and memory come from.
         folder: A private folder (mode 0700) for what Spark is given.
         submit: Runs Spark applications.
-        processes: How many processes the worker engine has at most; None for one a core.
+        processes: How many processes the worker engine has at most; None for one for two cores.
     """
 
     def __init__(

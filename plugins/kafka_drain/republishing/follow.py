@@ -17,7 +17,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.receipts import Receipt, ReceiptError
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
 
-__all__ = ["follower_key", "new_files", "next_run", "through_now"]
+__all__ = ["asked_before", "follower_key", "new_files", "next_run", "through_now"]
 
 
 def follower_key(name: str) -> str:
@@ -45,6 +45,13 @@ def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, Mapping[str
 def _is_run_of(key: str, follower: str) -> bool:
     before, _, number = key.rpartition(".")
     return before == follower and number.isdecimal()
+
+
+def asked_before(archive: Archive, follower: str) -> Mapping[str, Any] | None:
+    """Return what a follower's last run that has ended was asked for; None when none has."""
+    runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+    receipts = (run.receipt() for run in reversed(runs[-2:]))
+    return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 
 
 def through_now(archive: Archive) -> dict[str, Any]:

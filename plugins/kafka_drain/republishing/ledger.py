@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import ProgressError
-from kafka_drain.republishing.kafka_errors import explained
+from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.shards import ProgressSlot
 
 __all__ = ["Ledger", "Progress", "entry"]
@@ -114,17 +114,23 @@ class Ledger:
         while True:
             try:
                 answers: list[KafkaTopicPartition] = self._consumer(group).committed(
-                    list(asked), timeout=min(10.0, timeout)
+                    list(asked), timeout=min(5.0, timeout)
                 )
                 failed = next((a.error for a in answers if a.error), None)
                 if failed is None:
                     return answers
                 raise KafkaException(failed)
             except KafkaException as error:
-                code = error.args[0].code()
-                if code not in _PASSING or time.monotonic() >= deadline:
-                    raise explained(error.args[0], f"the progress in group {group}") from error
+                found = self._refusal(group) or error.args[0]
+                if found.code() not in _PASSING or time.monotonic() >= deadline:
+                    raise explained(found, f"the progress in group {group}") from error
             time.sleep(0.1)
+
+    def _refusal(self, group: str) -> KafkaError | None:
+        """Return why a group's coordinator isn't told; `committed` only says that time is up."""
+        message = self._consumer(group).poll(0)
+        error = message.error() if message is not None else None
+        return error if error is not None and is_terminal(error) else None
 
     def _consumer(self, group: str) -> Consumer:
         if group not in self._consumers:

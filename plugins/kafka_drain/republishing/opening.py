@@ -58,7 +58,8 @@ def open_run(
             "days Kafka may have forgotten its progress. Nothing more was sent; start a new run "
             "into an empty topic"
         )
-    ledger = Ledger(settings)
+    # Not waiting: what an attempt before left open is decided when its shard is sent, not here.
+    ledger = Ledger(settings, waits=False)
     try:
         return _in_transaction(
             settings,
@@ -130,7 +131,7 @@ def abort_shards(
         KafkaDrainError: When Kafka doesn't let it; the transactions then end by their timeout.
     """
     open_run(plan, run, settings, now)
-    ledger = Ledger(settings)
+    ledger = Ledger(settings, waits=False)
     try:
         found = ledger.read(shard.progress for shard in plan.shards)
     finally:

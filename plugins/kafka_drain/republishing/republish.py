@@ -7,7 +7,7 @@ that has its receipt sends nothing more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -19,7 +19,13 @@ from kafka_drain.lease import utc_now
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
 from kafka_drain.republishing.earlier import sent
-from kafka_drain.republishing.follow import follower_key, new_files, next_run, through_now
+from kafka_drain.republishing.follow import (
+    asked_before,
+    follower_key,
+    new_files,
+    next_run,
+    through_now,
+)
 from kafka_drain.republishing.jobs import VerifyJob
 from kafka_drain.republishing.ledger import Ledger
 from kafka_drain.republishing.matching import PartitionMatch
@@ -93,15 +99,19 @@ def plan_republish(
     """
     pipeline = archive.document()["pipeline"]
     name = run or request.name(pipeline)
+    folder = RepublishRun(archive.root, run_key(name))
+    since: Mapping[str, Any] = {}
+    asked: Mapping[str, Any] | None = None
     if follows:
         folder, since = next_run(archive, follower_key(name))
-    else:
-        folder, since = RepublishRun(archive.root, run_key(name)), {}
+        asked = asked_before(archive, follower_key(name))
     plan = folder.plan()
-    if plan is not None and dict(plan.request) != request.to_dict():
+    asked = plan.request if plan is not None else asked
+    if asked is not None and dict(asked) != request.to_dict():
+        # A follower that asks for more would never send what came before.
         raise ConfigError(
-            f"run {folder.key} began with {dict(plan.request)}, this asks for {request.to_dict()}; "
-            "ask for the same to go on with it, or name another run"
+            f"run {folder.key} began with {dict(asked)}, this asks for {request.to_dict()}; ask "
+            "for the same to go on with it, or name another run"
         )
     if plan is None:
         through = through_now(archive) if follows else None
@@ -309,6 +319,7 @@ class Republish:
             "key": plan.key,
             "pipeline": plan.pipeline,
             "plan": plan.sha256,
+            "request": dict(plan.request),
             "delivery": plan.delivery,
             "exactly_once": plan.delivery == EXACTLY_ONCE,
             "transactions": None if plan.delivery == AT_LEAST_ONCE else plan.transactions,

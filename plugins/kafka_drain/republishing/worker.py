@@ -35,10 +35,11 @@ def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | Non
     Args:
         groups: The jobs; those of a group in turn.
         records: How many records they handle.
-        most: So many at most; None for one a core.
+        most: So many at most; None for one for two cores, as Kafka's client keeps another busy
+            beside Python's.
     """
-    cores = most or len(os.sched_getaffinity(0))
-    return max(1, min(len(groups), cores, records // RECORDS_PER_PROCESS))
+    most = most or len(os.sched_getaffinity(0)) // 2
+    return max(1, min(len(groups), most, records // RECORDS_PER_PROCESS))
 
 
 class Worker:

@@ -155,7 +155,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
             for line in republish.plan.lines(limits.records_per_second, limits.bytes_per_second):
                 self._say(line)
             if plan_only:
-                self._say("dry run: nothing was sent")
+                self._say(f"republish {republish.plan.pipeline}: dry run, nothing was sent")
                 return republish.plan.summary()
             self._engines = Engines(
                 self.pipeline.archive,
@@ -166,7 +166,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
             )
             with no_second_try(republish):
                 receipt = republish.execute(self._engines, utc_now, limits)
-            written = {k: v for k, v in receipt.items() if k not in ("sent", "through")}
+            written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             return republish.plan.summary() | written
 
     def on_kill(self) -> None:

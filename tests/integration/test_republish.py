@@ -1,0 +1,442 @@
+"""Republishes of real archives to a real broker: which records, where to, by which engine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import ConfigError
+from kafka_drain.job_spec import SendSpec, SinkSpec, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import utc_now
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing.engines import Engines
+from kafka_drain.republishing.republish import Limits, plan_republish
+from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.selection import Selection, time_text
+from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.validation import validate_archive
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00:00 UTC, in milliseconds
+RECORDS = 40
+
+Topic = dict[int, list[Any]]
+
+
+def records(source: str, number: int = RECORDS, first: int = 0) -> list[Any]:
+    """Return records of which no two are alike, with keys that partitions share.
+
+    Times go back and forth, as those of several producers do.
+    """
+    return [
+        (
+            None if n % 7 == 0 else b"key %d" % (n % 10),
+            None if n % 11 == 0 else f"value {n} of {source}".encode(),
+            [("a", source.encode()), ("a", None)] if n % 3 == 0 or n % 11 == 0 else None,
+            NOON + 10 * n + (5 - 12 * (n % 2)),
+        )
+        for n in range(first, first + number)
+    ]
+
+
+class Source:
+    """Two topics, and a sealed archive of them in each format that was asked for."""
+
+    def __init__(self, one: str, two: str, drain: Any, cluster: KafkaCluster) -> None:
+        self.one = one
+        self.two = two
+        self._drain = drain
+        self._cluster = cluster
+        self._archives: dict[str, Archive] = {}
+
+    def archive(self, folder: Path, file_format: str = "parquet") -> Archive:
+        """Return the archive in a format; drained when it is first asked for."""
+        if file_format not in self._archives:
+            pipeline = Pipeline(
+                name="restored",
+                topics=[self.one, self.two],
+                archive=str(folder / file_format),
+                format=file_format,
+            )
+            self._drain(pipeline)
+            archive = Archive.at(pipeline.archive)
+            assert validate_archive(archive, self._cluster).complete
+            self._archives[file_format] = archive
+        return self._archives[file_format]
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Source]:
+    """What the tests share; none of them changes it but by new runs."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the archives are."""
+    return tmp_path_factory.mktemp("republished")
+
+
+@pytest.fixture
+def source(
+    built: dict[str, Source], make_topic: Any, send: Any, drain: Any, cluster: KafkaCluster
+) -> Source:
+    """Two topics: one of three partitions, of which one is empty, and one of two."""
+    if not built:
+        one = make_topic(partitions=3, segment_ms="3600000", max_message_bytes="2000000")
+        two = make_topic(partitions=2)
+        for topic, partition in ((one, 0), (one, 2), (two, 0), (two, 1)):
+            send(topic, records(f"{topic}-{partition}"), partition=partition)
+        built["it"] = Source(one, two, drain, cluster)
+    return built["it"]
+
+
+@pytest.fixture
+def archive(source: Source, folder: Path) -> Archive:
+    """The sealed archive of both topics."""
+    return source.archive(folder)
+
+
+def only(topic: str, **more: Any) -> Selection:
+    return Selection.of(topics=[topic], **more)
+
+
+def end_of(cluster: KafkaCluster, topic: str) -> int:
+    """Return how many offsets a topic has, transactions' markers included."""
+    partitions = [TopicPartition(topic, p) for p in cluster.topics([topic])[topic].partitions]
+    return sum(cluster.latest(partitions, "read_uncommitted").values())
+
+
+# which records
+
+
+@pytest.mark.parametrize("moment", [NOON + 103, NOON + 205])
+def test_republish_to_a_moment(
+    moment: int, source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """A restore to a moment brings exactly what was written before it, to the millisecond."""
+    target = make_topic(partitions=3)
+    before = read(source.one)
+    assert any(time == moment for rows in before.values() for *_, time in rows)
+
+    receipt = republish(archive, target, selection=only(source.one, to_time=time_text(moment)))
+
+    expected = {p: [row for row in rows if row[3] < moment] for p, rows in before.items()}
+    assert read(target) == expected
+    assert receipt["records"] == sum(map(len, expected.values()))
+
+
+def test_republish_offsets(
+    source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """Of each partition just the offsets that were named are sent, in their order."""
+    target = make_topic(partitions=3)
+    one = source.one
+    offsets = [f"{one}:0:5-9", f"{one}:0:30-31", f"{one}:2:0-1"]
+
+    republish(archive, target, selection=Selection.of(offsets=offsets))
+
+    before = read(one)
+    assert read(target) == {
+        0: [*before[0][5:9], before[0][30]],
+        1: [],
+        2: before[2][:1],
+    }
+
+
+# where to
+
+
+def test_republish_renamed_topics(
+    source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """Each topic goes to a name made of its own, but the one that is renamed."""
+    restored = make_topic(3, name=f"{source.one}_restored")
+    renamed = make_topic(2)
+
+    receipt = republish(archive, "{topic}_restored", rename={source.two: renamed})
+
+    assert read(restored) == read(source.one)
+    assert read(renamed) == read(source.two)
+    assert receipt["verification"]["is_exact"]
+
+
+def test_republish_by_key(
+    source: Source,
+    archive: Archive,
+    make_topic: Any,
+    read: Any,
+    republish: Any,
+    spark: Any,
+    bootstrap_servers: str,
+) -> None:
+    """In another number of partitions each key is where Kafka's Java producer puts it."""
+    target, expected = make_topic(partitions=7), make_topic(partitions=7)
+    before = read(source.one)
+    keys = sorted({row[0] for rows in before.values() for row in rows} - {None})
+
+    republish(archive, target, selection=only(source.one), placement="key")
+    places = java_places(spark, bootstrap_servers, expected, keys)
+
+    after = read(target)
+    found = {row[0]: p for p, rows in after.items() for row in rows if row[0] is not None}
+    assert found == places
+    assert len(set(places.values())) > 1
+    # In order for each key of each source partition, and those without a key with their partition.
+    keyless = {p: [row for row in rows if row[0] is None] for p, rows in before.items()}
+    for partition, rows in after.items():
+        assert [row for row in rows if row[0] is None] == keyless.get(partition, [])
+        for key in {row[0] for row in rows} - {None}:
+            for rows_before in before.values():
+                sent = [row for row in rows_before if row[0] == key]
+                assert [row for row in rows if row in sent] == sent
+    assert sum(map(len, after.values())) == 2 * RECORDS
+
+
+def java_places(
+    spark: Any, bootstrap_servers: str, topic: str, keys: list[bytes]
+) -> dict[bytes, int]:
+    """Send keys with Kafka's own Java producer; return the partition that it chose for each."""
+    jvm = spark.sparkContext._jvm
+    serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+    properties = jvm.java.util.Properties()
+    for name, value in {
+        "bootstrap.servers": bootstrap_servers,
+        "key.serializer": serializer,
+        "value.serializer": serializer,
+    }.items():
+        properties.setProperty(name, value)
+    clients = jvm.org.apache.kafka.clients.producer
+    producer = clients.KafkaProducer(properties)
+    try:
+        sent = {key: producer.send(clients.ProducerRecord(topic, key, b"")) for key in keys}
+        return {key: future.get().partition() for key, future in sent.items()}
+    finally:
+        producer.close()
+
+
+def test_republish_to_one_partition(
+    source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """All records can go to one partition; those of a source partition stay in their order."""
+    target = make_topic(partitions=2)
+
+    republish(archive, target, selection=only(source.one), placement=1)
+
+    before, after = read(source.one), read(target)
+    assert after[0] == []
+    assert len(after[1]) == 2 * RECORDS
+    for rows in before.values():
+        assert [row for row in after[1] if row in rows] == rows
+
+
+def test_republish_provenance(
+    source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """Headers say where each record came from, after those that it had."""
+    target = make_topic(partitions=3)
+
+    republish(archive, target, selection=only(source.one), adds_provenance=True)
+
+    before = read(source.one)
+    added = [
+        (len(before[p][offset][2] or []), dict(row[2][-3:]), p, offset)
+        for p, rows in read(target).items()
+        for offset, row in enumerate(rows)
+    ]
+    assert len(added) == 2 * RECORDS
+    for own, headers, partition, offset in added:
+        assert sorted(headers.values()) == sorted(
+            [source.one.encode(), b"%d" % partition, b"%d" % offset]
+        )
+        assert own in (0, 2)
+    unchanged = {
+        p: [(*row[:2], row[2][:-3] or None, row[3]) for row in rows]
+        for p, rows in read(target).items()
+    }
+    assert unchanged == before
+
+
+def test_republish_creates_target(
+    source: Source, archive: Archive, cluster: KafkaCluster, read: Any, republish: Any
+) -> None:
+    """A missing target is made like its source, and gets its records."""
+    target = f"{source.one}_made"
+
+    republish(archive, target, selection=only(source.one), creates_target=True)
+
+    assert cluster.topic_settings(target) == cluster.topic_settings(source.one)
+    assert cluster.topic_settings(target).config["segment.ms"] == "3600000"
+    assert read(target) == read(source.one)
+
+
+# Spark
+
+
+@pytest.fixture
+def by_spark(
+    spark: Any, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Republish by Spark as the command does, but in the shared session."""
+    from kafka_drain_spark.send import run_send
+    from kafka_drain_spark.sink import run_sink
+
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+
+    def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec: Any
+        if application.path.name == "republish.py":
+            assert application.jars == []
+            spark.sparkContext.addPyFile(str(application.py_files))
+            spec = SendSpec.read(Path(application.arguments[0]))
+            result = run_send(spark, spec)
+        else:
+            spec = SinkSpec.read(Path(application.arguments[0]))
+            result = run_sink(spark, spec)
+        write_private(Path(spec.result_path), result)
+
+    def run(archive: Archive, target_topic: str, **asked: Any) -> dict[str, Any]:
+        planned = plan_republish(
+            archive,
+            cluster,
+            RepublishRequest(target_topic=target_topic, **asked),
+            now=utc_now(),
+            say=print,
+        )
+        run_folder = tmp_path / planned.plan.key
+        run_folder.mkdir(mode=0o700)
+        pipeline = Pipeline(name="restored", topics=["any"], archive=str(archive.root))
+        engines = Engines(str(archive.root), cluster, pipeline, run_folder, submit)
+        return planned.execute(engines, utc_now, Limits())
+
+    return run
+
+
+# pyspark leaves the socket of a collect() to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("file_format", ["parquet", "avro", "json"])
+def test_republish_by_spark(
+    file_format: str, source: Source, folder: Path, make_topic: Any, read: Any, by_spark: Any
+) -> None:
+    """Spark's executors send each record as it was, exactly once, of archives of each format."""
+    target = make_topic(partitions=3)
+    archive = source.archive(folder, file_format)
+
+    receipt = by_spark(archive, target, selection=only(source.one), engine="spark")
+
+    assert read(target) == read(source.one)
+    assert (receipt["engine"], receipt["exactly_once"]) == ("spark", True)
+    assert receipt["records_sent"] == receipt["verification"]["records"] == 2 * RECORDS
+
+
+def test_republish_at_least_once(
+    source: Source,
+    archive: Archive,
+    make_topic: Any,
+    read: Any,
+    by_spark: Any,
+    tmp_path: Path,
+) -> None:
+    """Spark's own sink keeps all but the timestamps, and says so in the receipt."""
+    target = make_topic(partitions=3, max_message_bytes="100000")
+
+    receipt = by_spark(
+        archive, target, selection=Selection.of(partitions=[0, 2]), delivery="at_least_once"
+    )
+
+    after = {p: [row[:3] for row in rows] for p, rows in read(target).items()}
+    for topic in (source.one, source.two):
+        for partition, rows in read(topic).items():
+            wanted = [row[:3] for row in rows] if partition != 1 else []
+            assert [row for row in after[partition] if row in wanted] == wanted
+    assert {p: len(rows) for p, rows in after.items()} == {0: 2 * RECORDS, 1: 0, 2: RECORDS}
+    assert receipt["records"] == 3 * RECORDS
+    assert (receipt["delivery"], receipt["exactly_once"]) == ("at_least_once", False)
+    # Batches that the target takes: of one that is split, Spark doesn't notice what is refused.
+    spec = SinkSpec.read(tmp_path / receipt["key"] / "republish.json")
+    assert spec.writer_options["kafka.batch.size"] == "50000"
+
+
+# runs
+
+
+def test_republish_run_again(
+    source: Source,
+    archive: Archive,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    read: Any,
+    republish: Any,
+) -> None:
+    """A run that has ended sends nothing more; another one to the same topic only if it may."""
+    target = make_topic(partitions=3)
+    selection = only(source.one)
+
+    first = republish(archive, target, run="first", selection=selection)
+    end = end_of(cluster, target)
+    again = republish(archive, target, run="first", selection=selection)
+    with pytest.raises(ConfigError, match=r"run first-\w+ has sent records .* twice"):
+        republish(archive, target, run="second", selection=selection)
+
+    assert (first["records_sent"], again["records_sent"]) == (2 * RECORDS, 0)
+    assert {**again, "records_sent": 0} == {**first, "records_sent": 0}
+    assert end_of(cluster, target) == end
+
+    republish(archive, target, run="second", selection=selection, repeats=True)
+
+    assert read(target) == {p: rows * 2 for p, rows in read(source.one).items()}
+
+
+def test_republish_follow(
+    tmp_path: Path,
+    drain: Any,
+    send: Any,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    read: Any,
+    republish: Any,
+) -> None:
+    """A mirror that follows an archive is equal to the source after each drain."""
+    source, target = make_topic(partitions=2), make_topic(partitions=2)
+    pipeline = Pipeline(name="followed", topics=[source], archive=str(tmp_path / "archive"))
+    archive = Archive.at(pipeline.archive)
+    sent = []
+
+    for number in range(3):
+        send(source, records("p0", 5, first=5 * number), partition=0)
+        send(source, records("p1", number, first=10 * number), partition=1)
+        drain(pipeline)
+        assert validate_archive(archive, cluster).complete
+        sent.append(republish(archive, target, run="mirror", follows=True)["records_sent"])
+        assert read(target) == read(source)
+
+    end = end_of(cluster, target)
+    nothing = republish(archive, target, run="mirror", follows=True)
+
+    assert sent == [5, 6, 7]
+    assert nothing["records_sent"] == 0
+    assert end_of(cluster, target) == end
+
+
+def test_republish_records_per_second(
+    source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
+) -> None:
+    """A limit is kept: so many records take so long at least, and arrive all."""
+    target = make_topic(partitions=3)
+    began = time.monotonic()
+
+    republish(
+        archive, target, selection=only(source.one), limits=Limits(records_per_second=2 * RECORDS)
+    )
+
+    assert time.monotonic() - began >= 1.0
+    assert read(target) == read(source.one)
