@@ -123,7 +123,7 @@ def _measure(
 def _topic(servers: str) -> Iterator[str]:
     """Make a topic for one arm, and remove it so that the disk's cache serves the next one."""
     name = f"target-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
     new = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})
     admin.create_topics([new])[name].result(20)
     yield name

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,13 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_drain.draining import DrainJob, finish_drain, prepare_drain
-from kafka_drain.job_spec import DrainSpec
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive import Archive
+from kafka_drain.draining import DrainJob, finish_drain, open_drain, prepare_drain
+from kafka_drain.job_spec import DrainSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
-from tests.faults.injection import PATIENCE
+from kafka_drain.validation import validate_archive
+from tests.faults.injection import NOON, PATIENCE
+from tests.faults.republish_case import Case
+from tests.faults.republishing import Record, make_target, read_topic, send_all
+from tests.faults.spark_cluster import standalone_spark
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,13 @@ def admin(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
+@pytest.fixture(scope="session")
+def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[int]]]:
+    """A standalone Spark cluster: its master's address, and the ids of its two workers."""
+    with standalone_spark(tmp_path_factory.mktemp("standalone")) as started:
+        yield started
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one MiB."""
@@ -92,3 +109,76 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     yield folder
     # Lazily: Spark may still have a file open.
     subprocess.run([*as_root, "umount", "--lazy", str(folder)], check=True)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """An archive with its receipts, and what its topic holds.
+
+    The last record of partition 0 has 20 KB, which no compression makes smaller.
+    """
+
+    folder: Path
+    topic: str
+    content: dict[int, list[Record]]
+
+    @property
+    def records(self) -> int:
+        return sum(map(len, self.content.values()))
+
+
+@pytest.fixture(scope="session")
+def sealed(
+    spark: Any,
+    cluster: KafkaCluster,
+    bootstrap_servers: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Sealed:
+    """An archive of two partitions, drained and sealed once; tests work on copies."""
+    from kafka_drain_spark.drain import run_drain
+
+    topic = make_target(bootstrap_servers, f"sealed-{uuid.uuid4().hex[:8]}", 2)
+    send_all(bootstrap_servers, topic, 2, 1_800)
+    large = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    large.produce(topic, os.urandom(20_000), b"large", partition=0, timestamp=NOON)
+    assert large.flush(30) == 0
+    root = tmp_path_factory.mktemp("sealed") / "archive"
+    pipeline = Pipeline(name="faults", topics=[topic], archive=str(root))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_drain(pipeline, cluster, Path(folder), run="faults", say=print) as job,
+    ):
+        result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
+        write_private(job.result_path, result)
+        finish_drain(job)
+    assert validate_archive(Archive.at(str(root)), cluster).complete
+    return Sealed(root, topic, read_topic(bootstrap_servers, topic))
+
+
+@pytest.fixture(scope="session")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A broker that may be killed, with ACLs, which ends transactions soon after their timeout."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # Whoever has no name here may do all that no ACL speaks of.
+        "allow.everyone.if.no.acl.found": "true",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+        # Some clusters take no more than the product promises to need.
+        "offset.metadata.max.bytes": "1024",
+        # A broker that was killed may come back after that time, and not only after 9 s.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    folder = tmp_path_factory.mktemp("own-kafka")
+    with LocalKafka(folder / "kafka", properties=properties) as started:
+        yield started
+
+
+@pytest.fixture
+def case(sealed: Sealed, own_kafka: LocalKafka, tmp_path: Path) -> Case:
+    """A copy of the archive, to be sent to a topic of the broker that may be killed."""
+    root = shutil.copytree(sealed.folder, tmp_path / "archive")
+    bootstrap = own_kafka.bootstrap_servers
+    target = make_target(bootstrap, f"t-{uuid.uuid4().hex[:8]}", 2)
+    kafka = KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap}))
+    return Case(Archive.at(str(root)), kafka, target, sealed.content, tmp_path)

@@ -7,24 +7,20 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from demo.broker.ports import free_ports
 from kafka_drain.archive import Archive
 from kafka_drain.draining import finish_drain, prepare_drain
-from kafka_drain.java import require_java
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.spark_submit import spark_home
 from kafka_drain.validation import validate_archive
 from tests.faults.injection import (
     DAY,
     PATIENCE,
-    QUICK_JAVA,
     QUICK_START,
     SLOW,
     generation,
@@ -36,6 +32,7 @@ from tests.faults.injection import (
     records,
     wait_for,
 )
+from tests.faults.spark_cluster import executors, process
 
 pytestmark = pytest.mark.integration
 
@@ -44,88 +41,10 @@ SIZE = 5
 DAYS = 2
 
 
-@contextmanager
-def process(
-    name: str, folder: Path, *command: str, **environment: str
-) -> Iterator[tuple[int, Path]]:
-    """Run a process of the Spark cluster; yields its id and log, ends it."""
-    log = folder / f"{name}.log"
-    with log.open("wb") as output:
-        started = subprocess.Popen(
-            command,
-            env={
-                **os.environ,
-                "SPARK_HOME": str(spark_home()),
-                "JAVA_HOME": str(require_java().path.resolve().parents[1]),
-                "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-                **environment,
-            },
-            stdout=output,
-            stderr=output,
-            cwd=folder,
-            start_new_session=True,
-        )
-    try:
-        yield started.pid, log
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
-
-
-@pytest.fixture
-def workers(tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
-    """A standalone Spark cluster: its master's address, and two workers of one core each.
-
-    They have addresses of their own: Spark runs no second copy of a task on the same host.
-    """
-    port, *_ = free_ports(1, avoid=())
-    address = f"spark://127.0.0.1:{port}"
-    spark_class = str(spark_home() / "bin" / "spark-class")
-    deploy = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        pids = []
-        master = [spark_class, f"{deploy}.master.Master", "--host", "127.0.0.1"]
-        master += ["--port", str(port), "--webui-port", "0"]
-        _, log = stack.enter_context(process("master", tmp_path, *master))
-        wait_for(lambda: "I have been elected leader" in log.read_text(), "Spark's master")
-        logs = []
-        for host in ("127.0.0.2", "127.0.0.3"):
-            worker = [spark_class, f"{deploy}.worker.Worker", "--host", host, "--port", "0"]
-            worker += ["--webui-port", "0", "--cores", "1", "--memory", "1g"]
-            worker += ["--work-dir", str(tmp_path / host), address]
-            pid, log = stack.enter_context(
-                process(f"worker-{host}", tmp_path, *worker, SPARK_LOCAL_IP=host)
-            )
-            pids.append(pid)
-            logs.append(log)
-        for log in logs:
-            wait_for(
-                lambda log=log: "Successfully registered" in log.read_text(),  # type: ignore[misc]
-                "a Spark worker",
-            )
-        yield address, pids
-        for pid in pids:
-            for executor in children(pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(executor, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that a process started, by their ids."""
-    with contextlib.suppress(FileNotFoundError):
-        lists = [
-            (thread / "children").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()
-        ]
-        return [int(child) for text in lists for child in text.split()]
-    return []
-
-
 def writing(workers: list[int], folder: Path) -> list[tuple[int, Path]]:
     """Return the executors that have a data file below a folder open, with that file."""
     found = []
-    for executor in (executor for worker in workers for executor in children(worker)):
+    for executor in executors(workers):
         with contextlib.suppress(FileNotFoundError):
             for descriptor in Path(f"/proc/{executor}/fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):
@@ -171,7 +90,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 def test_drain_executors_stalled_and_killed(
     archive_folder: str,
-    workers: tuple[str, list[int]],
+    spark_workers: tuple[str, list[int]],
     cluster: KafkaCluster,
     make_topic: Any,
     send: Any,
@@ -185,7 +104,7 @@ def test_drain_executors_stalled_and_killed(
     """
     with read_only(tmp_path):
         pass  # skips at once where it can't be done
-    master, pids = workers
+    master, pids = spark_workers
     topic = make_topic(partitions=2)
     for number in range(DAYS * BATCHES):
         shift = DAY * (number // BATCHES)

@@ -64,6 +64,7 @@ def open_run(
         return _in_transaction(
             settings,
             f"{PREFIX}{plan.key}-open",
+            plan.shards[0].target_topic,
             # After the fence: an older attempt's beginning is decided.
             lambda producer: _begin(producer, plan, ledger, run),
         )
@@ -72,11 +73,11 @@ def open_run(
 
 
 def _in_transaction(
-    settings: Mapping[str, Any], transactional_id: str, work: Callable[[Producer], int]
+    settings: Mapping[str, Any], transactional_id: str, topic: str, work: Callable[[Producer], int]
 ) -> int:
     for _ in range(5):
         try:
-            return work(fenced_producer(settings, transactional_id, 30.0))
+            return work(fenced_producer(settings, transactional_id, topic, 30.0))
         except ProducerLost as error:
             lost = error
     raise explained(lost.error, f"transactional id {transactional_id}") from lost
@@ -141,7 +142,8 @@ def abort_shards(
         progress = found[shard.progress]
         if progress is None or progress.records < shard.records:
             try:
-                fenced_producer(settings, shard_transactional_id(plan.key, shard.number), 10.0)
+                name = shard_transactional_id(plan.key, shard.number)
+                fenced_producer(settings, name, shard.target_topic, 10.0)
             except ProducerLost as lost:
                 raise explained(lost.error, f"aborting {shard.source}") from lost
             unfinished += 1

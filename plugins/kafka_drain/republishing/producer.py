@@ -34,6 +34,7 @@ SETTINGS = {
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     "message.timeout.ms": 45_000,
     "linger.ms": 50,
+    "retry.backoff.ms": 20,
     # What is too large is for the broker to say, who knows its size after compression.
     "message.max.bytes": 1_000_000_000,
     "compression.type": "lz4",
@@ -65,16 +66,27 @@ def shard_transactional_id(key: str, number: int) -> str:
 
 
 def fenced_producer(
-    settings: Mapping[str, Any], transactional_id: str, timeout: float, **more: Any
+    settings: Mapping[str, Any], transactional_id: str, topic: str, timeout: float, **more: Any
 ) -> Producer:
     """Make a producer; producers of older attempts can no longer commit, theirs is decided.
+
+    Args:
+        settings: librdkafka's settings of the cluster.
+        transactional_id: Whose producers are fenced.
+        topic: A topic that it will send to.
+        timeout: How long each try may take, in seconds.
+        more: Settings of this producer.
 
     Raises:
         ProducerLost: When Kafka didn't answer; another try may help.
         KafkaDrainError: When Kafka refuses.
     """
     producer = Producer({**settings, **SETTINGS, **more, "transactional.id": transactional_id})
-    repeat(lambda: producer.init_transactions(timeout), f"transactional id {transactional_id}")
+    what = f"transactional id {transactional_id}"
+    # Connected first: where librdkafka asks for the id while it still connects, it waits for half
+    # a second before it asks again (a timer of its own).
+    repeat(lambda: producer.list_topics(topic, timeout=timeout), what)
+    repeat(lambda: producer.init_transactions(timeout), what)
     return producer
 
 

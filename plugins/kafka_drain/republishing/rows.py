@@ -42,9 +42,10 @@ def _headers(column: pa.ListArray) -> list[Headers]:
     flat = list(zip(pairs.field("key").to_pylist(), pairs.field("value").to_pylist(), strict=True))
     found: list[Headers] = []
     at = 0
-    for length in column.value_lengths().fill_null(0).to_pylist():
-        found.append(flat[at : at + length] or None)
-        at += length
+    for length in column.value_lengths().to_pylist():
+        # A length is null where there are no headers. (To fill such nulls would import pandas.)
+        found.append(flat[at : at + length] if length else None)
+        at += length or 0
     return found
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -32,6 +33,7 @@ from kafka_drain.errors import (
     SupersededError,
 )
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
 from kafka_drain.republishing.producer import (
@@ -48,7 +50,7 @@ from kafka_drain.republishing.shards import ProgressSlot, Shard
 __all__ = ["SendJob", "send_shard"]
 
 #: A transaction ends after so many records, bytes or seconds, whichever comes first.
-TRANSACTION_RECORDS = {"strict": 250_000, "fast": 50_000}
+TRANSACTION_RECORDS = 250_000
 TRANSACTION_BYTES = 256 << 20
 TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 / 3
 
@@ -140,23 +142,24 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
         AuthorizationError: When an ACL is missing.
         DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
     """
-    ledger = Ledger(job.settings)
+    with closing(Ledger(job.settings)) as ledger, little_garbage_collection():
+        return _send_shard(job, ledger, stopped)
+
+
+def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> int:
     source = _Source(job)
     committed, alive = 0, time.monotonic()
-    try:
-        while True:
-            try:
-                for records in _transactions(job, ledger, source, stopped):
-                    committed += records
-                    alive = time.monotonic()
-                return committed
-            except ProducerLost as lost:
-                _refuse_if_superseded(job, ledger)
-                if time.monotonic() - alive > PATIENCE_SECONDS:
-                    raise explained(lost.error, f"sending {job.shard.source}") from lost
-                time.sleep(0.5)
-    finally:
-        ledger.close()
+    while True:
+        try:
+            for records in _transactions(job, ledger, source, stopped):
+                committed += records
+                alive = time.monotonic()
+            return committed
+        except ProducerLost as lost:
+            _refuse_if_superseded(job, ledger)
+            if time.monotonic() - alive > PATIENCE_SECONDS:
+                raise explained(lost.error, f"sending {job.shard.source}") from lost
+            time.sleep(0.5)
 
 
 def _transactions(
@@ -176,6 +179,7 @@ def _transactions(
         producer = fenced_producer(
             job.settings,
             shard_transactional_id(job.key, shard.number),
+            shard.target_topic,
             30.0,
             on_delivery=lambda error, _, into=refusals: into.append(error),
             # A record that is larger is sent alone, two that fit are not sent as one that doesn't.
@@ -260,11 +264,10 @@ def _produce(
 ) -> tuple[int, int]:
     """Queue rows until the transaction is full; return how many, and the offset to go on with."""
     began = time.monotonic()
-    limit = TRANSACTION_RECORDS[job.transactions]
     sent = size = 0
-    while sent < limit and size < TRANSACTION_BYTES:
+    while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
         # With a low limit, steps of a second at most: a pause mustn't outlast the transaction.
-        step = min(STEP, limit - sent, max(1, int(job.records_per_second or STEP)))
+        step = min(STEP, TRANSACTION_RECORDS - sent, max(1, int(job.records_per_second or STEP)))
         rows, step_bytes = _queue(job, producer, islice(source.rows, step), source)
         if not rows:
             break

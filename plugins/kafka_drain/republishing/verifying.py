@@ -7,9 +7,7 @@ source offset went (`offset_map`).
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +17,7 @@ from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republishing.content import content_hash
+from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.matching import Expected, PartitionMatch, Record, match_partition
 from kafka_drain.republishing.offset_map import OffsetMap, PartitionMap
 from kafka_drain.republishing.placement import BY_KEY, partition_of_key
@@ -34,8 +33,6 @@ __all__ = ["summed_up", "target_partitions", "verify", "verify_partition"]
 #: How long other producers' open transactions, or Kafka itself, may hold the reading up.
 END_TIMEOUT_SECONDS = 120.0
 
-#: The garbage collector runs after so many objects; more than a batch makes.
-GARBAGE_OBJECTS = 200_000
 
 #: Records of a shard that are Python objects at a time; shards of one target are read together.
 SLICE_ROWS = 5_000
@@ -154,7 +151,7 @@ def verify_partition(
         timeout_seconds=end_timeout_seconds,
         on_read=on_read or (lambda records: None),
     )
-    with _little_garbage_collection():
+    with little_garbage_collection():
         match = match_partition(
             {shard.number: _expected(root, plan, shard, tp) for shard in _senders(plan, tp)},
             reader.read,
@@ -168,17 +165,6 @@ def verify_partition(
         )
         match = replace(match, notes=(*match.notes, note))
     return match
-
-
-@contextmanager
-def _little_garbage_collection() -> Iterator[None]:
-    """Let batches of records come and go: looking through them for cycles costs a sixth."""
-    before = gc.get_threshold()
-    gc.set_threshold(GARBAGE_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _senders(plan: RepublishPlan, tp: TopicPartition) -> list[Shard]:
