@@ -91,15 +91,18 @@ class Engines:
         groups = [[job] for job in jobs]
         processes = processes_for(groups, plan.records, self._processes)
         matches: dict[TopicPartition, PartitionMatch] = {}
-        progress = Progress("partitions", len(jobs))
+        progress = Progress("records", plan.records)
 
         def answered(job: Job, answer: dict[str, Any]) -> None:
             assert isinstance(job, VerifyJob)
             matches[job.tp] = PartitionMatch.from_dict(answer)
 
+        def done() -> int:
+            return sum(match.expected for match in list(matches.values()))
+
         ticker = Ticker("verify", progress, say)
-        self._worker.run(groups, processes, lambda: ticker.at(len(matches)), answered)
-        say(f"verify: {progress.line(len(matches))}")
+        self._worker.run(groups, processes, lambda: ticker.at(done()), answered)
+        say(f"verify: {progress.line(done())}")
         return matches
 
     def _run(self, job: RepublishJob) -> None:
