@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,6 +25,8 @@ from kafka_drain_spark.send import send_groups
 
 __all__ = ["run", "session"]
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
@@ -37,6 +41,9 @@ def session() -> Iterator[SparkSession]:
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
     jar_list = ",".join(str(jar) for jar in jars.verified(jars.CONNECTOR))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options} --jars {jar_list} pyspark-shell"
+    # Tasks import our packages from where they are; spark-submit would take a zip of them.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = f"{ROOT}/plugins{os.pathsep}{ROOT}/spark_jobs"
     spark = SparkSession.builder.getOrCreate()
     yield spark
     spark.stop()
