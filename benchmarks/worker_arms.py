@@ -19,7 +19,7 @@ from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.republish import Limits, Republish, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
-from kafka_drain.republishing.verifying import verify
+from kafka_drain.republishing.verifying import summed_up, target_partitions, verify_partition
 
 __all__ = ["bare", "checked", "planned", "worker"]
 
@@ -42,7 +42,9 @@ def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
     Raises:
         RuntimeError: When it isn't the same.
     """
-    verification, _ = verify(archive, plan, {"bootstrap.servers": servers}, _quiet)
+    settings = {"bootstrap.servers": servers}
+    matches = {tp: verify_partition(archive, plan, settings, tp) for tp in target_partitions(plan)}
+    verification, _ = summed_up(plan, matches)
     if not verification.is_exact:
         raise RuntimeError("\n".join(verification.lines()))
 

@@ -1,4 +1,7 @@
-"""Expired offsets that somebody accepts, as they are named on a command line. Opens nothing."""
+"""Offset ranges as they are named on a command line: those that somebody accepts as expired, too.
+
+Opens nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = ["parse_acknowledgements", "range_name"]
+__all__ = ["parse_acknowledgements", "parse_ranges", "range_name"]
 
 _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 
@@ -24,13 +27,29 @@ def parse_acknowledgements(ranges: Iterable[str]) -> Mapping[TopicPartition, lis
     Raises:
         ConfigError: When one has another form.
     """
+    return parse_ranges("acknowledge_expired", ranges, "as the finding names it")
+
+
+def parse_ranges(
+    option: str, ranges: Iterable[str], example: str
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Parse ranges of the form `topic:partition:start-end`.
+
+    Args:
+        option: Where they are from, for the error's message.
+        ranges: The ranges.
+        example: What such a range looks like, for the error's message.
+
+    Raises:
+        ConfigError: When one has another form.
+    """
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for text in ranges:
         match = _RANGE.fullmatch(text)
         if match is None or int(match["start"]) >= int(match["end"]):
             raise ConfigError(
-                f"acknowledge_expired = {text!r} is not acceptable; accepted: "
-                "topic:partition:start-end, as the finding names it; the end is not part of it"
+                f"{option} = {text!r} is not acceptable; accepted: topic:partition:start-end, "
+                f"{example}; the end is not part of it"
             )
         tp = TopicPartition(match["topic"], int(match["partition"]))
         found.setdefault(tp, []).append(OffsetRange(int(match["start"]), int(match["end"])))

@@ -21,7 +21,6 @@ from kafka_drain.republishing.group_records import GroupRecord, GroupRecords
 from kafka_drain.republishing.group_translation import (
     TranslationPlan,
     check_held,
-    last_life,
     parse_offsets,
     plan_translation,
 )
@@ -208,7 +207,7 @@ def _ask_source(
         return _offsets(asked.all_committed(group)), {}
     described = source.topics({tp.topic for tp in committed})
     for tp in committed:
-        drained, now = last_life(offset_map, tp)[-1].source_topic_id, described[tp.topic].id
+        drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
         if drained and drained != now:
             raise TopicError(
                 f"topic {tp.topic} was made again since it was drained (id {now}, drained "

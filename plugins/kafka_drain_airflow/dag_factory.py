@@ -128,12 +128,13 @@ A failed task says what was seen and what to do. Clearing any task is safe.
 
 
 def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    params = republish_params(pipeline)
     with DAG(
         dag_id=f"republish_{pipeline.name}",
         schedule=None,
         description=f"Send the records in {pipeline.archive} back to Kafka, exactly once",
         render_template_as_native_obj=True,
-        params=republish_params(pipeline),
+        params=params,
         doc_md=f"""
 ### Republish {pipeline.name}
 
@@ -148,8 +149,7 @@ consumers with `isolation.level=read_committed`.
         **common,
     ) as dag:
         fields: dict[str, Any] = {
-            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}"
-            for name in republish_params(pipeline)
+            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
         }
         RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
     return dag

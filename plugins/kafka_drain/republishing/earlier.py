@@ -63,8 +63,7 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
                         f"{now['source_topic']}-{now['source_partition']} in offsets "
                         f"{now['ranges'][0][0]:,} to {now['ranges'][-1][1] - 1:,} to "
                         f"{now['target_topic']}: they would be there twice. "
-                        + ("" if is_done else "Name that run to go on with it, choose ")
-                        + ("Choose " if is_done else "")
+                        + ("Choose " if is_done else "Name that run to go on with it, choose ")
                         + "other records or another topic, or say that they may be repeated. "
                         "Nothing was sent"
                     )

@@ -11,18 +11,15 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing.offset_map import OffsetMap, PartitionMap
+from kafka_drain.republishing.offset_map import OffsetMap
 
 __all__ = [
     "Row",
     "TranslationPlan",
     "check_held",
-    "last_life",
     "parse_offsets",
     "plan_translation",
 ]
-
-FORMAT_VERSION = 1
 
 _SHOWN = 10
 
@@ -110,12 +107,6 @@ class TranslationPlan:
         }
 
 
-def last_life(offset_map: OffsetMap, source: TopicPartition) -> list[PartitionMap]:
-    """Return where a source partition's records went; of a topic made again, those of the last."""
-    found = [partition for partition in offset_map.partitions if partition.source == source]
-    return [p for p in found if p.source_topic_id == found[-1].source_topic_id]
-
-
 def plan_translation(
     offset_map: OffsetMap,
     *,
@@ -201,7 +192,7 @@ def _note(
     again = max(
         (
             min(block.records, at - block.source_start)
-            for partition in last_life(offset_map, source)
+            for partition in offset_map.of(source)
             if partition.target == target
             for block in partition.blocks
             if block.source_start < at < block.source_end and not block.is_exact
@@ -213,7 +204,7 @@ def _note(
 
 def _extent(offset_map: OffsetMap, source: TopicPartition) -> tuple[int, int]:
     """Return the first republished offset of a source partition, and the one after the last."""
-    found = last_life(offset_map, source)
+    found = offset_map.of(source)
     return min(p.blocks[0].source_start for p in found), max(p.blocks[-1].source_end for p in found)
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.runs import RepublishRun
 from kafka_drain.republishing.sending import SendJob, send_shard
 from kafka_drain.republishing.verifying import verify_partition
@@ -69,10 +71,17 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
     """
     if isinstance(job, SendJob):
         return {"records": send_shard(job, stopped)}
-    plan = RepublishRun(UPath(job.root), job.key).plan()
-    if plan is None:
-        raise ArchiveError(f"run {job.key} in {job.root} has no plan.json; restore it from a copy")
+    plan = _plan(job.root, job.key)
     return verify_partition(job.root, plan, job.settings, job.tp).to_dict()
+
+
+@lru_cache(maxsize=1)
+def _plan(root: str, key: str) -> RepublishPlan:
+    """Read a run's plan, which never changes, once for all its target partitions."""
+    plan = RepublishRun(UPath(root), key).plan()
+    if plan is None:
+        raise ArchiveError(f"run {key} in {root} has no plan.json; restore it from a copy")
+    return plan
 
 
 def _read_job(line: str) -> Job:

@@ -122,6 +122,11 @@ class OffsetMap:
         """Return the source partitions, sorted."""
         return sorted({partition.source for partition in self.partitions})
 
+    def of(self, tp: TopicPartition) -> list[PartitionMap]:
+        """Return where a source partition went; of a topic that was made again, its last life."""
+        found = [partition for partition in self.partitions if partition.source == tp]
+        return [p for p in found if p.source_topic_id == found[-1].source_topic_id]
+
     def translate(self, tp: TopicPartition, offset: int) -> dict[TopicPartition, int]:
         """Return where a consumer of the source goes on in the target.
 
@@ -136,12 +141,7 @@ class OffsetMap:
             An offset for each target partition that holds records of `tp`; none where the run has
             sent nothing of it.
         """
-        found = [partition for partition in self.partitions if partition.source == tp]
-        return {
-            partition.target: partition.translate(offset)
-            for partition in found
-            if partition.source_topic_id == found[-1].source_topic_id
-        }
+        return {partition.target: partition.translate(offset) for partition in self.of(tp)}
 
     def to_bytes(self) -> bytes:
         """Return the sealed map, as it stands in its file."""

@@ -11,7 +11,14 @@ from functools import lru_cache
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["BY_KEY", "ORIGINAL", "murmur2", "parse_placement", "partition_of_key"]
+__all__ = [
+    "BY_KEY",
+    "ORIGINAL",
+    "fixed_partition",
+    "murmur2",
+    "parse_placement",
+    "partition_of_key",
+]
 
 ORIGINAL = "original"
 BY_KEY = "key"
@@ -34,6 +41,13 @@ def parse_placement(value: str | int) -> str | int:
         f"placement = {value!r} is not acceptable; accepted: {ORIGINAL}, {BY_KEY} or a partition's "
         "number"
     )
+
+
+def fixed_partition(placement: str | int, source_partition: int) -> int | None:
+    """Return the partition that all records of a source partition go to; None when keys decide."""
+    if isinstance(placement, int):
+        return placement
+    return source_partition if placement == ORIGINAL else None
 
 
 def murmur2(data: bytes) -> int:

@@ -24,7 +24,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.receipts import SealedContent, SealedFile
 from kafka_drain.republishing.earlier import refuse_repeated
-from kafka_drain.republishing.placement import BY_KEY, ORIGINAL
+from kafka_drain.republishing.placement import fixed_partition
 from kafka_drain.republishing.plan import AT_LEAST_ONCE, RepublishPlan
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.row_counts import count_rows
@@ -288,9 +288,7 @@ def _needs(
     needs: dict[str, Need] = {}
     for (tp, _), part in parts.items():
         topic = request.target_of(tp.topic) or ""
-        partition = 0
-        if request.placement != BY_KEY:
-            partition = tp.partition if request.placement == ORIGINAL else int(request.placement)
+        partition = fixed_partition(request.placement, tp.partition) or 0
         need = Need(1 + partition, part.oldest_ms, part.newest_ms, (tp.topic,), tuple(part.files))
         needs[topic] = needs[topic].plus(need) if topic in needs else need
     return needs
@@ -316,19 +314,13 @@ def _shards(
                 source=tp,
                 topic_id=topic_id,
                 target_topic=topic,
-                target_partition={ORIGINAL: tp.partition, BY_KEY: None}.get(
-                    str(request.placement), _number(request.placement)
-                ),
+                target_partition=fixed_partition(request.placement, tp.partition),
                 rows=part.rows,
                 files=tuple(sorted(part.files, key=lambda f: f.first)),
                 progress=ProgressSlot(f"{PREFIX}{key}-{layer}", TopicPartition(topic, partition)),
             )
         )
     return tuple(shards)
-
-
-def _number(placement: str | int) -> int | None:
-    return placement if isinstance(placement, int) else None
 
 
 def _engine(request: RepublishRequest, records: int, size: int) -> tuple[str, list[str]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from kafka_drain.acknowledgements import parse_ranges, range_name
 from kafka_drain.errors import ConfigError
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition
 
 __all__ = ["Rows", "Selection", "parse_time", "time_text"]
-
-_RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +105,11 @@ class Selection:
             raise ConfigError(
                 f"from_time = {from_time} is after to_time = {to_time}; expected it before"
             )
+        parsed = parse_ranges("offsets", offsets, "such as flights:0:100-200")
         return cls(
             topics=tuple(sorted(set(topics))),
             partitions=tuple(sorted(set(numbers))),
-            offsets=_parse_offsets(offsets),
+            offsets={tp: tuple(ranges) for tp, ranges in parsed.items()},
             from_ms=from_ms,
             to_ms=to_ms,
         )
@@ -131,28 +130,12 @@ class Selection:
             "topics": list(self.topics),
             "partitions": list(self.partitions),
             "offsets": [
-                f"{tp.topic}:{tp.partition}:{r.start}-{r.end}"
-                for tp, ranges in sorted(self.offsets.items())
-                for r in ranges
+                range_name(tp, r) for tp, ranges in sorted(self.offsets.items()) for r in ranges
             ],
             "from_time": None if self.from_ms is None else time_text(self.from_ms),
             "to_time": None if self.to_ms is None else time_text(self.to_ms),
         }
         return {name: value for name, value in written.items() if value not in ([], None)}
-
-
-def _parse_offsets(texts: Iterable[str]) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    found: dict[TopicPartition, list[OffsetRange]] = {}
-    for text in texts:
-        match = _RANGE.fullmatch(text)
-        if match is None or int(match["start"]) >= int(match["end"]):
-            raise ConfigError(
-                f"offsets = {text!r} is not acceptable; accepted: topic:partition:start-end, "
-                "such as flights:0:100-200; the end is not part of it"
-            )
-        tp = TopicPartition(match["topic"], int(match["partition"]))
-        found.setdefault(tp, []).append(OffsetRange(int(match["start"]), int(match["end"])))
-    return {tp: tuple(merge(ranges)) for tp, ranges in found.items()}
 
 
 def parse_time(name: str, value: str | datetime) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -109,7 +109,7 @@ class SendJob:
     def to_dict(self) -> dict[str, Any]:
         """Return the job as JSON types."""
         return {
-            **asdict(self),
+            **vars(self),
             "settings": dict(self.settings),
             "attempts": [self.attempts.group, self.attempts.tp.topic, self.attempts.tp.partition],
             "shard": self.shard.to_dict(),

@@ -63,7 +63,6 @@ class TargetReader:
         end: int,
         with_keys: bool,
         timeout_seconds: float,
-        on_read: Callable[[int], None],
     ) -> None:
         self._cluster = cluster
         self._tp = tp
@@ -71,8 +70,6 @@ class TargetReader:
         self._end = end
         self._with_keys = with_keys
         self._timeout = timeout_seconds
-        self._on_read = on_read
-        self._read = 0
 
     def read(self, is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
         """Yield the records in batches.
@@ -92,7 +89,7 @@ class TargetReader:
     def _batches(
         self, consumer: Consumer, is_complete: Callable[[], bool]
     ) -> Iterator[Iterable[Record]]:
-        position, read = self._first, 0
+        position = self._first
         at_stable_end = False
         moved = time.monotonic()
         while position < self._end:
@@ -109,10 +106,6 @@ class TargetReader:
                 if position > self._end:
                     messages = [m for m in messages if m.offset() < self._end]
                 yield _records(messages, self._with_keys)
-                read += len(messages)
-                # A second reading, which damage asks for, starts from 0 again.
-                self._read = max(self._read, read)
-                self._on_read(self._read)
                 moved = time.monotonic()
             elif at_stable_end and is_complete():
                 # Another producer's transaction is open behind the last record of ours.

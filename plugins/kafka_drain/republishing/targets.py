@@ -12,6 +12,7 @@ from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.data_files import read_records
+from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import AuthorizationError, TopicError
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.offsets import TopicPartition
@@ -237,10 +238,10 @@ def _large_records(
     for file in files:
         for batch in read_records(root / file.path, file.file_format, 64 << 20):
             sizes = pc.add(
-                pc.binary_length(batch["key"]).fill_null(0),
-                pc.binary_length(batch["value"]).fill_null(0),
+                pc.binary_length(batch["key"]).fill_null(number(0)),
+                pc.binary_length(batch["value"]).fill_null(number(0)),
             )
-            for row in pc.indices_nonzero(pc.greater(sizes, limit - OVERHEAD)).to_pylist():
+            for row in pc.indices_nonzero(pc.greater(sizes, number(limit - OVERHEAD))).to_pylist():
                 content = (batch["key"][row].as_py() or b"") + (batch["value"][row].as_py() or b"")
                 size = len(pa.compress(content, codec="lz4", asbytes=True)) + OVERHEAD
                 if size > limit:

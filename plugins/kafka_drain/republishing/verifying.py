@@ -7,7 +7,7 @@ source offset went (`offset_map`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republishing.content import content_hash
 from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.matching import Expected, PartitionMatch, Record, match_partition
@@ -28,11 +27,10 @@ from kafka_drain.republishing.shards import Shard
 from kafka_drain.republishing.target_reader import TargetReader, key_hash
 from kafka_drain.republishing.verification import Verification, VerifiedPartition
 
-__all__ = ["summed_up", "target_partitions", "verify", "verify_partition"]
+__all__ = ["summed_up", "target_partitions", "verify_partition"]
 
 #: How long other producers' open transactions, or Kafka itself, may hold the reading up.
 END_TIMEOUT_SECONDS = 120.0
-
 
 #: Records of a shard that are Python objects at a time; shards of one target are read together.
 SLICE_ROWS = 5_000
@@ -70,38 +68,6 @@ def target_partitions(plan: RepublishPlan) -> list[TopicPartition]:
     return [tp for tp in plan.starts() if _senders(plan, tp)]
 
 
-def verify(
-    root: str, plan: RepublishPlan, settings: Mapping[str, Any], say: Callable[[str], None]
-) -> tuple[Verification, OffsetMap]:
-    """Verify all target partitions in turn.
-
-    Args:
-        root: The archive: a folder, or a URL.
-        plan: What was sent.
-        settings: librdkafka's settings of the target cluster.
-        say: Takes lines on how far it has got.
-
-    Returns:
-        As `summed_up`.
-
-    Raises:
-        KafkaDrainError: As `verify_partition`.
-    """
-    progress = Progress("records", plan.records)
-    ticker = Ticker("verify", progress, say)
-    matches: dict[TopicPartition, PartitionMatch] = {}
-    done = 0
-
-    def on_read(records: int) -> None:
-        ticker.at(done + records)
-
-    for tp in target_partitions(plan):
-        matches[tp] = verify_partition(root, plan, settings, tp, on_read=on_read)
-        done += matches[tp].expected
-    say(f"verify: {progress.line(done)}")
-    return summed_up(plan, matches)
-
-
 def verify_partition(
     root: str,
     plan: RepublishPlan,
@@ -109,11 +75,10 @@ def verify_partition(
     tp: TopicPartition,
     start: int | None = None,
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
-    on_read: Callable[[int], None] | None = None,
 ) -> PartitionMatch:
     """Compare what a target partition holds with what the shards should have put there.
 
-    Read are the records up to the high watermark as of now. All but `on_read` can be pickled.
+    Read are the records up to the high watermark as of now. All arguments can be pickled.
 
     Args:
         root: The archive: a folder, or a URL.
@@ -123,7 +88,6 @@ def verify_partition(
         start: Where its new records begin at the earliest; None for what the plan says.
         end_timeout_seconds: How long to wait for a record that read_committed readers don't get
             yet, or for Kafka.
-        on_read: Gets how many of the target's records were read so far.
 
     Raises:
         TopicError: When the target was made again since the plan was made.
@@ -149,7 +113,6 @@ def verify_partition(
         end=cluster.latest([tp], "read_uncommitted")[tp],
         with_keys=target.is_compacted,
         timeout_seconds=end_timeout_seconds,
-        on_read=on_read or (lambda records: None),
     )
     with little_garbage_collection():
         match = match_partition(
