@@ -155,6 +155,26 @@ class KafkaCluster:
         Raises:
             TopicError: When one doesn't exist; names it and the nearest that does.
         """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            described = self._describe(names)
+            missing = set(names) - described.keys()
+            if not missing:
+                return described
+            existing = self.topic_names()
+            # A topic that was made a moment ago isn't known to all brokers yet.
+            if not missing <= set(existing) or time.monotonic() >= deadline:
+                break
+            time.sleep(BACKOFF_SECONDS)
+        shown = ", ".join(existing[:10]) + (" …" if len(existing) > 10 else "")
+        raise TopicError(
+            f"topic {', '.join(sorted(missing))} doesn't exist at "
+            f"{self.config.bootstrap_servers}; there {'are' if existing else 'are no'} topics"
+            f"{': ' + shown if existing else ''}; create it or correct the name"
+        )
+
+    def _describe(self, names: Collection[str]) -> dict[str, Topic]:
+        """Describe those topics that exist."""
         if not names:
             return {}
         futures = self._ask(
@@ -163,25 +183,15 @@ class KafkaCluster:
             )
         )
         described: dict[str, Topic] = {}
-        missing: list[str] = []
         for name, future in futures.items():
             try:
                 answer = future.result(self._timeout + 5)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._explain(error.args[0]) from error
-                missing.append(name)
-                continue
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise self._explain(error.args[0]) from error
             partitions = tuple(sorted(p.id for p in answer.partitions))
             described[name] = Topic(name, str(answer.topic_id), partitions)
-        if missing:
-            existing = self.topic_names()
-            shown = ", ".join(existing[:10]) + (" …" if len(existing) > 10 else "")
-            raise TopicError(
-                f"topic {', '.join(sorted(missing))} doesn't exist at "
-                f"{self.config.bootstrap_servers}; there {'are' if existing else 'are no'} topics"
-                f"{': ' + shown if existing else ''}; create it or correct the name"
-            )
         return described
 
     def has_topic(self, name: str) -> bool:

@@ -187,5 +187,5 @@ def _delivery(republish: argparse.ArgumentParser) -> None:
     how.add_argument("--records-per-second", type=float, default=0, metavar="N", help="limit")
     how.add_argument("--bytes-per-second", type=float, default=0, metavar="N", help="limit")
     how.add_argument(
-        "--processes", type=int, metavar="N", help="of engine worker (one for two cores)"
+        "--processes", type=int, metavar="N", help="of engine worker (one a core, up to four)"
     )

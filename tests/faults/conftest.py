@@ -24,6 +24,7 @@ from kafka_drain.job_spec import DrainSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing import worker
 from kafka_drain.validation import validate_archive
 from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case
@@ -175,8 +176,14 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
-def case(sealed: Sealed, own_kafka: LocalKafka, tmp_path: Path) -> Case:
-    """A copy of the archive, to be sent to a topic of the broker that may be killed."""
+def case(
+    sealed: Sealed, own_kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Case:
+    """A copy of the archive, to be sent to a topic of the broker that may be killed.
+
+    Its shards are sent one after the other, so that a test knows in which call it is.
+    """
+    monkeypatch.setattr(worker, "LANES", 1)
     root = shutil.copytree(sealed.folder, tmp_path / "archive")
     bootstrap = own_kafka.bootstrap_servers
     target = make_target(bootstrap, f"t-{uuid.uuid4().hex[:8]}", 2)

@@ -21,7 +21,7 @@ from kafka_drain.republishing.spark import (
     prepare_send,
     prepare_sink,
 )
-from kafka_drain.republishing.worker import Worker, processes_for
+from kafka_drain.republishing.worker import Worker, processes_for, side_by_side
 from kafka_drain.spark_submit import SparkApplication
 
 __all__ = ["Engines", "Submit"]
@@ -39,7 +39,8 @@ class Engines:
         pipeline: Where Spark's configuration, jars and memory come from.
         folder: A private folder (mode 0700) for what Spark is given.
         submit: Runs Spark applications.
-        processes: How many processes the worker engine has at most; None for one for two cores.
+        processes: How many processes the worker engine has at most; None for one a core, up
+            to four.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Engines:
             self._run(prepare_send(plan, groups, self._pipeline, self._folder))
         else:
             processes = processes_for(groups, plan.records, self._processes)
-            shared = [[job.shared_by(processes) for job in jobs] for jobs in groups]
+            writers = side_by_side(groups, processes)
+            shared = [[job.shared_by(writers) for job in jobs] for jobs in groups]
             self._worker.run(shared, processes, tick)
 
     def verify(

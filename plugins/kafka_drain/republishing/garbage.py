@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,12 +13,24 @@ __all__ = ["little_garbage_collection"]
 OBJECTS = 200_000
 
 
+_lock = threading.Lock()
+_inside: list[tuple[int, int, int]] = []
+
+
 @contextmanager
 def little_garbage_collection() -> Iterator[None]:
-    """Let batches of records come and go: looking through them for cycles costs up to a sixth."""
-    before = gc.get_threshold()
-    gc.set_threshold(OBJECTS, *before[1:])
+    """Let batches of records come and go: looking through them for cycles costs up to a sixth.
+
+    Several threads may be inside; the last one to leave puts things back.
+    """
+    with _lock:
+        _inside.append(gc.get_threshold())
+        gc.set_threshold(OBJECTS, *_inside[0][1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _lock:
+            first = _inside[0]
+            _inside.pop()
+            if not _inside:
+                gc.set_threshold(*first)

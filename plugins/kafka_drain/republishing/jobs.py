@@ -1,8 +1,8 @@
 """What a process is told to do: send a shard, or verify a target partition.
 
 `python -m kafka_drain.republishing.jobs` reads jobs from standard input, secrets included, a line
-each, and answers each with a line. It ends when its input does, also because the process that
-started it was killed.
+each with a number, and answers each with a line with that number. It ends when its input does, also
+because the process that started it was killed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 from upath import UPath
@@ -84,8 +83,7 @@ def _plan(root: str, key: str) -> RepublishPlan:
     return plan
 
 
-def _read_job(line: str) -> Job:
-    document = json.loads(line)
+def _read_job(document: dict[str, Any]) -> Job:
     if "verify" not in document:
         return SendJob.from_dict(document)
     tp = TopicPartition(*document["verify"])
@@ -93,27 +91,27 @@ def _read_job(line: str) -> Job:
 
 
 def main() -> int:
-    """Do jobs that come line by line; ends with the input."""
-    lines: SimpleQueue[str] = SimpleQueue()
+    """Do jobs that come line by line, each in a thread; ends with the input."""
     ended = threading.Event()
+    printing = threading.Lock()
 
-    def listen() -> None:
-        for line in sys.stdin:
-            lines.put(line)
-        ended.set()
-        lines.put("")
-
-    threading.Thread(target=listen, daemon=True).start()
-    while line := lines.get():
+    def do(number: int, job: Job) -> None:
         answer: dict[str, Any]
         try:
-            answer = run_job(_read_job(line), ended.is_set)
+            answer = run_job(job, ended.is_set)
         except KafkaDrainError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         except Exception as error:
             answer = {"error": "DeliveryError", "message": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        with printing:
+            sys.stdout.write(json.dumps({"number": number, "answer": answer}) + "\n")
+            sys.stdout.flush()
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        threading.Thread(target=do, args=(asked["number"], _read_job(asked["job"]))).start()
+    # Python ends after these threads, and they soon after this.
+    ended.set()
     return 0
 
 

@@ -190,14 +190,11 @@ def _transactions(
             source.go_to(progress.offset)
             try:
                 following = _send_transaction(job, producer, ledger, source, progress, stopped)
-            except (ProducerLost, SourceRecordError):
+            except BaseException as error:
                 _abort(producer)
-                refused = next((error for error in refusals if is_terminal(error)), None)
-                if refused is not None:
+                refused = next((refusal for refusal in refusals if is_terminal(refusal)), None)
+                if refused is not None and isinstance(error, ProducerLost | SourceRecordError):
                     raise explained(refused, f"sending {shard.source} to {shard.target}") from None
-                raise
-            except BaseException:
-                _abort(producer)
                 raise
             yield following.records - progress.records
             progress = following

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
-from kafka_drain import errors
 from kafka_drain.errors import DeliveryError
+from kafka_drain.republishing.child import Child
 from kafka_drain.republishing.jobs import Job, run_job
 
-__all__ = ["Worker", "processes_for"]
+__all__ = ["Worker", "processes_for", "side_by_side"]
 
 #: A process more pays from so many records on: Python and its libraries take a second to start.
 RECORDS_PER_PROCESS = 200_000
 
-#: How long a child may take to abort its transaction and end.
-GRACE_SECONDS = 15.0
+MOST_PROCESSES = 4
+
+#: So many jobs at once in each process: one is handled while another waits for Kafka, such as for
+#: the acknowledgements of a transaction.
+LANES = 2
 
 Groups: TypeAlias = "SimpleQueue[Sequence[Job]]"
 Answer: TypeAlias = "Callable[[Job, dict[str, Any]], None]"
@@ -35,11 +33,16 @@ def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | Non
     Args:
         groups: The jobs; those of a group in turn.
         records: How many records they handle.
-        most: So many at most; None for one for two cores, as Kafka's client keeps another busy
-            beside Python's.
+        most: So many at most; None for one a core, up to four: each takes half a gigabyte, and
+            other tasks of the machine want to go on.
     """
-    most = most or len(os.sched_getaffinity(0)) // 2
+    most = most or min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
     return max(1, min(len(groups), most, records // RECORDS_PER_PROCESS))
+
+
+def side_by_side(groups: Sequence[Sequence[Job]], processes: int) -> int:
+    """Return how many jobs are done at the same time."""
+    return min(len(groups), processes * LANES)
 
 
 class Worker:
@@ -47,7 +50,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
-        self._children: list[subprocess.Popen[str]] = []
+        self._children: list[Child] = []
 
     def stop(self) -> None:
         """End all of it at once; open transactions are aborted by the next attempt."""
@@ -77,22 +80,29 @@ class Worker:
         waiting: Groups = SimpleQueue()
         for jobs in groups:
             waiting.put(jobs)
-        work = self._do_here if processes == 1 else self._do_by_child
+        self._children = [Child() for _ in range(processes)] if processes > 1 else []
 
-        def run() -> None:
+        def lane(number: int) -> None:
+            do = self._children[number % processes].do if self._children else self._do_here
             try:
-                work(waiting, answered)
+                for job in _jobs(waiting, self._stopped):
+                    answered(job, do(job))
             except BaseException as error:  # raised again in the thread that waits
                 failures.put(error)
                 self._end()
 
-        threads = [threading.Thread(target=run, daemon=True) for _ in range(processes)]
+        threads = [
+            threading.Thread(target=lane, args=(number,), daemon=True)
+            for number in range(side_by_side(groups, processes))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             while thread.is_alive():
                 thread.join(0.5)
                 tick()
+        for child in self._children:
+            child.close()
         if not failures.empty():
             raise failures.get()
         if self._stopped.is_set():
@@ -102,29 +112,10 @@ class Worker:
         """Let everything end by itself, with its transaction aborted."""
         self._stopped.set()
         for child in self._children:
-            if child.stdin is not None:
-                with suppress(OSError):
-                    child.stdin.close()
+            child.end()
 
-    def _do_here(self, waiting: Groups, answered: Answer) -> None:
-        for job in _jobs(waiting, self._stopped):
-            answered(job, run_job(job, self._stopped.is_set))
-
-    def _do_by_child(self, waiting: Groups, answered: Answer) -> None:
-        child = _start_child()
-        self._children.append(child)
-        try:
-            for job in _jobs(waiting, self._stopped):
-                answered(job, _ask(child, job))
-        finally:
-            with suppress(OSError):
-                child.stdin.close()  # type: ignore[union-attr]
-            try:
-                child.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-            child.stdout.close()  # type: ignore[union-attr]
+    def _do_here(self, job: Job) -> dict[str, Any]:
+        return run_job(job, self._stopped.is_set)
 
 
 def _jobs(waiting: Groups, stopped: threading.Event) -> Iterator[Job]:
@@ -134,38 +125,3 @@ def _jobs(waiting: Groups, stopped: threading.Event) -> Iterator[Job]:
             yield from waiting.get_nowait()
         except Empty:
             return
-
-
-def _start_child() -> subprocess.Popen[str]:
-    """Start a process that does jobs, see jobs.py. What it is told stands on no command line."""
-    packages = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, [packages, os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen(
-        [sys.executable, "-m", "kafka_drain.republishing.jobs"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-
-
-def _ask(child: subprocess.Popen[str], job: Job) -> dict[str, Any]:
-    """Let a child do a job and return its answer.
-
-    Raises:
-        KafkaDrainError: What the job raised there.
-    """
-    line = ""
-    with suppress(OSError, ValueError):
-        child.stdin.write(json.dumps(job.to_dict()) + "\n")  # type: ignore[union-attr]
-        child.stdin.flush()  # type: ignore[union-attr]
-        line = child.stdout.readline()  # type: ignore[union-attr]
-    if not line:
-        raise DeliveryError(
-            f"the process for {job} was ended from outside (out of memory?); a retry goes on where "
-            "it ended"
-        )
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise getattr(errors, answer["error"])(answer["message"])
-    return answer
