@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_drain.errors import (
@@ -43,7 +44,7 @@ from kafka_drain.republishing.producer import (
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republishing.rows import Row, provenance, rows_of
+from kafka_drain.republishing.rows import provenance, rows_of
 from kafka_drain.republishing.shard_reader import read_shard
 from kafka_drain.republishing.shards import ProgressSlot, Shard
 
@@ -265,11 +266,12 @@ def _produce(
     while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
         # With a low limit, steps of a second at most: a pause mustn't outlast the transaction.
         step = min(STEP, TRANSACTION_RECORDS - sent, max(1, int(job.records_per_second or STEP)))
-        rows, step_bytes = _queue(job, producer, islice(source.rows, step), source)
-        if not rows:
+        batch = source.take(step)
+        if batch is None:
             break
-        sent += rows
-        size += step_bytes
+        source.at = _queue(job, producer, batch) + 1
+        sent += batch.num_rows
+        size += _bytes(batch)
         producer.poll(0)
         if stopped():
             raise DeliveryError(f"sending {job.shard.source} was stopped; a retry goes on")
@@ -279,39 +281,34 @@ def _produce(
     return sent, source.at
 
 
-def _queue(
-    job: SendJob, producer: Producer, rows: Iterator[Row], source: _Source
-) -> tuple[int, int]:
-    """Queue some rows, each of them; return how many, and the bytes of their keys and values."""
+def _queue(job: SendJob, producer: Producer, batch: pa.RecordBatch) -> int:
+    """Queue some records, each of them; return the last one's offset."""
     shard = job.shard
     topic, partition = shard.target_topic, shard.target_partition
     # Records without a key stay together by where they came from, see placement.py.
     keyless = shard.source.partition % job.partitions
     produce = producer.produce
-    count = size = 0
-    offset = source.at - 1
-    # Whatever goes wrong from here on, where the rows are is not known.
-    source.at = -1
-    for key, value, headers, timestamp, offset in rows:
+    offset = -1
+    for key, value, headers, timestamp, offset in rows_of(batch):
         if job.adds_provenance:
             headers = [*(headers or ()), *provenance(shard, offset)]
         to = partition if partition is not None else keyless if key is None else -1
         while True:
             try:
-                if headers:
-                    produce(topic, value, key, partition=to, timestamp=timestamp, headers=headers)
-                else:
-                    produce(topic, value, key, partition=to, timestamp=timestamp)
+                # By position, callbacks before the timestamp: by name takes half as long again.
+                produce(topic, value, key, to, None, None, timestamp, headers)
                 break
             except BufferError:
                 # The queue is full. Reports of success don't come: a short wait, and again.
                 producer.poll(0.005)
             except KafkaException as error:
                 raise _not_queued(error.args[0], shard, offset) from error
-        count += 1
-        size += (len(value) if value else 0) + (len(key) if key else 0)
-    source.at = offset + 1
-    return count, size
+    return offset
+
+
+def _bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of keys and values."""
+    return sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
 
 
 def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
@@ -352,24 +349,36 @@ def _refuse_if_superseded(job: SendJob, ledger: Ledger) -> None:
 
 
 class _Source:
-    """A shard's rows, from any offset on.
+    """A shard's records, from any offset on.
 
     Attributes:
-        at: The source offset that comes next, or one of a gap before it.
-        rows: The rows from there on.
+        at: The source offset that comes next, or one of a gap before it; -1 when not known.
     """
 
     def __init__(self, job: SendJob) -> None:
         self._job = job
         self.at = -1
-        self.rows: Iterator[Row] = iter(())
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._rest: pa.RecordBatch | None = None
 
     def go_to(self, offset: int) -> None:
         """Go on from an offset; the files are opened again unless that is where we are."""
         if offset != self.at:
             self.at = offset
-            self.rows = self._read(offset)
+            self._batches = read_shard(self._job.root, self._job.shard, offset)
+            self._rest = None
 
-    def _read(self, offset: int) -> Iterator[Row]:
-        for batch in read_shard(self._job.root, self._job.shard, offset):
-            yield from rows_of(batch)
+    def take(self, most: int) -> pa.RecordBatch | None:
+        """Return the next records, at most so many; None at the end.
+
+        Few at a time are faster: Python's objects stay in the processor's cache.
+        """
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
+                return None
+        taken = self._rest.slice(0, most)
+        self._rest = self._rest.slice(most)
+        # Until they are queued, all of them, where to go on isn't known.
+        self.at = -1
+        return taken
