@@ -7,6 +7,7 @@ before it, and goes on where that one's last transaction ended.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -22,6 +23,9 @@ from kafka_drain_spark.job import secret_options
 __all__ = ["run_send", "send_groups"]
 
 PROGRESS_SECONDS = 2.0
+
+#: So many groups at once in a task: one is sent while another waits for Kafka.
+LANES = 2
 
 
 def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
@@ -55,16 +59,30 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
 def send_groups(
     spark: SparkSession, groups: list[list[SendJob]], tick: Callable[[], None]
 ) -> dict[str, Any]:
-    """Send groups of shards, each group by a task; calls `tick` every two seconds meanwhile."""
+    """Send groups of shards by tasks; calls `tick` every two seconds meanwhile."""
     context = spark.sparkContext
-    side_by_side = min(len(groups), context.defaultParallelism)
-    shared = [[job.shared_by(side_by_side) for job in jobs] for jobs in groups]
-    sending = Background(context.parallelize(shared, len(shared)).map(_send_group).collect)
+    slots = context.defaultParallelism
+    tasks = shared_out(groups, slots)
+    side_by_side = min(len(groups), slots * LANES)
+    shared = [[[job.shared_by(side_by_side) for job in jobs] for jobs in task] for task in tasks]
+    sending = Background(context.parallelize(shared, len(shared)).flatMap(_send_task).collect)
     while not sending.ended(PROGRESS_SECONDS):
         tick()
     answers = sending.result()
     failed = next((answer for answer in answers if "shard_error" in answer), None)
     return failed or {"records": sum(answer["records"] for answer in answers)}
+
+
+def shared_out(groups: list[list[SendJob]], slots: int) -> list[list[list[SendJob]]]:
+    """Return the groups of each task: one, or several where there are more than can run at once."""
+    lanes = LANES if len(groups) > slots else 1
+    return [groups[at : at + lanes] for at in range(0, len(groups), lanes)]
+
+
+def _send_task(groups: list[list[SendJob]]) -> list[dict[str, Any]]:
+    """Send some groups side by side, on an executor; waits for all of them, also when one fails."""
+    with ThreadPoolExecutor(len(groups)) as pool:
+        return list(pool.map(_send_group, groups))
 
 
 def _send_group(jobs: list[SendJob]) -> dict[str, Any]:
