@@ -1,4 +1,4 @@
-"""What Airflow loads from this folder: the reports of validations, as pages of its UI.
+"""What Airflow loads from this folder: timetables, and the reports of validations as pages.
 
 It is loaded at the start of every task as well, so it imports nothing that isn't there already.
 """
@@ -17,6 +17,13 @@ class KafkaDrainPlugin(AirflowPlugin):
     """kafka-drain's pages, at `/kafka-drain`."""
 
     name = "kafka_drain"
+
+    @property
+    def timetables(self) -> list[Any]:  # type: ignore[override]
+        """Return the timetables that DAGs of this package have."""
+        from kafka_drain_airflow.timetables import BackfillTimetable
+
+        return [BackfillTimetable]
 
     # Only the API server of Airflow 3 asks for it; Airflow 2 has no such pages, and no link to one.
     @property

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
+from kafka_drain.backfilling import (
+    BackfillPlan,
+    finish_backfill,
+    open_backfill,
+    plan_backfill,
+)
 from kafka_drain.draining import finish_drain, nothing_new, open_drain
+from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import DrainSpec, WindowSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
@@ -113,11 +120,31 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
             archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
         )
         with tempfile.TemporaryDirectory() as folder:
-            job = prepare_window(window, pipeline, cluster, Path(folder))
+            job = prepare_window(
+                window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+            )
             write_private(
                 job.result_path, run_window(spark, WindowSpec.read(Path(folder) / "window.json"))
             )
             return finish_window(job, cluster, identity, lambda line: None)
+
+    return run
+
+
+@pytest.fixture
+def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
+    """Backfill an interval as the operator does, but in the shared Spark session."""
+    from kafka_drain_spark.window import run_window
+
+    def run(pipeline: Pipeline, interval: Interval, **options: Any) -> BackfillPlan:
+        plan = plan_backfill(pipeline, cluster, interval, **options)
+        if not plan.nothing_to_do:
+            with tempfile.TemporaryDirectory() as folder:
+                job = open_backfill(plan, pipeline, cluster, Path(folder))
+                spec = WindowSpec.read(Path(folder) / "window.json")
+                write_private(job.result_path, run_window(spark, spec))
+                finish_backfill(plan, job, cluster, run="tests", say=print)
+        return plan
 
     return run
 

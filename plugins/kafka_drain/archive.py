@@ -132,4 +132,5 @@ class Archive:
         folder = self.root / "windows"
         if not folder.is_dir():
             return []
-        return [Window(self.root, name) for name in sorted(e.name for e in folder.iterdir())]
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        return [Window(self.root, name) for name in names]

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from kafka_drain.backfill_command import add_backfill, backfill_command
 from kafka_drain.commands import (
     drain_command,
     files_command,
@@ -162,6 +163,15 @@ def _parser() -> argparse.ArgumentParser:
     archive(close)
     kafka(close)
     close.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+    backfill = command(
+        "backfill", backfill_command, "drain what no receipt covers of a data interval"
+    )
+    archive(backfill)
+    kafka(backfill)
+    spark(backfill)
+    add_backfill(backfill)
+    acknowledge(backfill)
 
     inspect = command("inspect", inspect_command, "show what an archive holds")
     archive(inspect)

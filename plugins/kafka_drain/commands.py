@@ -159,7 +159,9 @@ def _drain_window(
     identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
     window = open_window(archive, key, ranges, pipeline=pipeline, replaces=replaces)
     with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-        job = prepare_window(window, pipeline, cluster, Path(folder))
+        job = prepare_window(
+            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+        )
         submit(job.application, options.master, lambda: finish_window(job, cluster, identity, say))
         receipt = finish_window(job, cluster, identity, say)
     say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")

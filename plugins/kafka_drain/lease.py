@@ -21,9 +21,10 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -33,12 +34,22 @@ from upath import UPath
 from kafka_drain.documents import create_document, write_document
 from kafka_drain.errors import ArchiveError, LockedError
 
-__all__ = ["Clock", "Lease", "hold_lease", "is_lease_file", "refuse_while_held", "utc_now"]
+__all__ = [
+    "Clock",
+    "Lease",
+    "hold_lease",
+    "is_lease_file",
+    "refuse_while_held",
+    "utc_now",
+    "wait_for_lease",
+]
 
 Clock = Callable[[], datetime]
 
 NAME = "lock.json"
 SECONDS = 60.0
+# How long to wait for a lease that others hold for moments; one that was killed runs out.
+WAIT_SECONDS = 180.0
 # How often a lease can be released and taken while one drain tries to get it.
 TRIES = 100
 
@@ -109,6 +120,33 @@ def hold_lease(
         with suppress(OSError):
             for folder in made:
                 folder.rmdir()
+
+
+@contextmanager
+def wait_for_lease(
+    root: UPath,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
+    clock: Clock = utc_now,
+) -> Iterator[Lease]:
+    """Take a lease that others hold for moments only; as `hold_lease`, but wait for it.
+
+    Raises:
+        LockedError: When another still holds it after `wait_seconds`.
+    """
+    deadline = time.monotonic() + wait_seconds
+    with ExitStack() as stack:
+        while True:
+            try:
+                lease = stack.enter_context(hold_lease(root, run=run, say=say, clock=clock))
+                break
+            except LockedError:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.2)
+        yield lease
 
 
 class Lease:

@@ -39,7 +39,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.schedules import interval_seconds
 from kafka_drain.starting_offsets import resolve_starting_offsets
 
-__all__ = ["DrainPlan", "preflight"]
+__all__ = ["DrainPlan", "check_identity", "find_partitions", "preflight"]
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ def preflight(
     """
     archive = Archive.at(pipeline.archive)
     _check_folder(archive.root)
-    topics, partitions = _find_partitions(pipeline, cluster)
+    topics, partitions = find_partitions(pipeline, cluster)
     cluster_id = cluster.cluster_id()
     generation, pending = None, False
     if archive.exists:
-        _check_identity(archive, pipeline, cluster_id, topics)
+        check_identity(archive, pipeline, cluster_id, topics)
         generation = archive.open_generation()
     first = cluster.earliest(partitions)
     end = cluster.latest(partitions, pipeline.isolation_level)
@@ -230,9 +230,15 @@ def _check_folder(root: UPath) -> None:
         )
 
 
-def _find_partitions(
+def find_partitions(
     pipeline: Pipeline, cluster: KafkaCluster
 ) -> tuple[dict[str, Topic], list[TopicPartition]]:
+    """Return a pipeline's topics by name, and their partitions that it drains.
+
+    Raises:
+        TopicError: When a topic or partition is missing.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
     if pipeline.topic_pattern:
         names = cluster.matching(pipeline.topic_pattern)
     else:
@@ -250,9 +256,15 @@ def _find_partitions(
     return topics, wanted
 
 
-def _check_identity(
+def check_identity(
     archive: Archive, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
 ) -> None:
+    """Refuse an archive of another pipeline or cluster, or of topics that were made again.
+
+    Raises:
+        ArchiveError: When it is another's.
+        TopicError: When a topic was made again since it was drained.
+    """
     document = archive.document()
     if document["pipeline"] != pipeline.name:
         raise ArchiveError(

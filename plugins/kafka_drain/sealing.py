@@ -97,6 +97,7 @@ def seal_window(
     replaces: Sequence[str],
     fingerprint: str | None,
     sealed_at: str,
+    acknowledged: Sequence[str] = (),
 ) -> Receipt:
     """Make the receipt of a window that was proven complete; it stands for itself.
 
@@ -109,6 +110,7 @@ def seal_window(
         replaces: Damaged files that the window stands for.
         fingerprint: Of the window's records.
         sealed_at: The time.
+        acknowledged: Expired ranges that were accepted; no part of what was drained.
     """
     sealed_files = _sealed_files(files)
     return Receipt(
@@ -125,6 +127,7 @@ def seal_window(
         files=sealed_files,
         files_so_far=FileSet().plus((file.path, file.bytes) for file in sealed_files),
         fingerprint=fingerprint,
+        acknowledged=tuple(acknowledged),
         replaces=tuple(replaces),
     )
 

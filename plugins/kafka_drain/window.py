@@ -9,6 +9,7 @@ from upath import UPath
 
 from kafka_drain.documents import create_text, read_document
 from kafka_drain.errors import ArchiveError
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
 __all__ = ["Window"]
@@ -38,7 +39,7 @@ class Window:
 
     @property
     def data(self) -> UPath:
-        """Folder that Spark writes the files to."""
+        """Folder of the files; each attempt of a drain has one of its own in it."""
         return self.folder / "data"
 
     def plan(self) -> dict[str, Any]:
@@ -51,6 +52,14 @@ class Window:
             return read_document(self.folder / "plan.json", "ranges", "format", "replaces")
         except FileNotFoundError as error:
             raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy") from error
+
+    def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the planned offsets, sorted and disjoint for each partition."""
+        ranges: dict[TopicPartition, list[OffsetRange]] = {}
+        for row in self.plan()["ranges"]:
+            tp = TopicPartition(row["topic"], row["partition"])
+            ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
+        return ranges
 
     @property
     def is_sealed(self) -> bool:

@@ -15,7 +15,7 @@ from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity
 from kafka_drain.window import Window
 
-__all__ = ["HeldByWindows", "check_windows"]
+__all__ = ["HeldByWindows", "check_files", "check_windows"]
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 
@@ -64,7 +64,7 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
             where = f"{window.name}/receipt.json"
             report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
             continue
-        damage = _check_files(window, receipt, deep=deep)
+        damage = check_files(window, receipt, deep=deep)
         report.findings += damage
         report.add_window(window.key, receipt)
         if not damage:
@@ -73,7 +73,8 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
     return HeldByWindows(receipts, replaced)
 
 
-def _check_files(window: Window, receipt: Receipt, *, deep: bool) -> list[Finding]:
+def check_files(window: Window, receipt: Receipt, *, deep: bool) -> list[Finding]:
+    """Compare a window's files with its receipt."""
     listing = list_data_files(window.data)
     found = []
     for file in receipt.files:

@@ -1,13 +1,20 @@
-"""A window from the caller's side: plan it, write its spec, prove and seal what Spark drained."""
+"""A window from the caller's side: plan it, write its spec, prove and seal what Spark drained.
+
+Each attempt writes to a folder of its own: one that was believed dead changes nothing
+of what a later one has sealed.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.committed_files import read_committed_files
@@ -29,7 +36,14 @@ from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
 from kafka_drain.window import Window
 
-__all__ = ["WindowJob", "finish_window", "open_window", "prepare_window"]
+__all__ = [
+    "WindowJob",
+    "finish_window",
+    "open_window",
+    "prepare_window",
+    "prove_window",
+    "seal_proven",
+]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -42,8 +56,15 @@ class WindowJob:
     """A window that is ready to be drained."""
 
     window: Window
+    ranges: Mapping[TopicPartition, list[OffsetRange]]
+    attempt: str
     application: SparkApplication
     result_path: Path
+
+    @property
+    def data(self) -> UPath:
+        """Folder of this attempt's files."""
+        return self.window.data / self.attempt
 
 
 def open_window(
@@ -84,12 +105,18 @@ def open_window(
 
 
 def prepare_window(
-    window: Window, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+    window: Window,
+    ranges: Mapping[TopicPartition, list[OffsetRange]],
+    *,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
 ) -> WindowJob:
     """Write the job spec of a window and put together what spark-submit needs.
 
     Args:
-        window: The window.
+        window: The window, which says how files are written.
+        ranges: The offsets to drain, sorted and disjoint for each partition.
         pipeline: How to read and write.
         cluster: Where from.
         folder: A private folder of this run (mode 0700); the spec and the secrets go there.
@@ -99,7 +126,7 @@ def prepare_window(
     """
     spec_path, result_path = folder / "window.json", folder / "result.json"
     connection, secrets_path = kafka_options(cluster.config, folder)
-    ranges = _ranges(window)
+    plan, attempt = window.plan(), uuid.uuid4().hex[:8]
     options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
     for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy", *_STREAMING):
         options.pop(name, None)
@@ -117,14 +144,14 @@ def prepare_window(
         offsets=sum(count(rs) for rs in ranges.values()),
         reader_options=options | bounds | connection,
         where=_condition(ranges),
-        file_format=pipeline.format,
+        file_format=plan["format"],
         writer_options={
             "compression": pipeline.compression,
             **{name: str(value) for name, value in pipeline.sink_options.items()},
         },
-        path=str(window.data),
-        partition_by=pipeline.partition_by,
-        columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},
+        path=str(window.data / attempt),
+        partition_by=plan["partition_by"],
+        columns={column: PARTITION_COLUMNS[column] for column in plan["partition_by"]},
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,
@@ -136,15 +163,7 @@ def prepare_window(
         pipeline=pipeline,
         folder=folder,
     )
-    return WindowJob(window, application, result_path)
-
-
-def _ranges(window: Window) -> dict[TopicPartition, list[OffsetRange]]:
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for row in window.plan()["ranges"]:
-        tp = TopicPartition(row["topic"], row["partition"])
-        ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
-    return ranges
+    return WindowJob(window, ranges, attempt, application, result_path)
 
 
 def _condition(ranges: Ranges) -> str:
@@ -160,7 +179,31 @@ def _condition(ranges: Ranges) -> str:
 def finish_window(
     job: WindowJob, cluster: KafkaCluster, identity: Identity, say: Callable[[str], None]
 ) -> Receipt:
-    """Prove what Spark drained to a window, and seal it.
+    """Prove what Spark drained to a window, and seal it; as `prove_window` raises."""
+    return seal_proven(job.window, prove_window(job, cluster, identity, say))
+
+
+def seal_proven(window: Window, receipt: Receipt) -> Receipt:
+    """Write a window's receipt; where another attempt was faster, its receipt counts."""
+    window.write_receipt(receipt)
+    return window.receipt()
+
+
+def prove_window(
+    job: WindowJob,
+    cluster: KafkaCluster,
+    identity: Identity,
+    say: Callable[[str], None],
+    acknowledged: Sequence[str] = (),
+) -> Receipt:
+    """Prove what Spark drained to a window, and return its receipt, which isn't written yet.
+
+    Args:
+        job: What was drained.
+        cluster: Where the reasons of gaps are asked.
+        identity: Whose offsets they are.
+        say: Takes lines of progress.
+        acknowledged: Expired ranges beside the window that somebody has accepted.
 
     Raises:
         SparkJobError: When the job failed, or ended without a result.
@@ -174,11 +217,14 @@ def finish_window(
         )
     if "error" in result:
         raise SparkJobError(f"the window failed in Spark: {result['error']}")
-    window, ranges = job.window, _ranges(job.window)
+    window, ranges, plan = job.window, job.ranges, job.window.plan()
     # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
-    listing = list_data_files(window.data)
-    sink_files = [SinkFile(path, size, 0, 0, "_SUCCESS") for path, size in sorted(listing.items())]
-    files, findings = read_committed_files(window, sink_files, window.plan()["format"], say)
+    listing = list_data_files(job.data)
+    sink_files = [
+        SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
+        for path, size in sorted(listing.items())
+    ]
+    files, findings = read_committed_files(window, sink_files, plan["format"], say)
     findings += [*check_duplicates(files), *check_within(ranges, files, f"window {window.key}")]
     gaps = explain_gaps(
         without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
@@ -189,15 +235,14 @@ def finish_window(
             f"window {window.key} isn't complete: {'; '.join(str(f) for f in bad[:5])}; "
             "run it again"
         )
-    receipt = seal_window(
+    return seal_window(
         [(tp, r) for tp in sorted(ranges) for r in ranges[tp]],
         files,
         gaps,
         identity=identity,
         window=window.key,
-        replaces=window.plan()["replaces"],
+        replaces=plan["replaces"],
         fingerprint=result["fingerprint"],
+        acknowledged=acknowledged,
         sealed_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     )
-    window.write_receipt(receipt)
-    return window.receipt()

@@ -18,7 +18,7 @@ from kafka_drain.errors import ConfigError, TerminalError
 if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
 
-__all__ = ["kafka_cluster", "listed", "require_connection", "terminal_errors_fail"]
+__all__ = ["is_true", "kafka_cluster", "listed", "require_connection", "terminal_errors_fail"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,19 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
 def listed(value: Sequence[str] | str | None) -> list[str]:
     """Return what a form or a template gave as a list: none, one, or several."""
     return [value] if isinstance(value, str) and value else list(value or ())
+
+
+def is_true(name: str, value: bool | str | None) -> bool:
+    """Return what a form or a template gave as yes or no.
+
+    Raises:
+        ConfigError: When it is neither; names it.
+    """
+    # A template renders to text unless the DAG renders native objects.
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} = {value!r} is not acceptable; accepted: true, false")
+    return text == "true"
 
 
 @contextmanager

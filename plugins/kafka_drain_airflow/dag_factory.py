@@ -15,6 +15,7 @@ from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 from kafka_drain_airflow.republish_params import republish_params
+from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
 __all__ = ["archive_asset", "create_dags"]
 
@@ -66,7 +67,7 @@ def _source(pipeline: Pipeline) -> str:
 def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     with DAG(
         dag_id=f"drain_{pipeline.name}",
-        schedule=pipeline.schedule,
+        schedule=drain_schedule(pipeline.schedule),
         description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
         render_template_as_native_obj=True,
         params={
@@ -87,6 +88,24 @@ def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
                 "line, such as flights:0:100-200 (the end is not part of it). They are skipped, "
                 "and kept in the receipt. Empty: a loss stops the run.",
             ),
+            "mode": Param(
+                default="drain",
+                enum=["drain", "window"],
+                title="Mode",
+                description="drain: goes on where the last drain ended. window: drains what is "
+                "missing of a data interval, as the runs of a backfill always do.",
+                section="Window",
+            ),
+            "window_start": _time("Window start", "Empty: the run's own data interval."),
+            "window_end": _time("Window end", "The window ends just before it."),
+            "force": Param(
+                default=False,
+                type="boolean",
+                title="Force",
+                description="Drain the window's own files again and replace them. Refused where "
+                "Kafka no longer holds all of them.",
+                section="Window",
+            ),
         },
         doc_md=f"""
 ### Drain {pipeline.name}
@@ -102,36 +121,53 @@ nothing new succeeds and writes nothing.
 | `validate` | proves that every offset is in exactly one file, seals receipts, writes a report |
 | `maintain` | opens the next generation when the manifest has grown too long; deletes nothing |
 
+A backfill's runs (`airflow dags backfill`) drain their data interval instead: what no receipt
+covers of it, once, however often it is run.
+
 A failed task says what was seen and what to do. Clearing any task is safe.
 """,
         **common,
     ) as dag:
-        accepted = "{{ params.acknowledge_expired }}"
-        check = PreflightOperator(
-            task_id="preflight", pipeline=pipeline, acknowledge_expired=accepted
-        )
+        mode = "{{ params.mode }}"
+        window: dict[str, Any] = {
+            "mode": mode,
+            "window_start": "{{ params.window_start }}",
+            "window_end": "{{ params.window_end }}",
+            "acknowledge_expired": "{{ params.acknowledge_expired }}",
+        }
+        force = "{{ params.force }}"
+        check = PreflightOperator(task_id="preflight", pipeline=pipeline, force=force, **window)
         drain = KafkaDrainOperator(
             task_id="drain",
             pipeline=pipeline,
             log_level="{{ params.log_level }}",
-            acknowledge_expired=accepted,
+            force=force,
+            **window,
         )
         validate = ValidateManifestOperator(
-            task_id="validate",
-            pipeline=pipeline,
-            acknowledge_expired=accepted,
-            outlets=[archive_asset(pipeline)],
+            task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)], **window
         )
-        maintain = MaintainOperator(task_id="maintain", pipeline=pipeline)
+        maintain = MaintainOperator(task_id="maintain", pipeline=pipeline, mode=mode)
         check >> drain >> validate >> maintain
     return dag
+
+
+def _time(title: str, description: str) -> Param:
+    return Param(
+        default=None,
+        type=["null", "string"],
+        format="date-time",
+        title=title,
+        description=description,
+        section="Window",
+    )
 
 
 def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     params = republish_params(pipeline)
     with DAG(
         dag_id=f"republish_{pipeline.name}",
-        schedule=None,
+        schedule=backfill_schedule(pipeline.schedule),
         description=f"Send the records in {pipeline.archive} back to Kafka, exactly once",
         render_template_as_native_obj=True,
         params=params,
@@ -145,6 +181,9 @@ Start with a dry run: its log shows the plan, and nothing is sent.
 Each record counts once, whatever happens meanwhile: a retry or a cleared task goes on where Kafka
 says that the one before ended, and a run that has its receipt sends nothing. That holds for
 consumers with `isolation.level=read_committed`.
+
+A backfill's runs (`airflow dags backfill`) send the records whose timestamps lie in their data
+interval.
 """,
         **common,
     ) as dag:

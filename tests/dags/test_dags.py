@@ -45,7 +45,7 @@ print(json.dumps({
             "catchup": dag.catchup,
             "max_active_runs": dag.max_active_runs,
             "doc_md": dag.doc_md,
-            "schedule": dag.schedule,
+            "schedule": [type(dag.timetable).__name__, dag.timetable.summary],
             "params": {
                 name: {"description": param.description, "default": param.value, **param.schema}
                 for name, param in ((name, dag.params.get_param(name)) for name in dag.params)
@@ -119,7 +119,9 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
     dag = bag["dags"]["drain_flights"]
     tasks = dag["tasks"]
 
-    assert (dag["schedule"], dag["catchup"], dag["max_active_runs"]) == ("@hourly", False, 1)
+    # Airflow 3 gives a plain "@hourly" no data intervals.
+    assert dag["schedule"] == ["CronDataIntervalTimetable", "0 * * * *"]
+    assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
     assert [tasks[name]["class"] for name in ("preflight", "drain", "validate")] == [
         "PreflightOperator",
         "KafkaDrainOperator",
@@ -131,10 +133,13 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
 
 
 def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A republish runs when somebody says so, and as a dry run unless he says otherwise."""
+    """A republish runs when somebody says so, and as a dry run unless he says otherwise.
+
+    Its schedule is for backfills alone.
+    """
     dag = bag["dags"]["republish_flights"]
 
-    assert dag["schedule"] is None
+    assert dag["schedule"] == ["BackfillTimetable", "0 * * * *"]
     assert dag["params"]["dry_run"]["default"] is True
 
 
@@ -158,7 +163,13 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("dag_id", "fields"),
     [
-        ("drain_flights", {"log_level", "acknowledge_expired"}),
+        (
+            "drain_flights",
+            {
+                *("log_level", "acknowledge_expired"),
+                *("mode", "window_start", "window_end", "force"),
+            },
+        ),
         ("republish_flights", REPUBLISH_FIELDS),
     ],
 )

@@ -1,15 +1,25 @@
-"""Drain Kafka to the archive with Spark."""
+"""Drain Kafka to the archive with Spark: from the cursor on, or a window."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    is_true,
+    kafka_cluster,
+    listed,
+    terminal_errors_fail,
+)
+from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.intervals import Interval
+    from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.pipeline import Pipeline
 
 __all__ = ["KafkaDrainOperator"]
 
@@ -20,17 +30,32 @@ class KafkaDrainOperator(SparkJobOperator):
     Checks first what preflight checks. Starts no Spark when nothing is new. Holds the
     archive's lease while it writes: a second drain is refused.
 
+    In a backfill's run it drains the run's data interval instead: what no receipt covers of it is
+    read in one batch, proven and sealed as a window. Several windows may be drained at once.
+
     Returns archive, batches, offsets, records, seconds, offsets_per_second,
-    offsets_behind_latest, start, end, spark_version and session_seconds.
+    offsets_behind_latest, start, end, spark_version and session_seconds; of a window: archive,
+    window, start, end, offsets, to_drain, ahead, covered_by, records and receipt.
 
     :param pipeline: the pipeline
     :param log_level: level of Spark's Kafka and sink classes for this run, such as ``DEBUG``; None
         for the pipeline's (templated)
     :param acknowledge_expired: expired offsets that are accepted and skipped, as
         ``topic:partition:start-end`` (templated)
+    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
+    :param window_end: end of the window, which isn't part of it (templated)
+    :param force: drain the window's own files again, and replace them (templated)
     """
 
-    template_fields: Sequence[str] = ("log_level", "acknowledge_expired")
+    template_fields: Sequence[str] = (
+        "log_level",
+        "acknowledge_expired",
+        "mode",
+        "window_start",
+        "window_end",
+        "force",
+    )
     ui_color = "#d6eaf8"
 
     def __init__(
@@ -38,11 +63,19 @@ class KafkaDrainOperator(SparkJobOperator):
         *,
         log_level: str | None = None,
         acknowledge_expired: Sequence[str] | str | None = None,
+        mode: str | None = None,
+        window_start: str | None = None,
+        window_end: str | None = None,
+        force: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.log_level = log_level
         self.acknowledge_expired = acknowledge_expired
+        self.mode = mode
+        self.window_start = window_start
+        self.window_end = window_end
+        self.force = force
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the drain; its progress goes to the task's log.
@@ -53,22 +86,61 @@ class KafkaDrainOperator(SparkJobOperator):
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
             LockedError: When another drain holds the archive's lease; a retry may help.
         """
-        from kafka_drain.draining import finish_drain, nothing_new, open_drain
-
-        with terminal_errors_fail(), private_folder() as folder:
+        with terminal_errors_fail():
+            interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             pipeline = self.pipeline
             if self.log_level:
                 pipeline = pipeline.with_log_level(self.log_level)
-            with open_drain(
+            if interval is None:
+                return self._drain(pipeline, cluster, context)
+            return self._drain_window(pipeline, cluster, interval, context)
+
+    def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
+        from kafka_drain.draining import finish_drain, nothing_new, open_drain
+
+        with (
+            private_folder() as folder,
+            open_drain(
                 pipeline,
                 cluster,
                 folder,
                 run=context["run_id"],
                 say=self.log.warning,
                 acknowledge_expired=listed(self.acknowledge_expired),
-            ) as job:
-                if job.plan.nothing_new:
-                    self.log.info("drain %s: nothing new, Spark isn't started", self.pipeline.name)
-                    return nothing_new(job.plan)
-                return self.submit(job.application, lambda: finish_drain(job), context)
+            ) as job,
+        ):
+            if job.plan.nothing_new:
+                self.log.info("drain %s: nothing new, Spark isn't started", pipeline.name)
+                return nothing_new(job.plan)
+            return self.submit(job.application, lambda: finish_drain(job), context)
+
+    def _drain_window(
+        self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
+    ) -> dict[str, Any]:
+        from kafka_drain.backfilling import finish_backfill, open_backfill, plan_backfill
+
+        plan = plan_backfill(
+            pipeline,
+            cluster,
+            interval,
+            force=is_true("force", self.force),
+            acknowledge_expired=listed(self.acknowledge_expired),
+        )
+        for line in plan.lines():
+            self.log.info("%s", line)
+        if plan.nothing_to_do:
+            return plan.to_dict() | {"records": 0, "receipt": None}
+        with private_folder() as folder:
+            job = open_backfill(plan, pipeline, cluster, folder)
+
+            def finish() -> dict[str, Any]:
+                receipt = finish_backfill(
+                    plan, job, cluster, run=context["run_id"], say=self.log.info
+                )
+                return plan.to_dict() | {
+                    "records": receipt.records,
+                    "receipt": f"{plan.window.name}/receipt.json",
+                }
+
+            return self.submit(job.application, finish, context)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.data_intervals import window_interval
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -17,16 +18,27 @@ __all__ = ["PreflightOperator"]
 
 
 class PreflightOperator(BaseOperator):
-    """Check that a drain can run, and log what it will do. Changes nothing.
+    """Check that a drain or a window can run, and log what it will do. Changes nothing.
 
-    Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings.
+    Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings; of a
+    window: archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
     :param pipeline: the pipeline
     :param acknowledge_expired: expired offsets that are accepted, as
         ``topic:partition:start-end`` (templated)
+    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
+    :param window_end: end of the window, which isn't part of it (templated)
+    :param force: whether the window's own files are drained again (templated)
     """
 
-    template_fields: Sequence[str] = ("acknowledge_expired",)
+    template_fields: Sequence[str] = (
+        "acknowledge_expired",
+        "mode",
+        "window_start",
+        "window_end",
+        "force",
+    )
     ui_color = "#e8f4f8"
 
     def __init__(
@@ -34,11 +46,19 @@ class PreflightOperator(BaseOperator):
         *,
         pipeline: Pipeline,
         acknowledge_expired: Sequence[str] | str | None = None,
+        mode: str | None = None,
+        window_start: str | None = None,
+        window_end: str | None = None,
+        force: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.acknowledge_expired = acknowledge_expired
+        self.mode = mode
+        self.window_start = window_start
+        self.window_end = window_end
+        self.force = force
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the checks.
@@ -47,14 +67,24 @@ class PreflightOperator(BaseOperator):
             AirflowFailException: When something has to be changed first; says what.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.preflight import preflight
+        from kafka_drain.backfilling import BackfillPlan, plan_backfill
+        from kafka_drain.preflight import DrainPlan, preflight
 
+        plan: BackfillPlan | DrainPlan
         with terminal_errors_fail():
-            plan = preflight(
-                self.pipeline,
-                kafka_cluster(self.pipeline.kafka_conn_id),
-                acknowledge_expired=listed(self.acknowledge_expired),
-            )
+            interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            accepted = listed(self.acknowledge_expired)
+            if interval is None:
+                plan = preflight(self.pipeline, cluster, acknowledge_expired=accepted)
+            else:
+                plan = plan_backfill(
+                    self.pipeline,
+                    cluster,
+                    interval,
+                    force=is_true("force", self.force),
+                    acknowledge_expired=accepted,
+                )
         for line in plan.lines():
             self.log.info("%s", line)
         return plan.to_dict()

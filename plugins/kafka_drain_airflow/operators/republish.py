@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from kafka_drain.errors import ConfigError, TransientError
-from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.data_intervals import is_backfill, window_interval
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     A retry, or a task that is cleared, goes on with its run: what was sent isn't sent again, and a
     run that has its receipt sends nothing.
+
+    In a backfill's run it sends the records whose timestamps lie in the run's data interval, unless
+    it is told otherwise.
 
     Returns the plan; with the receipt's fields and records_sent when it was not a dry run.
 
@@ -145,7 +149,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
             self._republish = republish = plan_republish(
                 Archive.at(self.pipeline.archive),
                 cluster,
-                self._request(),
+                self._request(context),
                 now=utc_now(),
                 say=self._say,
                 run=self._run_name(context),
@@ -185,10 +189,19 @@ class RepublishToKafkaOperator(SparkJobOperator):
         name = f"{self.dag_id} {context['run_id']} {self.task_id}"
         return name if mapped < 0 else f"{name} {mapped}"
 
-    def _request(self) -> RepublishRequest:
+    def _times(self, context: Context) -> tuple[str | None, str | None]:
+        """Return where the timestamps begin and end."""
+        if self.from_time or self.to_time or not is_backfill(context):
+            return self.from_time or None, self.to_time or None
+        interval = window_interval(context)
+        assert interval is not None
+        return interval.start.isoformat(), interval.end.isoformat()
+
+    def _request(self, context: Context) -> RepublishRequest:
         from kafka_drain.republishing.request import RepublishRequest
         from kafka_drain.republishing.selection import Selection
 
+        from_time, to_time = self._times(context)
         return RepublishRequest(
             target_topic=self.target_topic or None,
             rename=dict(self.rename or {}),
@@ -196,8 +209,8 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 topics=listed(self.topics),
                 partitions=[str(number) for number in listed(self.partitions)],
                 offsets=listed(self.offsets),
-                from_time=self.from_time or None,
-                to_time=self.to_time or None,
+                from_time=from_time,
+                to_time=to_time,
             ),
             delivery=self.delivery,
             transactions=self.transactions,
@@ -210,13 +223,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         )
 
     def _switch(self, name: str) -> bool:
-        # A template renders to text unless the DAG renders native objects.
-        written = str(getattr(self, name)).lower()
-        if written not in ("true", "false"):
-            raise ConfigError(
-                f"{name} = {getattr(self, name)!r} is not acceptable; accepted: true, false"
-            )
-        return written == "true"
+        return is_true(name, getattr(self, name))
 
     def _number(self, name: str) -> float:
         try:

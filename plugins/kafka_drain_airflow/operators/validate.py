@@ -10,10 +10,14 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.report_link import REPORT_KEY, ReportLink
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.intervals import Interval
+    from kafka_drain.kafka_cluster import KafkaCluster
 
 __all__ = ["ValidateManifestOperator"]
 
@@ -23,15 +27,22 @@ class ValidateManifestOperator(BaseOperator):
 
     Collects all findings, then fails once. Its outlets' asset events carry the summary.
 
-    Returns the summary: verdict, files, bytes, records, offsets, reasons, report.
+    In a run that drains a window it proves that nothing of the window is left to drain and that its
+    files are those that were sealed, and leaves the rest to the scheduled drains.
+
+    Returns the summary: verdict, files, bytes, records, offsets, reasons, report; of a window:
+    archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
     :param pipeline: the pipeline
     :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
     :param acknowledge_expired: expired offsets that are accepted, as
         ``topic:partition:start-end`` (templated)
+    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
+    :param window_end: end of the window, which isn't part of it (templated)
     """
 
-    template_fields: Sequence[str] = ("acknowledge_expired",)
+    template_fields: Sequence[str] = ("acknowledge_expired", "mode", "window_start", "window_end")
     ui_color = "#d5f5e3"
     # Airflow 2 has no page that it could lead to.
     operator_extra_links = (ReportLink(),) if AIRFLOW_V_3_0_PLUS else ()
@@ -42,12 +53,18 @@ class ValidateManifestOperator(BaseOperator):
         pipeline: Pipeline,
         scope: Literal["open", "all"] = "open",
         acknowledge_expired: Sequence[str] | str | None = None,
+        mode: str | None = None,
+        window_start: str | None = None,
+        window_end: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.scope = scope
         self.acknowledge_expired = acknowledge_expired
+        self.mode = mode
+        self.window_start = window_start
+        self.window_end = window_end
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the validation.
@@ -56,33 +73,54 @@ class ValidateManifestOperator(BaseOperator):
             AirflowFailException: When the archive is not complete; names reasons and report.
             KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
         """
+        with terminal_errors_fail():
+            interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            if interval is None:
+                summary = self._validate(cluster, context)
+            else:
+                summary = self._validate_window(cluster, interval)
+        for asset in self.outlets if "outlet_events" in context else ():
+            context["outlet_events"][asset].extra = summary
+        return summary
+
+    def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive import Archive
         from kafka_drain.report import raise_findings, write_report
         from kafka_drain.validation import validate_archive
 
-        with terminal_errors_fail():
-            archive = Archive.at(self.pipeline.archive)
-            cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            report = validate_archive(
-                archive,
-                cluster,
-                self._say,
-                scope=self.scope,
-                acknowledge_expired=listed(self.acknowledge_expired),
-                run=context.get("run_id"),
-            )
-            path = write_report(archive, report, context.get("run_id"))
-            if "ti" in context:
-                # A failed task returns nothing, and its report is the one that is wanted.
-                context["ti"].xcom_push(key=REPORT_KEY, value=path)
-            for line in report.lines():
-                self.log.info("%s", line)
-            self.log.info("report: %s", path)
-            raise_findings(report, path)
-        summary = report.summary() | {"report": path}
-        for asset in self.outlets if "outlet_events" in context else ():
-            context["outlet_events"][asset].extra = summary
-        return summary
+        archive = Archive.at(self.pipeline.archive)
+        report = validate_archive(
+            archive,
+            cluster,
+            self._say,
+            scope=self.scope,
+            acknowledge_expired=listed(self.acknowledge_expired),
+            run=context.get("run_id"),
+        )
+        path = write_report(archive, report, context.get("run_id"))
+        if "ti" in context:
+            # A failed task returns nothing, and its report is the one that is wanted.
+            context["ti"].xcom_push(key=REPORT_KEY, value=path)
+        for line in report.lines():
+            self.log.info("%s", line)
+        self.log.info("report: %s", path)
+        raise_findings(report, path)
+        return report.summary() | {"report": path}
+
+    def _validate_window(self, cluster: KafkaCluster, interval: Interval) -> dict[str, Any]:
+        from kafka_drain.backfilling import plan_backfill, refuse_incomplete
+
+        plan = plan_backfill(
+            self.pipeline,
+            cluster,
+            interval,
+            acknowledge_expired=listed(self.acknowledge_expired),
+        )
+        refuse_incomplete(plan)
+        for line in plan.lines():
+            self.log.info("%s", line)
+        return plan.to_dict()
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

@@ -1,0 +1,168 @@
+"""`airflow dags backfill` on Airflow 3: a thin front to `airflow backfill create`, which waits."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import NoReturn
+
+from airflow.cli.commands.backfill_command import create_backfill
+from airflow.models.backfill import Backfill, BackfillDagRun
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from sqlalchemy import select, update
+
+from kafka_drain.progress import Progress
+
+__all__ = ["backfill"]
+
+POLL_SECONDS = 2.0
+#: So often a line is shown while nothing changes.
+QUIET_SECONDS = 60.0
+
+
+@providers_configuration_loaded
+def backfill(args: argparse.Namespace) -> None:
+    """Create a backfill and wait until it has ended.
+
+    Raises:
+        SystemExit: With 1 when a run failed or the backfill can't be created; with 2 when what was
+            asked for makes no sense.
+    """
+    start, end = args.start_date or args.end_date, args.end_date or args.start_date
+    if start is None:
+        _end(2, "name the dates: -s/--start-date, -e/--end-date or both")
+    if args.rerun_failed_tasks and args.reset_dagruns:
+        _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
+    if not args.dry_run:
+        if args.reset_dagruns:
+            _ask(args, "runs of these dates that succeeded are run again")
+        _unpause(args)
+    behavior = "failed" if args.rerun_failed_tasks else "completed" if args.reset_dagruns else None
+    before = _newest(args.dag_id)
+    create_backfill(
+        argparse.Namespace(
+            subcommand="backfill",
+            dag_id=args.dag_id,
+            from_date=start,
+            to_date=end,
+            dag_run_conf=args.conf,
+            run_backwards=args.run_backwards,
+            max_active_runs=args.max_active_runs,
+            dry_run=args.dry_run,
+            reprocess_behavior=behavior,
+            run_on_latest_version=None,
+        )
+    )
+    if args.dry_run:
+        return
+    created = _newest(args.dag_id)
+    if created is None or created == before:
+        _end(1, f"Airflow has created no backfill of {args.dag_id}")
+    if args.no_wait:
+        print(f"backfill {args.dag_id}: created with id {created}; the scheduler runs it")
+        return
+    _wait(args.dag_id, created)
+
+
+def _end(code: int, reason: str) -> NoReturn:
+    print(f"airflow dags backfill: {reason}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _ask(args: argparse.Namespace, what: str) -> None:
+    """Ask whether to go on; without a terminal only --yes says so."""
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        _end(2, f"{what}; say --yes if that is meant")
+    if input(f"{args.dag_id}: {what}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        _end(1, "nothing was changed")
+
+
+def _unpause(args: argparse.Namespace) -> None:
+    """Unpause a paused DAG, if that is meant: its runs would stay queued for ever."""
+    with create_session() as session:
+        model = session.scalar(select(DagModel).where(DagModel.dag_id == args.dag_id))
+        if model is None:
+            _end(1, f"there is no dag {args.dag_id}; `airflow dags list` shows those there are")
+        if not model.is_paused:
+            return
+    _ask(args, "the dag is paused, its runs would wait for ever: unpause it (it is scheduled then)")
+    with create_session() as session:
+        session.execute(
+            update(DagModel).where(DagModel.dag_id == args.dag_id).values(is_paused=False)
+        )
+    print(f"backfill {args.dag_id}: unpaused")
+
+
+def _newest(dag_id: str) -> int | None:
+    with create_session() as session:
+        found: int | None = session.scalar(
+            select(Backfill.id).where(Backfill.dag_id == dag_id).order_by(Backfill.id.desc())
+        )
+        return found
+
+
+def _wait(dag_id: str, backfill_id: int) -> None:
+    """Show progress until all runs have ended."""
+    skipped = list(_skipped(backfill_id))
+    for line in skipped:
+        print(f"backfill {dag_id}: {line}", flush=True)
+    states = _states(backfill_id)
+    progress, shown, shown_at = Progress("runs", states.total()), Counter[str](), 0.0
+    while states.total():
+        done = states[DagRunState.SUCCESS] + states[DagRunState.FAILED]
+        if states != shown or time.monotonic() - shown_at > QUIET_SECONDS:
+            detail = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+            print(f"backfill {dag_id}: {progress.line(done)} ({detail})", flush=True)
+            if states == shown and not done and not states[DagRunState.RUNNING]:
+                print(f"backfill {dag_id}: no run has started; is a scheduler running?", flush=True)
+            shown, shown_at = states, time.monotonic()
+        if done == states.total():
+            break
+        time.sleep(POLL_SECONDS)
+        states = _states(backfill_id)
+    failed = states[DagRunState.FAILED]
+    if failed:
+        _end(1, f"{failed} of {states.total()} runs of {dag_id} failed; --rerun-failed-tasks")
+    if any("failed" in line for line in skipped):
+        _end(1, f"runs of {dag_id} had failed before; --rerun-failed-tasks runs them again")
+
+
+def _states(backfill_id: int) -> Counter[str]:
+    with create_session() as session:
+        states = session.scalars(
+            select(DagRun.state)
+            .join(BackfillDagRun, BackfillDagRun.dag_run_id == DagRun.id)
+            .where(BackfillDagRun.backfill_id == backfill_id)
+        )
+        return Counter(str(state) for state in states)
+
+
+def _skipped(backfill_id: int) -> Iterator[str]:
+    """Say which dates have runs already, and how these ended."""
+    with create_session() as session:
+        rows = session.execute(
+            select(BackfillDagRun.logical_date, BackfillDagRun.exception_reason, DagRun.state)
+            .join(Backfill, Backfill.id == BackfillDagRun.backfill_id)
+            .join(
+                DagRun,
+                (DagRun.dag_id == Backfill.dag_id)
+                & (DagRun.logical_date == BackfillDagRun.logical_date),
+                isouter=True,
+            )
+            .where(
+                BackfillDagRun.backfill_id == backfill_id,
+                BackfillDagRun.exception_reason.is_not(None),
+            )
+            .order_by(BackfillDagRun.logical_date)
+        )
+        for date, reason, state in rows:
+            yield f"{date.isoformat()} is left out: a run {reason}, {state}"

@@ -1,0 +1,258 @@
+"""Backfills of data intervals, on a real broker with real Spark."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.backfilling import BackfillPlan, refuse_incomplete
+from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.intervals import Interval
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.validation import validate_archive
+
+pytestmark = pytest.mark.integration
+
+DAY = datetime(2026, 1, 10, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+
+#: The open generation starts here.
+LATE = 20
+
+Backfill = Callable[..., BackfillPlan]
+
+
+def hour(number: int, hours: int = 1) -> Interval:
+    """Return an hour of the day, or several."""
+    return Interval(DAY + number * HOUR, DAY + (number + hours) * HOUR)
+
+
+def at(hours: float) -> int:
+    """Return a time of the day in milliseconds since 1970."""
+    return int((DAY + hours * HOUR).timestamp() * 1000)
+
+
+def record(hours: float) -> tuple[bytes, bytes, None, int]:
+    """Return a record of a time of the day."""
+    return b"k", f"{hours}".encode(), None, at(hours)
+
+
+@pytest.fixture
+def pipeline(
+    make_topic: Callable[..., str], send: Callable[..., None], archive_folder: str, drain: Any
+) -> Pipeline:
+    """An archive whose generation starts at hour 20, with a day of records in Kafka.
+
+    Partition 0 has records out of order, partition 1 nothing from hour 5 to 9 and after 21,
+    partition 2 nothing at all.
+    """
+    topic = make_topic(3)
+    out_of_order = [(n * 7 % 240) / 10 if n % 5 == 0 else n / 10 for n in range(240)]
+    send(topic, [record(hours) for hours in out_of_order], 0)
+    send(topic, [record(n / 4) for n in range(84) if not 5 <= n / 4 < 10], 1)
+    found = Pipeline(
+        name="day",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={
+            "startingTimestamp": str(at(LATE)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
+    )
+    drain(found)
+    return found
+
+
+def offsets_in_files(archive: Archive) -> Counter[tuple[int, int]]:
+    """Count partition and offset of every row of every file, without the product's reader."""
+    found: Counter[tuple[int, int]] = Counter()
+    for file in archive_files(archive):
+        table = pq.ParquetFile(f"{archive.root}/{file.path}").read(["partition", "offset"])
+        found.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    return found
+
+
+def ranges_in_receipts(archive: Archive) -> Iterator[tuple[TopicPartition, OffsetRange]]:
+    """Yield what each receipt says that it has drained."""
+    receipts = [
+        receipt for generation in archive.generations() for receipt in generation.receipts()
+    ]
+    receipts += [window.receipt() for window in archive.windows() if window.is_sealed]
+    for receipt in receipts:
+        yield from ((part.tp, part.range) for part in receipt.partitions)
+
+
+def refuse_inexact(archive: Archive, cluster: KafkaCluster, topic: str) -> None:
+    """Compare receipts and files with what Kafka holds: each offset once."""
+    partitions = [TopicPartition(topic, number) for number in range(3)]
+    ends = cluster.latest(partitions, "read_committed")
+    for tp in partitions:
+        ranges = [r for owner, r in ranges_in_receipts(archive) if owner == tp]
+        assert merge(ranges) == ([OffsetRange(0, ends[tp])] if ends[tp] else [])
+        assert count(ranges) == ends[tp]
+    expected = {(tp.partition, offset) for tp in partitions for offset in range(ends[tp])}
+    found = offsets_in_files(archive)
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+
+
+def data_files(folder: str) -> set[str]:
+    """Return the paths of all files of an archive."""
+    return {os.path.join(at, name) for at, _, names in os.walk(folder) for name in names}
+
+
+def test_backfill_day_before_generation(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
+) -> None:
+    """Hourly intervals fill what lies before the generation: each offset once, none between.
+
+    Run again, in another order, they change nothing.
+    """
+    archive = Archive.at(pipeline.archive)
+    validate_archive(archive, cluster)
+    hours = list(range(24))
+
+    for number in hours[::2] + hours[1::2]:
+        refuse_incomplete(backfill(pipeline, hour(number)) and backfill(pipeline, hour(number)))
+
+    assert pipeline.topics is not None
+    refuse_inexact(archive, cluster, pipeline.topics[0])
+    assert validate_archive(archive, cluster, deep=True).complete
+    before = data_files(pipeline.archive)
+    plans = [backfill(pipeline, hour(number)) for number in reversed(hours)]
+    assert all(plan.nothing_to_do for plan in plans)
+    assert data_files(pipeline.archive) == before
+    assert sum(count(plan.offsets.values()) for plan in plans) == 240 + 64
+
+
+def test_backfill_covered_says_by_which_receipts(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
+) -> None:
+    """An interval that is archived already names the receipts that cover it, and writes nothing."""
+    archive = Archive.at(pipeline.archive)
+    validate_archive(archive, cluster)
+    backfill(pipeline, hour(18, 2))
+
+    straddling = backfill(pipeline, hour(19, 2))
+    inside = backfill(pipeline, hour(22))
+
+    assert straddling.nothing_to_do
+    assert straddling.covered_by == [
+        "generations/0001/receipts/000000000000.json",
+        f"windows/{hour(18, 2).key}/receipt.json",
+    ]
+    assert inside.covered_by == ["generations/0001/receipts/000000000000.json"]
+    assert [window.key for window in archive.windows()] == [hour(18, 2).key]
+
+
+def test_backfill_straddles_cursor(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, send: Any
+) -> None:
+    """A window ends where the generation starts; what the cursor hasn't reached is left to it."""
+    validate_archive(Archive.at(pipeline.archive), cluster)
+    assert pipeline.topics is not None
+    send(pipeline.topics[0], [record(23.99)], 1)
+
+    plan = backfill(pipeline, hour(19, 20))
+
+    assert plan.ahead == 1
+    assert 0 < plan.left < count(plan.offsets.values())
+
+
+def test_backfill_future(pipeline: Pipeline, backfill: Backfill) -> None:
+    """An interval that hasn't begun has nothing to drain, and nothing is frozen."""
+    future = datetime.now(timezone.utc) + timedelta(days=30)
+
+    plan = backfill(pipeline, Interval(future, future + HOUR))
+
+    assert plan.nothing_to_do
+    assert not Archive.at(pipeline.archive).windows()
+
+
+def test_backfill_expired_refused(
+    pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
+) -> None:
+    """Offsets that expired and may be of the interval are named; accepted, the rest is drained."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    assert pipeline.topics is not None
+    topic = pipeline.topics[0]
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    gone = KafkaTopicPartition(topic, 1, 6)
+    admin.delete_records([gone])[gone].result(20)
+
+    with pytest.raises(DataLossError, match=rf"no longer holds {topic}:1:0-6"):
+        backfill(pipeline, hour(0, 4))
+    assert not Archive.at(pipeline.archive).windows()
+    accepted = backfill(pipeline, hour(0, 4), acknowledge_expired=[f"{topic}:1:0-6"])
+
+    window = Archive.at(pipeline.archive).windows()[0].receipt()
+    assert accepted.ranges[TopicPartition(topic, 1)] == [OffsetRange(6, 16)]
+    assert window.acknowledged == (f"{topic}:1:0-6",)
+
+
+def test_backfill_expired_and_archived(
+    pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
+) -> None:
+    """What Kafka has forgotten and the archive holds is covered, and the receipt says so."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    assert pipeline.topics is not None
+    topic = pipeline.topics[0]
+    validate_archive(Archive.at(pipeline.archive), cluster)
+    backfill(pipeline, hour(0, LATE))
+    ends = cluster.latest([TopicPartition(topic, n) for n in range(2)], "read_committed")
+    gone = [KafkaTopicPartition(topic, tp.partition, end) for tp, end in ends.items()]
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.delete_records(gone).values():
+        future.result(20)
+
+    early, late = backfill(pipeline, hour(3)), backfill(pipeline, hour(21))
+
+    assert early.nothing_to_do
+    assert early.covered_by[-1] == f"windows/{hour(0, LATE).key}/receipt.json"
+    assert late.nothing_to_do
+    assert late.covered_by[0] == "generations/0001/receipts/000000000000.json"
+
+
+def test_backfill_force_replaces_window(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
+) -> None:
+    """With force the interval's window is drained again; each offset is there once all the time."""
+    archive = Archive.at(pipeline.archive)
+    validate_archive(archive, cluster)
+    backfill(pipeline, hour(0, LATE))
+    old = {file.path for file in archive_files(archive)}
+    counted = offsets_in_files(archive)
+
+    forced = backfill(pipeline, hour(0, LATE), force=True)
+
+    new = {file.path for file in archive_files(archive)}
+    assert set(forced.replaces) == old - new
+    assert offsets_in_files(archive) == counted
+    assert validate_archive(archive, cluster, deep=True).complete
+    assert backfill(pipeline, hour(0, LATE)).nothing_to_do
+
+
+def test_backfill_without_generation(
+    pipeline: Pipeline, backfill: Backfill, tmp_path_factory: Any
+) -> None:
+    """Before the first drain nothing says where the cursor starts: refused, nothing is made."""
+    folder = tmp_path_factory.mktemp("new") / "archive"
+    new = pipeline.model_copy(update={"archive": str(folder)})
+
+    with pytest.raises(ArchiveError, match="run drain_day once"):
+        backfill(new, hour(0))
+    assert not folder.exists()

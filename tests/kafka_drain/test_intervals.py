@@ -1,0 +1,50 @@
+"""Data intervals: parsing, milliseconds, and names."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import Interval, parse_time
+
+TIMES = st.datetimes(
+    min_value=datetime(1970, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
+)
+
+
+@given(TIMES, st.integers(min_value=1, max_value=10**9))
+def test_interval_milliseconds(start: datetime, milliseconds: int) -> None:
+    """Consecutive intervals meet in the same millisecond, in whatever time zone they are said."""
+    middle = start + timedelta(milliseconds=milliseconds)
+    end = (middle + timedelta(hours=1)).astimezone(timezone.utc)
+
+    assert Interval(start, middle).end_ms == Interval(middle.astimezone(timezone.utc), end).start_ms
+    assert Interval(start, middle).key.split("_")[1] == Interval(middle, end).key.split("_")[0]
+
+
+def test_interval_exact_milliseconds() -> None:
+    """A millisecond stays one: no floating point rounds it down."""
+    start = datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=timezone.utc)
+
+    assert Interval(start, start + timedelta(hours=1)).start_ms % 1000 == 1
+    assert Interval(start, start + timedelta(hours=1)).key == (
+        "20260101T000000.001Z_20260101T010000.001Z"
+    )
+
+
+@pytest.mark.parametrize("bounds", [("2026-01-02", "2026-01-01"), ("2026-01-01", "2026-01-01")])
+def test_interval_empty(bounds: tuple[str, str]) -> None:
+    """An interval that ends before it begins, or holds nothing, is refused."""
+    with pytest.raises(ConfigError, match="is empty"):
+        Interval.parse(bounds)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "12:00"])
+def test_parse_time_refused(text: str) -> None:
+    """What is no time is refused by its name, with an example."""
+    with pytest.raises(ConfigError, match=r"start = .* accepted: a date or time such as"):
+        parse_time("start", text)

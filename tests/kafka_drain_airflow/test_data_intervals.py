@@ -1,0 +1,62 @@
+"""Which runs drain a window, and which."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import Interval
+from kafka_drain_airflow.data_intervals import window_interval
+
+START = datetime(2026, 1, 10, tzinfo=timezone.utc)
+END = datetime(2026, 1, 10, 1, tzinfo=timezone.utc)
+
+
+def context(run_type: str, start: datetime | None = START, end: datetime | None = END) -> Any:
+    """Return what a task knows of its run."""
+    return {
+        "dag_run": SimpleNamespace(run_type=run_type),
+        "data_interval_start": start,
+        "data_interval_end": end,
+    }
+
+
+@pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
+def test_window_interval_of_drain(run_type: str) -> None:
+    """Runs that aren't a backfill's drain from the cursor on."""
+    assert window_interval(context(run_type), "drain") is None
+
+
+def test_window_interval_of_backfill() -> None:
+    """A backfill's run drains its data interval, whatever the form's mode is by default."""
+    assert window_interval(context("backfill"), "drain") == Interval(START, END)
+
+
+def test_window_interval_by_hand() -> None:
+    """A manual run drains the window that it names."""
+    found = window_interval(context("manual"), "window", "2026-01-01", "2026-01-02T00:00+01:00")
+
+    assert found is not None
+    assert found.key == "20260101T000000Z_20260101T230000Z"
+
+
+def test_window_interval_without_dates() -> None:
+    """A manual run of Airflow 3 without dates has no data interval: it has to name a window."""
+    with pytest.raises(ConfigError, match="name the window: window_start and window_end"):
+        window_interval(context("manual", None, None), "window")
+
+
+def test_window_interval_dates_without_mode() -> None:
+    """Dates that would be ignored are refused."""
+    with pytest.raises(ConfigError, match="need mode = window"):
+        window_interval(context("manual"), "drain", "2026-01-01", "2026-01-02")
+
+
+def test_window_interval_unknown_mode() -> None:
+    """A misspelt mode isn't taken for a drain."""
+    with pytest.raises(ConfigError, match="mode = 'windows' is not acceptable"):
+        window_interval(context("manual"), "windows")
