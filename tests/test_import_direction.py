@@ -19,7 +19,7 @@ ROOTS = {
 }
 PURE = """
     offsets offset_checks contents manifest checkpoint findings progress
-    gap_reasons acknowledgements receipts sealing hadoop_crc
+    gap_reasons acknowledgements intervals receipts sealing hadoop_crc
     html_parts report_page
     option_checks source_options sink_options spark_conf sealed_json
     republishing.selection republishing.shards republishing.placement republishing.plan

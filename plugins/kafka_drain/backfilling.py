@@ -36,7 +36,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity
-from kafka_drain.window import Window
+from kafka_drain.window import Window, range_rows
 from kafka_drain.window_checks import check_files
 from kafka_drain.windows import WindowJob, prepare_window, prove_window, seal_proven
 
@@ -254,18 +254,19 @@ def _left(
     first: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return what nobody owns of the interval and Kafka still holds."""
-    left = {tp: subtract(r, owned.get(tp, [])) for tp, r in offsets.items()}
-    return _held(left, first)
-
-
-def _held(
-    ranges: Ranges, first: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, list[OffsetRange]]:
-    held = {
-        tp: [OffsetRange(max(r.start, first[tp]), r.end) for r in rs if r.end > first[tp]]
-        for tp, rs in ranges.items()
+    left = {
+        tp: subtract(OffsetRange(max(r.start, first[tp]), r.end), owned.get(tp, []))
+        for tp, r in offsets.items()
+        if r.end > first[tp]
     }
-    return {tp: rs for tp, rs in held.items() if rs}
+    return {tp: ranges for tp, ranges in left.items() if ranges}
+
+
+def _own_windows(archive: Archive, window: Window) -> list[Window]:
+    """Return an interval's window and those that have replaced it, with or without a receipt."""
+    return [
+        w for w in archive.windows() if w.key == window.key or w.key.startswith(f"{window.key}_")
+    ]
 
 
 def _refuse_expired(
@@ -317,9 +318,7 @@ def _replaced(
     Raises:
         DataLossError: When Kafka no longer holds all that the window does: it is the only copy.
     """
-    own = [
-        w for w in archive.windows() if w.key == window.key or w.key.startswith(f"{window.key}_")
-    ]
+    own = _own_windows(archive, window)
     sealed = [w for w in own if w.is_sealed]
     if not sealed:
         return window, ranges, []
@@ -338,10 +337,12 @@ def _replaced(
             "offset is later. Nothing was changed; leave force off"
         )
     whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
-    files = {f.path for receipt in receipts for f in receipt.files} - gone_already
-    unsealed = next((w for w in own if not w.is_sealed), None)
-    following = unsealed or Window(archive.root, f"{window.key}_{len(own) + 1}")
-    return following, {tp: rs for tp, rs in whole.items() if rs}, sorted(files)
+    files = sorted({f.path for receipt in receipts for f in receipt.files} - gone_already)
+    # One that was killed is taken up again if its receipt will replace the same files: in the
+    # moment of sealing these have to go, or readers would take both.
+    begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == files)
+    following = next(begun, Window(archive.root, f"{window.key}_{len(own) + 1}"))
+    return following, {tp: rs for tp, rs in whole.items() if rs}, files
 
 
 def open_backfill(
@@ -361,10 +362,7 @@ def open_backfill(
     document = {
         "interval": [plan.interval.start.isoformat(), plan.interval.end.isoformat()],
         "topics": plan.topic_ids,
-        "ranges": [
-            {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
-            for tp, r in sorted(plan.offsets.items())
-        ],
+        "ranges": range_rows({tp: [r] for tp, r in plan.offsets.items()}),
         "replaces": plan.replaces,
         "format": pipeline.format,
         "partition_by": pipeline.partition_by,
@@ -444,8 +442,8 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
             "run the interval's backfill again"
         )
-    windows = [w for w in plan.archive.windows() if w.key.startswith(plan.window.key)]
-    found = [f for w in windows if w.is_sealed for f in check_files(w, w.receipt(), deep=False)]
+    own = _own_windows(plan.archive, plan.window)
+    found = [f for w in own if w.is_sealed for f in check_files(w, w.receipt(), deep=False)]
     if found:
         raise ManifestInvalidError(
             f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "

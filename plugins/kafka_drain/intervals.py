@@ -1,14 +1,14 @@
-"""Data intervals, as Airflow thinks of time. Opens nothing."""
+"""Times as people write them, and data intervals, as Airflow thinks of time. Opens nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["Interval", "parse_time"]
+__all__ = ["Interval", "in_utc", "milliseconds", "parse_time"]
 
 
 def parse_time(name: str, text: str) -> datetime:
@@ -22,16 +22,32 @@ def parse_time(name: str, text: str) -> datetime:
         ConfigError: When it is something else.
     """
     try:
-        parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        # Python 3.10 doesn't read the Z.
+        return in_utc(datetime.fromisoformat(text.strip().replace("Z", "+00:00")))
     except ValueError as error:
         raise ConfigError(
             f"{name} = {text!r} is not acceptable; accepted: a date or time such as "
-            "2026-01-31T13:00:00Z"
+            "2026-11-21T13:45:00.250Z (UTC where it names no zone)"
         ) from error
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
 
 
-@dataclass(frozen=True, order=True, slots=True)
+def in_utc(time: datetime) -> datetime:
+    """Return a time with its zone; UTC where it names none."""
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def milliseconds(time: datetime) -> int:
+    """Return milliseconds since 1970, rounded up to a whole one.
+
+    Rounded up, so that intervals that meet hold each record once; without floating point, which
+    would make the millisecond before of some.
+    """
+    since = time - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return -(-microseconds // 1000)
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """Times from `start` to just before `end`, to the millisecond as Kafka's timestamps.
 
@@ -65,29 +81,22 @@ class Interval:
     @property
     def start_ms(self) -> int:
         """Its start in milliseconds since 1970."""
-        return _milliseconds(self.start)
+        return milliseconds(self.start)
 
     @property
     def end_ms(self) -> int:
         """Its end in milliseconds since 1970."""
-        return _milliseconds(self.end)
+        return milliseconds(self.end)
 
     @property
     def key(self) -> str:
         """A name for a folder, the same in every time zone."""
-        return f"{_name(self.start)}_{_name(self.end)}"
+        return f"{_name(self.start_ms)}_{_name(self.end_ms)}"
 
     def __str__(self) -> str:
         return f"[{self.start.isoformat()}, {self.end.isoformat()})"
 
 
-def _milliseconds(time: datetime) -> int:
-    # Without floating point: 2026-01-01T00:00:00.001 would become the millisecond before.
-    passed = time - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
-
-
-def _name(time: datetime) -> str:
-    utc = time.astimezone(timezone.utc)
-    milliseconds = utc.microsecond // 1000
-    return f"{utc:%Y%m%dT%H%M%S}" + (f".{milliseconds:03d}Z" if milliseconds else "Z")
+def _name(ms: int) -> str:
+    utc = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
+    return f"{utc:%Y%m%dT%H%M%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")

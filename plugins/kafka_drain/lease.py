@@ -129,7 +129,6 @@ def wait_for_lease(
     run: str,
     say: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
-    clock: Clock = utc_now,
 ) -> Iterator[Lease]:
     """Take a lease that others hold for moments only; as `hold_lease`, but wait for it.
 
@@ -140,7 +139,7 @@ def wait_for_lease(
     with ExitStack() as stack:
         while True:
             try:
-                lease = stack.enter_context(hold_lease(root, run=run, say=say, clock=clock))
+                lease = stack.enter_context(hold_lease(root, run=run, say=say))
                 break
             except LockedError:
                 if time.monotonic() >= deadline:

@@ -117,10 +117,15 @@ def read_owned(
     for window in archive.windows():
         if window.is_sealed:
             receipt = window.receipt()
-            windows.append((window, receipt))
-            for part in receipt.partitions:
-                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic):
-                    ranges.setdefault(part.tp, []).append(part.range)
+            held = [
+                part
+                for part in receipt.partitions
+                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
+            ]
+            if held:
+                windows.append((window, receipt))
+            for part in held:
+                ranges.setdefault(part.tp, []).append(part.range)
     return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)
 
 

@@ -18,6 +18,7 @@ from kafka_drain.generation import Generation
 from kafka_drain.manifest_rebuilding import rebuild_manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.report import Report
+from kafka_drain.window import range_rows
 
 __all__ = ["RepairPlan", "plan_repair", "repair_manifest"]
 
@@ -81,11 +82,7 @@ class RepairPlan:
         return {
             "archive": str(self.archive.root),
             "manifest_of_generation": self.manifest.number if self.manifest else None,
-            "ranges": [
-                {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
-                for tp, ranges in sorted(self.ranges.items())
-                for r in ranges
-            ],
+            "ranges": range_rows(self.ranges),
             "replaces": self.replaces,
             "cannot_help": [finding.to_dict() for finding in self.left],
         }

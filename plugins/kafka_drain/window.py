@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,16 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
-__all__ = ["Window"]
+__all__ = ["Window", "range_rows"]
+
+
+def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
+    """Return offset ranges as JSON types, as they stand in a plan; `Window.ranges` reads them."""
+    return [
+        {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
+        for tp in sorted(ranges)
+        for r in ranges[tp]
+    ]
 
 
 @dataclass(frozen=True, slots=True)

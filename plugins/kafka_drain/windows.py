@@ -34,7 +34,7 @@ from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
-from kafka_drain.window import Window
+from kafka_drain.window import Window, range_rows
 
 __all__ = [
     "WindowJob",
@@ -83,11 +83,7 @@ def open_window(
         ArchiveError: When a window of that name has another plan.
     """
     plan: dict[str, Any] = {
-        "ranges": [
-            {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
-            for tp in sorted(ranges)
-            for r in ranges[tp]
-        ],
+        "ranges": range_rows(ranges),
         "replaces": sorted(replaces),
         "format": pipeline.format,
         "partition_by": pipeline.partition_by,

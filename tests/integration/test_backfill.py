@@ -235,6 +235,7 @@ def test_backfill_force_replaces_window(
     validate_archive(archive, cluster)
     backfill(pipeline, hour(0, LATE))
     old = {file.path for file in archive_files(archive)}
+    old_generation = {path for path in old if path.startswith("generations/")}
     counted = offsets_in_files(archive)
 
     forced = backfill(pipeline, hour(0, LATE), force=True)
@@ -244,6 +245,12 @@ def test_backfill_force_replaces_window(
     assert offsets_in_files(archive) == counted
     assert validate_archive(archive, cluster, deep=True).complete
     assert backfill(pipeline, hour(0, LATE)).nothing_to_do
+
+    again = backfill(pipeline, hour(0, LATE), force=True)
+
+    # The receipt itself says so: a kill right after it leaves no offset to two windows.
+    assert list(again.window.receipt().replaces) == again.replaces == sorted(new - old_generation)
+    assert offsets_in_files(archive) == counted
 
 
 def test_backfill_without_generation(

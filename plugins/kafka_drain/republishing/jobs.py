@@ -95,10 +95,10 @@ def main() -> int:
     ended = threading.Event()
     printing = threading.Lock()
 
-    def do(number: int, job: Job) -> None:
+    def do(number: int, job: dict[str, Any]) -> None:
         answer: dict[str, Any]
         try:
-            answer = run_job(job, ended.is_set)
+            answer = run_job(_read_job(job), ended.is_set)
         except KafkaDrainError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         except Exception as error:
@@ -109,7 +109,7 @@ def main() -> int:
 
     for line in sys.stdin:
         asked = json.loads(line)
-        threading.Thread(target=do, args=(asked["number"], _read_job(asked["job"]))).start()
+        threading.Thread(target=do, args=(asked["number"], asked["job"])).start()
     # Python ends after these threads, and they soon after this.
     ended.set()
     return 0

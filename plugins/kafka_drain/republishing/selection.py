@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from kafka_drain import intervals
 from kafka_drain.acknowledgements import parse_ranges, range_name
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -141,25 +142,11 @@ class Selection:
 def parse_time(name: str, value: str | datetime) -> int:
     """Return a time in milliseconds since 1970, rounded up to a whole one.
 
-    Rounded up, so that intervals that meet hold each record once.
-
     Raises:
         ConfigError: When it is no time.
     """
-    try:
-        if isinstance(value, str):
-            # Python 3.10 doesn't read the Z.
-            value = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-    except ValueError as error:
-        raise ConfigError(
-            f"{name} = {value!r} is not acceptable; accepted: a time in ISO 8601, such as "
-            "2026-11-21T13:45:00.250Z (UTC where it names no zone)"
-        ) from error
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=timezone.utc)
-    since = value - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return -(-microseconds // 1000)
+    time = intervals.parse_time(name, value) if isinstance(value, str) else intervals.in_utc(value)
+    return intervals.milliseconds(time)
 
 
 def time_text(ms: int) -> str:

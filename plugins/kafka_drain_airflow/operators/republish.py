@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from kafka_drain.errors import ConfigError, TransientError
 from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
-from kafka_drain_airflow.data_intervals import is_backfill, window_interval
+from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -191,10 +191,10 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     def _times(self, context: Context) -> tuple[str | None, str | None]:
         """Return where the timestamps begin and end."""
-        if self.from_time or self.to_time or not is_backfill(context):
+        told = self.from_time or self.to_time
+        interval = None if told else window_interval(context)
+        if interval is None:
             return self.from_time or None, self.to_time or None
-        interval = window_interval(context)
-        assert interval is not None
         return interval.start.isoformat(), interval.end.isoformat()
 
     def _request(self, context: Context) -> RepublishRequest:
