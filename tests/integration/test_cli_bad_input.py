@@ -471,7 +471,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
     [
         (["--placement", "random"], ["placement = 'random'", "accepted: original, key or a"]),
         (["--offsets", "t:0:5-5"], ["offsets = 't:0:5-5'", "topic:partition:start-end"]),
-        (["--to-time", "noon"], ["to_time = 'noon'", "a time in ISO 8601"]),
+        (["--to-time", "noon"], ["to_time = 'noon'", "such as 2026-11-21T13:45"]),
         (["--rename", "a"], ["--rename 'a'", "accepted: NAME=VALUE"]),
         (
             ["--delivery", "at_least_once", "--engine", "worker"],
