@@ -6,7 +6,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui stop broker test unit check format bench-validate bench-republish soak lock clean
+.PHONY: help setup setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench-validate bench-republish soak lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -30,6 +30,13 @@ broker: setup ## leave only a Kafka broker running; says its address
 test: setup check unit ## all checks and tests: without Java first, then with a real broker and real Spark
 	@$(PYTHON_ENV) -m pytest -m integration
 
+test-airflow2: setup-airflow2 ## the tests of operators, DAGs and backfills on Airflow 2.11.2, in .venv-airflow2
+	@.venv-airflow2/bin/python -m pytest tests/dags tests/kafka_drain_airflow \
+	  tests/integration/test_airflow.py tests/integration/test_airflow_backfill.py
+
+setup-airflow2: # as setup, for Airflow 2
+	@sh scripts/setup.sh .venv-airflow2 requirements-airflow2.lock
+
 unit: setup ## only the tests that need no Java, in seconds
 	@$(PYTHON_ENV) -m pytest -m "not integration"
 
@@ -51,9 +58,10 @@ bench-republish: setup ## measure how fast records go back to Kafka, beside what
 soak: setup ## kill a republish again and again, and count what is lost or twice (KILLS=50 ZOMBIES=15 RECORDS=400000)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 
-lock: setup ## write requirements.lock anew from pyproject.toml and requirements.txt
-	@.venv/bin/uv pip compile pyproject.toml -c requirements.txt --universal --python-version 3.10 \
-	  --generate-hashes --extra demo --group dev --no-annotate --quiet -o requirements.lock
+lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
+	@for name in requirements requirements-airflow2; do \
+	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
+	    --generate-hashes --extra demo --group dev --no-annotate --quiet -o $$name.lock || exit; done
 
-clean: stop ## remove .venv and the demo's data; keeps the jars' cache
-	@rm -rf .venv .demo
+clean: stop ## remove the environments and the demo's data; keeps the jars' cache
+	@rm -rf .venv .venv-airflow2 .demo

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 from urllib.error import URLError
@@ -22,8 +22,12 @@ from demo.airflow_session import DONE
 __all__ = ["AirflowError", "LocalAirflow"]
 
 ROOT = Path(__file__).resolve().parents[1]
-# `[info     ] the message [the.logger] loc=…`, as Airflow prints a task's log.
-LOG_LINE = re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)")
+# How Airflow 3 prints a task's log: `[info     ] the message [the.logger] loc=…`,
+# and how Airflow 2 does: `{module.py:12} INFO - the message`.
+LOG_LINES = (
+    re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)"),
+    re.compile(r"\{\w+\.py:\d+\} (\w+) - (.*)"),
+)
 
 
 class AirflowError(Exception):
@@ -31,15 +35,36 @@ class AirflowError(Exception):
 
 
 class LocalAirflow:
-    """Airflow with SQLite in a folder, the checkout's DAGs and plugins, and our connections."""
+    """Airflow with its home in a folder, the checkout's plugins, and our connections.
 
-    def __init__(self, folder: Path, bootstrap_servers: str, port: int = 8080) -> None:
+    Args:
+        folder: Where home, archives and logs go.
+        bootstrap_servers: Kafka's.
+        port: The UI's.
+        dags: Folder of the DAG files.
+        database: URL of Airflow's database; None for SQLite in its home.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap_servers: str,
+        port: int = 8080,
+        dags: Path = ROOT / "dags",
+        database: str | None = None,
+    ) -> None:
         self.home = folder / "airflow"
         self.archives = folder / "archives"
         self.logs = folder / "logs"
         self.port = port
+        self.dags = dags
+        self.database = database or f"sqlite:///{self.home}/airflow.db"
+        # Airflow 2 refuses SQLite with any but the sequential one, which Airflow 3 dropped.
+        is_sequential = database is None and version("apache-airflow").startswith("2.")
+        self.executor = "SequentialExecutor" if is_sequential else "LocalExecutor"
         self._bootstrap_servers = bootstrap_servers
         self._process: subprocess.Popen[str] | None = None
+        self._standalone: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> LocalAirflow:
         return self
@@ -58,10 +83,14 @@ class LocalAirflow:
             **os.environ,
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "AIRFLOW_HOME": str(self.home),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
             "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__CORE__EXECUTOR": self.executor,
+            # Airflow 2 looks this often whether a backfill's task has ended.
+            "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "1",
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{self.port}",
@@ -102,11 +131,13 @@ class LocalAirflow:
                     code = int(line.removeprefix(DONE))
                     break
                 kept.write(line)
-                match = LOG_LINE.search(line)
-                if match and re.match(r"(drain|validate|republish) \w+:", match[2]):
+                match = next(filter(None, (form.search(line) for form in LOG_LINES)), None)
+                if match and re.match(r"(drain|validate|republish|backfill) \S+:", match[2]):
                     say(match[2])
-                elif match and match[1] in ("error", "critical"):
+                elif match and match[1].lower() in ("error", "critical"):
                     errors.append(match[2])
+                elif re.match(r"airflow\.exceptions\.\w+: ", line):
+                    errors.append(line.rstrip())  # Airflow 2 ends a traceback with it
         if code != 0:
             shown = "\n".join(errors[-5:])
             raise AirflowError(f"airflow {' '.join(arguments)} failed; see {path}\n{shown}")
@@ -178,7 +209,7 @@ class LocalAirflow:
         log = self.logs / "standalone.log"
         with log.open("w") as output:
             # A process group of its own: standalone leaves its children behind when it ends.
-            process = subprocess.Popen(
+            self._standalone = process = subprocess.Popen(
                 ["airflow", "standalone"],
                 env=self.environment,
                 stdout=output,
@@ -222,8 +253,8 @@ class LocalAirflow:
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
                 # Our own child stays a zombie until it is waited for.
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+                if self._standalone is not None:
+                    self._standalone.poll()
                 if self.pid() is None:
                     break
                 time.sleep(0.2)

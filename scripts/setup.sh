@@ -1,7 +1,12 @@
 #!/bin/sh
-# Makes the environment from nothing: .venv, the locked packages, kafka-drain itself and the jars.
+# Makes an environment from nothing: .venv, the locked packages, kafka-drain itself and the jars.
 # Run it again at any time: it does what has changed, and only that.
+#
+# setup.sh [folder of the environment] [lock file]
 set -eu
+
+venv=${1:-.venv}
+lock=${2:-requirements.lock}
 
 uv_version=0.13.9
 cd "$(dirname "$0")/.."
@@ -71,38 +76,38 @@ PATH. Spark and Kafka need it. $todo"
 check_java
 step "Java $java_major"
 
-stamp=.venv/kafka-drain-setup
-wanted=$(hash_inputs requirements.lock pyproject.toml plugins/kafka_drain/ivy.xml)
+stamp=$venv/kafka-drain-setup
+wanted=$(hash_inputs "$lock" pyproject.toml plugins/kafka_drain/ivy.xml)
 
-if python_fits .venv/bin/python && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     step "Python packages: nothing has changed"
 else
     # Only a complete run writes it again.
     rm -f "$stamp"
-    if python_fits .venv/bin/python; then
-        step ".venv: kept"
+    if python_fits "$venv/bin/python"; then
+        step "$venv: kept"
     else
         python=$(find_python)
         "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
             fail "$python has no complete venv module: install python3-venv."
-        "$python" -m venv --clear .venv
-        step ".venv: made with $("$python" --version 2>&1)"
+        "$python" -m venv --clear "$venv"
+        step "$venv: made with $("$python" --version 2>&1)"
     fi
-    if [ "$(.venv/bin/uv --version 2>/dev/null | cut -d ' ' -f 2)" != "$uv_version" ]; then
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
+    if [ "$("$venv/bin/uv" --version 2>/dev/null | cut -d ' ' -f 2)" != "$uv_version" ]; then
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
     fi
     step "uv $uv_version"
     # Whatever environment is active in this shell, it isn't the one meant.
-    VIRTUAL_ENV=$PWD/.venv
+    VIRTUAL_ENV=$PWD/$venv
     export VIRTUAL_ENV
-    .venv/bin/uv pip install --quiet --require-hashes -r requirements.lock
-    step "packages of requirements.lock"
-    .venv/bin/uv pip install --quiet --no-deps -e .
+    "$venv/bin/uv" pip install --quiet --require-hashes -r "$lock"
+    step "packages of $lock"
+    "$venv/bin/uv" pip install --quiet --no-deps -e .
     step "kafka-drain itself, editable"
     echo "$wanted" >"$stamp"
 fi
 
-.venv/bin/python -m kafka_drain.jars
+"$venv/bin/python" -m kafka_drain.jars
 step "jars"
 step_began=$began
 step "ready, in all"

@@ -338,6 +338,8 @@ def _replaced(
         )
     whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
     files = sorted({f.path for receipt in receipts for f in receipt.files} - gone_already)
+    if not files:
+        return window, ranges, []
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
     begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == files)
@@ -406,7 +408,7 @@ def _remove_replaced(plan: BackfillPlan) -> None:
 
     Their plan stays: it has the interval's frozen offsets.
     """
-    for window in plan.archive.windows():
+    for window in _own_windows(plan.archive, Window(plan.archive.root, plan.interval.key)):
         if window.key == plan.window.key or not window.is_sealed:
             continue
         if {file.path for file in window.receipt().files} <= set(plan.replaces):

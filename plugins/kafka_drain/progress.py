@@ -51,7 +51,7 @@ class Progress:
         text = f"{done:,} of {self.total:,} {self.unit} ({percent} %)"
         if done:
             rate = done / self.seconds
-            text += f", {rate:,.0f}/s"
+            text += f", {rate:,.0f}/s" if rate >= 1 else f", {60 * rate:.2g}/min"
             if done < self.total:
                 text += f", {duration_text((self.total - done) / rate)} left"
         return text

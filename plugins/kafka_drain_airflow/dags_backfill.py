@@ -13,6 +13,7 @@ from airflow.cli.commands.backfill_command import create_backfill
 from airflow.models.backfill import Backfill, BackfillDagRun
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
@@ -25,6 +26,8 @@ __all__ = ["backfill"]
 POLL_SECONDS = 2.0
 #: So often a line is shown while nothing changes.
 QUIET_SECONDS = 60.0
+#: The scheduler looks every 30 seconds which backfills have ended.
+MARKED_WITHIN_SECONDS = 150.0
 
 
 @providers_configuration_loaded
@@ -44,22 +47,25 @@ def backfill(args: argparse.Namespace) -> None:
         if args.reset_dagruns:
             _ask(args, "runs of these dates that succeeded are run again")
         _unpause(args)
+        _wait_for_earlier(args.dag_id)
     behavior = "failed" if args.rerun_failed_tasks else "completed" if args.reset_dagruns else None
     before = _newest(args.dag_id)
-    create_backfill(
-        argparse.Namespace(
-            subcommand="backfill",
-            dag_id=args.dag_id,
-            from_date=start,
-            to_date=end,
-            dag_run_conf=args.conf,
-            run_backwards=args.run_backwards,
-            max_active_runs=args.max_active_runs,
-            dry_run=args.dry_run,
-            reprocess_behavior=behavior,
-            run_on_latest_version=None,
-        )
+    asked = argparse.Namespace(
+        subcommand="backfill",
+        dag_id=args.dag_id,
+        from_date=start,
+        to_date=end,
+        dag_run_conf=args.conf,
+        run_backwards=args.run_backwards,
+        max_active_runs=args.max_active_runs,
+        dry_run=args.dry_run,
+        reprocess_behavior=behavior,
+        run_on_latest_version=None,
     )
+    try:
+        create_backfill(asked)
+    except (AirflowException, ValueError) as error:
+        _end(1, str(error))
     if args.dry_run:
         return
     created = _newest(args.dag_id)
@@ -100,6 +106,35 @@ def _unpause(args: argparse.Namespace) -> None:
             update(DagModel).where(DagModel.dag_id == args.dag_id).values(is_paused=False)
         )
     print(f"backfill {args.dag_id}: unpaused")
+
+
+def _wait_for_earlier(dag_id: str) -> None:
+    """Wait until the scheduler has seen that an earlier backfill of the DAG has ended.
+
+    Airflow takes only one a DAG, and the scheduler only looks now and then.
+    """
+    deadline, told = time.monotonic() + MARKED_WITHIN_SECONDS, False
+    while (active := _active(dag_id)) is not None:
+        states = _states(active)
+        unfinished = states[DagRunState.QUEUED] + states[DagRunState.RUNNING]
+        if unfinished or time.monotonic() > deadline:
+            _end(
+                1,
+                f"backfill {active} of {dag_id} isn't finished ({unfinished} of {states.total()} "
+                "runs to go), and Airflow takes one at a time: wait for it, or cancel it in the UI",
+            )
+        if not told:
+            print(f"backfill {dag_id}: waiting until the scheduler has closed backfill {active}")
+            told = True
+        time.sleep(POLL_SECONDS)
+
+
+def _active(dag_id: str) -> int | None:
+    with create_session() as session:
+        found: int | None = session.scalar(
+            select(Backfill.id).where(Backfill.dag_id == dag_id, Backfill.completed_at.is_(None))
+        )
+        return found
 
 
 def _newest(dag_id: str) -> int | None:

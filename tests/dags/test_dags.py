@@ -22,9 +22,8 @@ REPUBLISH_FIELDS = {
 
 # Run in a process of its own: this one has long imported what a DAG file must not.
 IMPORT_DAGS = """
-import json, sys, time
-import airflow.sdk
-import runpy
+import json, runpy, sys, time
+from airflow.providers.common.compat.sdk import DAG, BaseOperator
 already = set(sys.modules)
 before = time.perf_counter()
 runpy.run_path(sys.argv[1])
@@ -34,7 +33,10 @@ print(json.dumps({"seconds": seconds, "modules": sorted(set(sys.modules) - alrea
 LOAD_BAG = """
 import json, logging, sys, warnings
 warnings.simplefilter("ignore")
-from airflow.dag_processing.dagbag import DagBag
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:  # Airflow 2
+    from airflow.models.dagbag import DagBag
 bag = DagBag(dag_folder=sys.argv[1])
 print(json.dumps({
     "errors": bag.import_errors,

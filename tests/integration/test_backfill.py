@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive import Archive
@@ -17,9 +14,10 @@ from kafka_drain.backfilling import BackfillPlan, refuse_incomplete
 from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.validation import validate_archive
+from tests.brute_force import data_files, offsets_in_files, refuse_inexact
 
 pytestmark = pytest.mark.integration
 
@@ -47,6 +45,40 @@ def record(hours: float) -> tuple[bytes, bytes, None, int]:
     return b"k", f"{hours}".encode(), None, at(hours)
 
 
+def late_pipeline(topic: str, archive: str) -> Pipeline:
+    """Return a pipeline whose generation starts at hour 20."""
+    return Pipeline(
+        name="day",
+        topics=[topic],
+        archive=archive,
+        source_options={
+            "startingTimestamp": str(at(LATE)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
+    )
+
+
+@pytest.fixture
+def abort(bootstrap_servers: str) -> Callable[..., None]:
+    """Send records to partition 0 in a transaction that is aborted."""
+    from confluent_kafka import Producer
+
+    def run(topic: str, records: list[Any]) -> None:
+        producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "transactional.id": topic, "log_level": 0}
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for key, value, headers, timestamp in records:
+            producer.produce(
+                topic, value, key, 0, timestamp=timestamp, headers=headers, on_delivery=None
+            )
+        assert producer.flush(30) == 0
+        producer.abort_transaction(30)
+
+    return run
+
+
 @pytest.fixture
 def pipeline(
     make_topic: Callable[..., str], send: Callable[..., None], archive_folder: str, drain: Any
@@ -60,55 +92,9 @@ def pipeline(
     out_of_order = [(n * 7 % 240) / 10 if n % 5 == 0 else n / 10 for n in range(240)]
     send(topic, [record(hours) for hours in out_of_order], 0)
     send(topic, [record(n / 4) for n in range(84) if not 5 <= n / 4 < 10], 1)
-    found = Pipeline(
-        name="day",
-        topics=[topic],
-        archive=archive_folder,
-        source_options={
-            "startingTimestamp": str(at(LATE)),
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
-    )
+    found = late_pipeline(topic, archive_folder)
     drain(found)
     return found
-
-
-def offsets_in_files(archive: Archive) -> Counter[tuple[int, int]]:
-    """Count partition and offset of every row of every file, without the product's reader."""
-    found: Counter[tuple[int, int]] = Counter()
-    for file in archive_files(archive):
-        table = pq.ParquetFile(f"{archive.root}/{file.path}").read(["partition", "offset"])
-        found.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
-    return found
-
-
-def ranges_in_receipts(archive: Archive) -> Iterator[tuple[TopicPartition, OffsetRange]]:
-    """Yield what each receipt says that it has drained."""
-    receipts = [
-        receipt for generation in archive.generations() for receipt in generation.receipts()
-    ]
-    receipts += [window.receipt() for window in archive.windows() if window.is_sealed]
-    for receipt in receipts:
-        yield from ((part.tp, part.range) for part in receipt.partitions)
-
-
-def refuse_inexact(archive: Archive, cluster: KafkaCluster, topic: str) -> None:
-    """Compare receipts and files with what Kafka holds: each offset once."""
-    partitions = [TopicPartition(topic, number) for number in range(3)]
-    ends = cluster.latest(partitions, "read_committed")
-    for tp in partitions:
-        ranges = [r for owner, r in ranges_in_receipts(archive) if owner == tp]
-        assert merge(ranges) == ([OffsetRange(0, ends[tp])] if ends[tp] else [])
-        assert count(ranges) == ends[tp]
-    expected = {(tp.partition, offset) for tp in partitions for offset in range(ends[tp])}
-    found = offsets_in_files(archive)
-    assert set(found) == expected
-    assert set(found.values()) == {1}
-
-
-def data_files(folder: str) -> set[str]:
-    """Return the paths of all files of an archive."""
-    return {os.path.join(at, name) for at, _, names in os.walk(folder) for name in names}
 
 
 def test_backfill_day_before_generation(
@@ -126,7 +112,7 @@ def test_backfill_day_before_generation(
         refuse_incomplete(backfill(pipeline, hour(number)) and backfill(pipeline, hour(number)))
 
     assert pipeline.topics is not None
-    refuse_inexact(archive, cluster, pipeline.topics[0])
+    refuse_inexact(archive, cluster, pipeline.topics[0], 3)
     assert validate_archive(archive, cluster, deep=True).complete
     before = data_files(pipeline.archive)
     plans = [backfill(pipeline, hour(number)) for number in reversed(hours)]
@@ -251,6 +237,32 @@ def test_backfill_force_replaces_window(
     # The receipt itself says so: a kill right after it leaves no offset to two windows.
     assert list(again.window.receipt().replaces) == again.replaces == sorted(new - old_generation)
     assert offsets_in_files(archive) == counted
+
+
+def test_backfill_force_beside_window_without_files(
+    make_topic: Callable[..., str],
+    send: Callable[..., None],
+    abort: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    backfill: Backfill,
+) -> None:
+    """A window of aborted records only has a receipt and no file: it stays when another goes."""
+    topic = make_topic(1)
+    abort(topic, [record(1)] * 2)
+    send(topic, [record(hours) for hours in (2, LATE, LATE + 1)])
+    pipeline = late_pipeline(topic, archive_folder)
+    drain(pipeline)
+    backfill(pipeline, hour(1))
+    backfill(pipeline, hour(2))
+    archive = Archive.at(archive_folder)
+
+    backfill(pipeline, hour(2), force=True)
+    again = backfill(pipeline, hour(1), force=True)
+
+    empty = next(w for w in archive.windows() if w.key == hour(1).key)
+    assert empty.receipt().files == ()
+    assert again.nothing_to_do
 
 
 def test_backfill_without_generation(

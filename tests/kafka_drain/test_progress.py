@@ -46,7 +46,7 @@ def test_duration_text(seconds: float, expected: str) -> None:
         (4000, 5, 1000, "1,000 of 4,000 files (25 %), 200/s, 15 s left"),
         (4000, 10, 3999, "3,999 of 4,000 files (99 %), 400/s, 0 s left"),
         (4000, 10, 4000, "4,000 of 4,000 files (100 %), 400/s"),
-        (3, 100, 1, "1 of 3 files (33 %), 0/s, 3 min 20 s left"),
+        (3, 100, 1, "1 of 3 files (33 %), 0.6/min, 3 min 20 s left"),
         (10, 1, 12, "12 of 12 files (100 %), 12/s"),
     ],
 )

