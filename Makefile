@@ -9,8 +9,8 @@ RECORDS ?= 400000
 .PHONY: help setup setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench-validate bench-republish soak lock clean
 
 help: ## list the verbs
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
-	  || grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
+	  || grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST)
 
 setup: ## make .venv from the lock file and fetch the jars (checks Python and Java first)
 	@sh scripts/setup.sh
