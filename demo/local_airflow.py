@@ -28,6 +28,7 @@ LOG_LINES = (
     re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)"),
     re.compile(r"\{\w+\.py:\d+\} (\w+) - (.*)"),
 )
+OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill) \S+:")
 
 
 class AirflowError(Exception):
@@ -132,7 +133,7 @@ class LocalAirflow:
                     break
                 kept.write(line)
                 match = next(filter(None, (form.search(line) for form in LOG_LINES)), None)
-                if match and re.match(r"(drain|validate|republish|backfill) \S+:", match[2]):
+                if match and OUR_LINE.match(match[2]):
                     say(match[2])
                 elif match and match[1].lower() in ("error", "critical"):
                     errors.append(match[2])

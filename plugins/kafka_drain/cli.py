@@ -22,6 +22,7 @@ from kafka_drain.commands import (
     validate_command,
 )
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
+from kafka_drain.reprocess_command import add_reprocess, reprocess_command
 from kafka_drain.republish_command import add_republish, republish_command
 from kafka_drain.terminal import BOOTSTRAP_VARIABLE, FAILED, OK, USAGE, say
 from kafka_drain.translate_group_command import add_translate_group, translate_group_command
@@ -172,6 +173,14 @@ def _parser() -> argparse.ArgumentParser:
     spark(backfill)
     add_backfill(backfill)
     acknowledge(backfill)
+
+    reprocess = command(
+        "reprocess", reprocess_command, "drain archived offsets again, and replace the old files"
+    )
+    archive(reprocess)
+    kafka(reprocess)
+    spark(reprocess)
+    add_reprocess(reprocess)
 
     inspect = command("inspect", inspect_command, "show what an archive holds")
     archive(inspect)

@@ -194,6 +194,11 @@ class Receipt:
         return f"{self.last_batch:012d}.json"
 
     @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """Where the segment starts."""
+        return {part.tp: part.range.start for part in self.partitions}
+
+    @property
     def ends(self) -> dict[TopicPartition, int]:
         """Where the segment ends."""
         return {part.tp: part.range.end for part in self.partitions}

@@ -202,14 +202,28 @@ class Report:
                 row = self._row(content.tp, receipt.topics, content.first)
                 row.records -= content.records
 
-    def add_window(self, key: str, receipt: Receipt) -> None:
-        """Take in a window; its records count, its offsets are those of the gaps that it fills."""
+    def add_window(
+        self, key: str, receipt: Receipt, replaced: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take in a window; its records count, its offsets are those of the gaps that it fills.
+
+        Args:
+            key: The window's name.
+            receipt: Its receipt.
+            replaced: Files, bytes and records of sound files that it stands for, counted elsewhere.
+        """
         size = sum(file.bytes for file in receipt.files)
         self.files += len(receipt.files)
         self.bytes += size
         for part in receipt.partitions:
             row = self._row(part.tp, receipt.topics, part.range.start)
             row.records += part.records
+        if replaced:
+            self.files -= replaced["files"]
+            self.bytes -= replaced["bytes"]
+            for gone in replaced["records"]:
+                tp = TopicPartition(gone["topic"], gone["partition"])
+                self._row(tp, receipt.topics, receipt.starts[tp]).records -= gone["records"]
         self.windows.append(
             {
                 "name": key,

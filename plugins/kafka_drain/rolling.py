@@ -145,16 +145,31 @@ def _check_unsealed(
         )
 
 
-def roll(plan: RollPlan, say: Callable[[str], None]) -> Generation:
-    """Open the next generation; the caller holds the archive's lease."""
+def roll(
+    plan: RollPlan,
+    say: Callable[[str], None],
+    *,
+    reason: str | None = None,
+    file_format: str | None = None,
+    partition_by: list[str] | None = None,
+) -> Generation:
+    """Open the next generation; the caller holds the archive's lease.
+
+    Args:
+        plan: What to do.
+        say: Takes a line.
+        reason: Why, where it isn't the plan's reason.
+        file_format: Format of the new generation's files; None for that of the closed one.
+        partition_by: Columns that its folders name; None for those of the closed one.
+    """
     document = plan.closed.document()
     opened = plan.archive.generation(plan.closed.number + 1)
     opened.write(
         starting_offsets=plan.starting_offsets,
-        file_format=document["format"],
-        partition_by=document["partition_by"],
+        file_format=file_format or document["format"],
+        partition_by=document["partition_by"] if partition_by is None else partition_by,
         topic_ids=plan.topic_ids,
-        reason=plan.reason,
+        reason=reason or plan.reason,
     )
     # After the generation: a roll that is killed between the two is refused by preflight, and
     # then run again.

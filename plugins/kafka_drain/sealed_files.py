@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from upath import UPath
@@ -63,6 +63,7 @@ def check_all_sealed(
     *,
     deep: bool,
     say: Callable[[str], None],
+    superseded: Collection[str] = (),
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files are there with their size.
 
@@ -73,6 +74,7 @@ def check_all_sealed(
         deep: Also compare each file's bytes with the SHA-256 that was sealed, and the records of
             each segment with the fingerprint that Spark took of them.
         say: Takes a line of progress every two seconds.
+        superseded: Files that a window stands for; they may be there or gone.
     """
     names = generation.receipt_names()
     file_format = generation.document()["format"]
@@ -92,8 +94,10 @@ def check_all_sealed(
             check.findings += check_link(receipt, before, check.last_hash, where)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
         damaged = len(check.damaged)
-        _check_files(generation, receipt, listing, check, deep=deep)
-        if deep and receipt.fingerprint and len(check.damaged) == damaged:
+        here = [file for file in receipt.files if file.path not in superseded]
+        _check_files(generation, receipt, here, listing, check, deep=deep)
+        is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
+        if deep and receipt.fingerprint and is_whole:
             check.findings += _check_content(generation, receipt, file_format, where)
         ticker.at(number)
     return check
@@ -119,7 +123,8 @@ def check_listed_sealed(
     }
     if broken:
         for receipt in readable_receipts(generation, names):
-            _check_files(generation, receipt, listing, check, only=broken)
+            here = [file for file in receipt.files if file.path in broken]
+            _check_files(generation, receipt, here, listing, check)
     return check
 
 
@@ -150,15 +155,13 @@ def _check_content(
 def _check_files(
     generation: Generation,
     receipt: Receipt,
+    files: Iterable[SealedFile],
     listing: Mapping[str, int],
     check: SealedCheck,
     *,
-    only: set[str] | None = None,
     deep: bool = False,
 ) -> None:
-    for file in receipt.files:
-        if only is not None and file.path not in only:
-            continue
+    for file in files:
         size = listing.get(file.path.removeprefix(f"{generation.data_name}/"))
         found = damage_of(generation.root, file, size, deep=deep)
         if found is not None:

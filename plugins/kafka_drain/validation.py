@@ -175,7 +175,12 @@ def _validate_closed(
     report = validation.report
     listing = generation.list_data_files()
     sealed = check_all_sealed(
-        generation, listing, previous, deep=validation.deep, say=validation.say
+        generation,
+        listing,
+        previous,
+        deep=validation.deep,
+        say=validation.say,
+        superseded=validation.windows.superseded,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)

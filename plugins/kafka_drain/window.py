@@ -13,7 +13,10 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
-__all__ = ["Window", "range_rows"]
+__all__ = ["SUPERSEDING", "Window", "range_rows"]
+
+#: How the names of windows begin that stand for sound files.
+SUPERSEDING = ("reprocess_",)
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
@@ -70,6 +73,11 @@ class Window:
             tp = TopicPartition(row["topic"], row["partition"])
             ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
         return ranges
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether it stands for sound files, which go; a repair's stands for damaged ones."""
+        return self.key.startswith(SUPERSEDING)
 
     @property
     def is_sealed(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_drain.archive import Archive
@@ -26,11 +26,13 @@ class HeldByWindows:
 
     Attributes:
         receipts: Their receipts.
-        replaced: Damaged files, relative to the archive.
+        replaced: Files that they stand for, relative to the archive.
+        superseded: Those of them that were sound: nobody needs them any more.
     """
 
     receipts: Sequence[Receipt]
     replaced: frozenset[str]
+    superseded: frozenset[str]
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, of topics with the same ids."""
@@ -54,30 +56,38 @@ class HeldByWindows:
 
 def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
-    receipts: list[Receipt] = []
+    sealed: list[tuple[Window, Receipt]] = []
     for window in archive.windows():
         if not window.is_sealed:
             continue
         try:
-            receipt = window.receipt()
+            sealed.append((window, window.receipt()))
         except ReceiptError as error:
             where = f"{window.name}/receipt.json"
             report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
-            continue
-        damage = check_files(window, receipt, deep=deep)
+    superseded = frozenset(
+        path for window, receipt in sealed if window.supersedes for path in receipt.replaces
+    )
+    receipts: list[Receipt] = []
+    for window, receipt in sealed:
+        damage = check_files(window, receipt, deep=deep, superseded=superseded)
         report.findings += damage
-        report.add_window(window.key, receipt)
+        report.add_window(window.key, receipt, window.plan().get("replaced"))
         if not damage:
             receipts.append(receipt)
     replaced = frozenset(path for receipt in receipts for path in receipt.replaces)
-    return HeldByWindows(receipts, replaced)
+    return HeldByWindows(receipts, replaced, superseded)
 
 
-def check_files(window: Window, receipt: Receipt, *, deep: bool) -> list[Finding]:
-    """Compare a window's files with its receipt."""
+def check_files(
+    window: Window, receipt: Receipt, *, deep: bool, superseded: Collection[str] = ()
+) -> list[Finding]:
+    """Compare a window's files with its receipt, but for those that another window stands for."""
     listing = list_data_files(window.data)
     found = []
     for file in receipt.files:
+        if file.path in superseded:
+            continue
         size = listing.get(file.path.removeprefix(f"{window.data_name}/"))
         found.append(damage_of(window.root, file, size, deep=deep))
     return [finding for finding in found if finding is not None]

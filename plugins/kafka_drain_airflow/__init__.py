@@ -10,6 +10,7 @@ from kafka_drain_airflow.dag_factory import create_dags
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
@@ -18,6 +19,7 @@ __all__ = [
     "MaintainOperator",
     "Pipeline",
     "PreflightOperator",
+    "ReprocessOperator",
     "RepublishToKafkaOperator",
     "ValidateManifestOperator",
     "create_dags",

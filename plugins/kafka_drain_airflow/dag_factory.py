@@ -12,6 +12,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 from kafka_drain_airflow.republish_params import republish_params
@@ -39,7 +40,7 @@ def create_dags(
         tags: Tags beside `kafka-drain` and the pipeline's name.
 
     Returns:
-        The DAGs by id: `drain_<name>` and `republish_<name>`.
+        The DAGs by id: `drain_<name>`, `republish_<name>` and `reprocess_<name>`.
     """
     common: dict[str, Any] = {
         "start_date": start_date,
@@ -48,7 +49,8 @@ def create_dags(
         "default_args": DEFAULT_ARGS | (default_args or {}),
         "tags": ["kafka-drain", pipeline.name, *tags],
     }
-    dags = [_drain_dag(pipeline, common), _republish_dag(pipeline, common)]
+    make = (_drain_dag, _republish_dag, _reprocess_dag)
+    dags = [dag(pipeline, common) for dag in make]
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -191,4 +193,65 @@ interval.
             {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
         }
         RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
+    return dag
+
+
+def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    start = "One of the three says where to start; none goes on with a run that was killed."
+    params = {
+        "dry_run": Param(
+            default=True,
+            type="boolean",
+            title="Dry run",
+            description="On: log what would be drained and removed, change nothing.",
+        ),
+        "from_batch": Param(
+            default=None,
+            type=["null", "string"],
+            title="From batch",
+            description="A batch id of the newest generation, such as 7, or generation and batch, "
+            f"such as 1:7. {start}",
+            section="Where to start",
+        ),
+        "from_time": Param(
+            default=None,
+            type=["null", "string"],
+            title="From time",
+            description="The batch with the first record of this timestamp or a later one, such as "
+            "2026-11-21T13:00:00Z.",
+            section="Where to start",
+        ),
+        "from_offsets": Param(
+            default=None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="From offsets",
+            description="The batch with the first of these offsets, one a line: "
+            "topic:partition:offset.",
+            section="Where to start",
+        ),
+    }
+    with DAG(
+        dag_id=f"reprocess_{pipeline.name}",
+        schedule=None,
+        description=f"Drain what {pipeline.archive} holds again, and replace the old files",
+        render_template_as_native_obj=True,
+        params=params,
+        doc_md=f"""
+### Reprocess {pipeline.name}
+
+Drains what `{pipeline.archive}` holds from a batch, a time or an offset on again, as the pipeline
+writes now ({pipeline.format}), and puts the new files in the place of the old ones.
+Start with a dry run: its log shows offsets, files and bytes.
+
+It is refused where Kafka no longer holds all of it: the files are the only copy then. Old files go
+last, when receipts prove that the new ones hold every record of theirs. Scheduled drains go on
+meanwhile. A run that was killed goes on when it is cleared, or when a new run names no start.
+""",
+        **common,
+    ) as dag:
+        fields: dict[str, Any] = {
+            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
+        }
+        ReprocessOperator(task_id="reprocess", pipeline=pipeline, **fields)
     return dag

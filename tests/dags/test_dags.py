@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPECTED = {"flights.py": {"drain_flights", "republish_flights"}}
+EXPECTED = {"flights.py": {"drain_flights", "republish_flights", "reprocess_flights"}}
 REPUBLISH_FIELDS = {
     *("dry_run", "target_topic", "create_target", "placement"),
     *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only", "follow"),
@@ -47,7 +47,7 @@ print(json.dumps({
             "catchup": dag.catchup,
             "max_active_runs": dag.max_active_runs,
             "doc_md": dag.doc_md,
-            "schedule": [type(dag.timetable).__name__, dag.timetable.summary],
+            "schedule": [type(dag.timetable).__name__, getattr(dag.timetable, "summary", None)],
             "params": {
                 name: {"description": param.description, "default": param.value, **param.schema}
                 for name, param in ((name, dag.params.get_param(name)) for name in dag.params)
@@ -145,6 +145,14 @@ def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
     assert dag["params"]["dry_run"]["default"] is True
 
 
+def test_reprocess_dag_is_by_hand(bag: dict[str, Any]) -> None:
+    """A reprocess runs when somebody says so, and as a dry run unless he says otherwise."""
+    dag = bag["dags"]["reprocess_flights"]
+
+    assert dag["schedule"][0] == "NullTimetable"
+    assert dag["params"]["dry_run"]["default"] is True
+
+
 def test_republish_dag_is_tried_again(bag: dict[str, Any]) -> None:
     """A retry goes on where the try before ended, so that Airflow may make one."""
     tasks = bag["dags"]["republish_flights"]["tasks"]
@@ -173,6 +181,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),
+        ("reprocess_flights", {"dry_run", "from_batch", "from_time", "from_offsets"}),
     ],
 )
 def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[str]) -> None:

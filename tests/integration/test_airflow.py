@@ -14,6 +14,8 @@ import pytest
 from demo.flights import PARTITIONS, create_topic, flight_records, produce
 from demo.local_airflow import AirflowError, LocalAirflow
 from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.validation import validate_archive
 from tests.conftest import manifest_files
 
 pytestmark = pytest.mark.integration
@@ -98,3 +100,19 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
     """A republish to a topic that doesn't exist fails the run and says what to do."""
     with pytest.raises(AirflowError, match=r"topic nowhere doesn't exist.*create it or correct"):
         drained.run("republish_flights", "nowhere", target_topic="nowhere", dry_run=False)
+
+
+def test_reprocess_dag_replaces_files(drained: Drained) -> None:
+    """A reprocess drains the archive again: other files, the same records, and a whole archive."""
+    old = {file.path for file in archive_files(drained.archive)}
+
+    drained.run("reprocess_flights", "reprocess_dry", from_batch="1:0")
+    assert {file.path for file in archive_files(drained.archive)} == old
+    drained.run("reprocess_flights", "reprocess", from_batch="1:0", dry_run=False)
+
+    new = {file.path for file in archive_files(drained.archive)}
+    assert new
+    assert not new & old
+    assert not any((drained.archive.root / path).exists() for path in old)
+    report = validate_archive(drained.archive, None, deep=True)
+    assert (report.complete, report.summary()["records"]) == (True, RECORDS)

@@ -69,6 +69,8 @@ class SparkJobOperator(SparkSubmitOperator):
         self.jars = ",".join(application.jars)
         self.py_files = str(application.py_files)
         self.env_vars = application.environment
+        # It would submit the application before this one again.
+        self._hook = None
         try:
             super().execute(context)
         except AirflowException:

@@ -1,0 +1,360 @@
+"""Reprocess: drain archived offsets again, and put the new files in the place of the old ones.
+
+    freeze     maintenance/reprocess.json: which offsets, in which windows, for which files
+    roll       closes the generation at its sealed end: from here on drains write to the next one
+    windows    each drained, proven to hold every record that the old files hold, and sealed;
+               its receipt is the moment in which readers change over
+    remove     the old files, the manifests that list them and the checkpoints beside these
+
+Each step can be killed and run again: what is there says what is left. Drains go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.acknowledgements import range_name
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.documents import create_document, read_document
+from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import hold_lease
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.preflight import check_identity, find_partitions
+from kafka_drain.receipts import Receipt
+from kafka_drain.reprocess_plan import OFFSETS_A_PIECE, Cut, Piece, plan_pieces
+from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.sealing import Identity
+from kafka_drain.superseding import remove_superseded
+from kafka_drain.window import Window, range_rows
+from kafka_drain.windows import WindowJob, prepare_window, prove_window, seal_proven
+
+__all__ = [
+    "ReprocessPlan",
+    "finish_piece",
+    "finish_reprocess",
+    "open_reprocess",
+    "plan_reprocess",
+    "prepare_piece",
+    "unfinished_reprocess",
+]
+
+
+@dataclass(frozen=True)
+class ReprocessPlan:
+    """What a reprocess will do, or has begun to do.
+
+    Attributes:
+        archive: The archive.
+        since: Where it starts, for people.
+        closes: Number of the generation that is closed first.
+        file_format: Format of the new files.
+        partition_by: Columns that the new files' folders name.
+        topic_ids: Ids of the topics that the offsets count in.
+        pieces: By the name of its window, what is drained again, in the order of offsets.
+        begun: Whether it is one that was killed, and goes on.
+    """
+
+    archive: Archive
+    since: str
+    closes: int
+    file_format: str
+    partition_by: list[str]
+    topic_ids: dict[str, str]
+    pieces: dict[str, Piece]
+    begun: bool = False
+
+    @property
+    def waiting(self) -> dict[str, Piece]:
+        """The pieces that aren't sealed yet."""
+        return {
+            key: piece
+            for key, piece in self.pieces.items()
+            if not Window(self.archive.root, key).is_sealed
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = f"reprocess {self.archive.root}"
+        totals = self.to_dict()
+        lines = [
+            f"{name}: from {self.since}: {totals['offsets']:,} offsets in {len(self.pieces):,} "
+            f"windows replace {totals['files']:,} files, {totals['bytes']:,} bytes; Kafka holds "
+            "all of them",
+            f"{name}: new files are {self.file_format}, by {', '.join(self.partition_by) or '-'}; "
+            f"drains go on in generation {self.closes + 1}",
+        ]
+        if self.begun:
+            sealed = len(self.pieces) - len(self.waiting)
+            lines.append(f"{name}: was begun; {sealed:,} of {len(self.pieces):,} windows are there")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan's figures as JSON types."""
+        pieces = self.pieces.values()
+        return {
+            "archive": str(self.archive.root),
+            "since": self.since,
+            "windows": len(self.pieces),
+            "waiting": len(self.waiting),
+            "offsets": sum(piece.offsets for piece in pieces),
+            "records": sum(sum(piece.records.values()) for piece in pieces),
+            "files": sum(len(piece.replaces) for piece in pieces),
+            "bytes": sum(piece.bytes for piece in pieces),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return what `maintenance/reprocess.json` holds."""
+        return {
+            "since": self.since,
+            "closes": self.closes,
+            "format": self.file_format,
+            "partition_by": self.partition_by,
+            "topics": self.topic_ids,
+            "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "pieces": [
+                {
+                    "window": key,
+                    "ranges": range_rows(piece.ranges),
+                    "replaces": piece.replaces,
+                    "replaced": piece.replaced(),
+                }
+                for key, piece in self.pieces.items()
+            ],
+        }
+
+
+def _path(archive: Archive) -> UPath:
+    return archive.root / "maintenance" / "reprocess.json"
+
+
+def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
+    """Return the reprocess that was begun and hasn't ended; None when there is none."""
+    try:
+        document = read_document(_path(archive), "since", "closes", "pieces")
+    except FileNotFoundError:
+        return None
+    pieces = {}
+    for row in document["pieces"]:
+        ranges: dict[TopicPartition, list[OffsetRange]] = {}
+        for r in row["ranges"]:
+            tp = TopicPartition(r["topic"], r["partition"])
+            ranges.setdefault(tp, []).append(OffsetRange(r["start"], r["end"]))
+        pieces[row["window"]] = Piece(
+            ranges=ranges,
+            replaces=row["replaces"],
+            bytes=row["replaced"]["bytes"],
+            records={
+                TopicPartition(r["topic"], r["partition"]): r["records"]
+                for r in row["replaced"]["records"]
+            },
+        )
+    return ReprocessPlan(
+        archive=archive,
+        since=document["since"],
+        closes=document["closes"],
+        file_format=document["format"],
+        partition_by=document["partition_by"],
+        topic_ids=document["topics"],
+        pieces=pieces,
+        begun=True,
+    )
+
+
+def plan_reprocess(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    cut: Cut | None,
+    *,
+    offsets_a_piece: int = OFFSETS_A_PIECE,
+) -> ReprocessPlan:
+    """Say what a reprocess will do; changes nothing.
+
+    Args:
+        pipeline: What was drained, and how the new files are written.
+        cluster: Where from.
+        cut: Where to start; None to go on with one that was begun.
+        offsets_a_piece: So many offsets are drained at once.
+
+    Raises:
+        ConfigError: When nothing is sealed from there on, or another reprocess was begun.
+        ArchiveError: When the folder is no archive, or another pipeline's.
+        CheckpointError: When batches are complete and not sealed: validate first.
+        TopicError: When a topic was made again: Kafka has other records at these offsets.
+        DataLossError: When Kafka no longer holds all of it: the files are the only copy.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.document()
+    topics, _ = find_partitions(pipeline, cluster)
+    check_identity(archive, pipeline, cluster.cluster_id(), topics)
+    begun = unfinished_reprocess(archive)
+    if begun is not None:
+        if cut is not None and str(cut) != begun.since:
+            raise ConfigError(
+                f"{archive.root}: a reprocess from {begun.since} was begun and hasn't ended; run "
+                "that one again first"
+            )
+        _refuse_expired(begun, cluster)
+        return begun
+    if cut is None:
+        raise ConfigError("say where to start: a batch, a time or offsets")
+    topic_ids = {name: topic.id for name, topic in topics.items()}
+    closes = plan_roll(archive, cluster).closed
+    generations = archive.generations()
+    receipts = [
+        receipt
+        for generation in generations
+        if topic_ids.items() >= archive.topic_ids(generation).items()
+        for receipt in generation.receipts()
+    ]
+    files = [
+        file.sealed
+        for file in archive_files(archive)
+        if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
+    ]
+    pieces = plan_pieces(receipts, files, cut, offsets_a_piece)
+    number = 1 + max(
+        (int(w.key.split("_")[1]) for w in archive.windows() if w.supersedes), default=0
+    )
+    plan = ReprocessPlan(
+        archive=archive,
+        since=str(cut),
+        closes=closes.number,
+        file_format=pipeline.format,
+        partition_by=list(pipeline.partition_by),
+        topic_ids=topic_ids,
+        pieces={f"reprocess_{number:04d}_{n:04d}": piece for n, piece in enumerate(pieces, 1)},
+    )
+    _refuse_expired(plan, cluster)
+    return plan
+
+
+def _refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
+    """Refuse when Kafka no longer holds what is still to be drained."""
+    waiting = [
+        (tp, r) for piece in plan.waiting.values() for tp, rs in piece.ranges.items() for r in rs
+    ]
+    first = cluster.earliest({tp for tp, _ in waiting})
+    gone = [range_name(tp, r) for tp, r in waiting if r.start < first[tp]]
+    if gone:
+        raise DataLossError(
+            f"the archive may be the only copy of {', '.join(gone[:5])}{' …' * (len(gone) > 5)}: "
+            "Kafka's first offset is later (topic:partition:start-end). Nothing was changed; "
+            "reprocess from a later batch, time or offset"
+        )
+
+
+def open_reprocess(
+    plan: ReprocessPlan, cluster: KafkaCluster, *, run: str, say: Callable[[str], None]
+) -> None:
+    """Freeze a plan, and close the generation; what an attempt before this one did is left.
+
+    Raises:
+        LockedError: When a drain holds the archive's lease; a retry may help.
+        ConfigError: When another reprocess was faster.
+    """
+    archive = plan.archive
+    with hold_lease(archive.root, run=run, say=say):
+        if not create_document(_path(archive), plan.document()):
+            there = unfinished_reprocess(archive)
+            if there is None or there.pieces != plan.pieces:
+                raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
+        newest = archive.open_generation()
+        if newest is not None and newest.number == plan.closes:
+            roll(
+                plan_roll(archive, cluster),
+                say,
+                reason="reprocess",
+                file_format=plan.file_format,
+                partition_by=plan.partition_by,
+            )
+
+
+def prepare_piece(
+    plan: ReprocessPlan, key: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+) -> WindowJob:
+    """Freeze a piece's window, and prepare its drain.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    piece, window = plan.pieces[key], Window(plan.archive.root, key)
+    document = {
+        "ranges": range_rows(piece.ranges),
+        "replaces": piece.replaces,
+        "replaced": piece.replaced(),
+        "format": plan.file_format,
+        "partition_by": plan.partition_by,
+        "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+    }
+    create_document(window.folder / "plan.json", document)
+    return prepare_window(window, piece.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
+
+
+def finish_piece(
+    plan: ReprocessPlan, job: WindowJob, cluster: KafkaCluster, say: Callable[[str], None]
+) -> Receipt:
+    """Prove that a window holds every record that the old files hold, and seal it.
+
+    Raises:
+        DataLossError: When Kafka has fewer records than the files: it has compacted the topic.
+        ManifestInvalidError: When offsets are missing or there twice.
+        SparkJobError: When the job failed.
+    """
+    piece = plan.pieces[job.window.key]
+    document = plan.archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
+    receipt = prove_window(job, cluster, identity, say)
+    found: dict[TopicPartition, int] = {}
+    for part in receipt.partitions:
+        found[part.tp] = found.get(part.tp, 0) + part.records
+    _refuse_fewer(job.window, found, piece.records)
+    return seal_proven(job.window, receipt)
+
+
+def _refuse_fewer(
+    window: Window,
+    found: Mapping[TopicPartition, int],
+    held: Mapping[TopicPartition, int],
+) -> None:
+    fewer = [
+        f"{tp} {found.get(tp, 0):,} instead of {records:,}"
+        for tp, records in sorted(held.items())
+        if found.get(tp, 0) < records
+    ]
+    if fewer:
+        raise DataLossError(
+            f"window {window.key}: Kafka has fewer records than the files that it would replace: "
+            f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
+            "copy of the others. Nothing was replaced"
+        )
+
+
+def finish_reprocess(
+    plan: ReprocessPlan, *, run: str, say: Callable[[str], None]
+) -> dict[str, int]:
+    """Remove what the sealed windows stand for, and the plan.
+
+    Returns:
+        files and bytes: how much was removed.
+
+    Raises:
+        ArchiveError: When a window isn't sealed yet.
+        ManifestInvalidError: When a window's files aren't what was sealed: nothing was removed.
+        LockedError: When another maintenance is at it.
+    """
+    if plan.waiting:
+        raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")
+    with hold_lease(plan.archive.root / "maintenance", run=run, say=say):
+        removed = remove_superseded(plan.archive, say)
+        _path(plan.archive).unlink(missing_ok=True)
+    return removed

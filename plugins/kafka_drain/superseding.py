@@ -1,0 +1,81 @@
+"""Removing what windows stand for: old files, the manifests that list them, their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from upath import UPath
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.generation import Generation
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.window_checks import check_files
+
+__all__ = ["remove_superseded"]
+
+
+def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
+    """Delete the sound files that sealed windows stand for; killed half way, the next run goes on.
+
+    Every byte of the windows' files is compared with what was sealed first. A closed generation
+    that lost a file loses its manifest and its checkpoint too: they would name what is gone, and
+    nobody continues them. The receipts stay.
+
+    Returns:
+        files and bytes: how much was removed.
+
+    Raises:
+        ManifestInvalidError: When a window's files aren't what was sealed; nothing was removed.
+    """
+    sealed = [(w, w.receipt()) for w in archive.windows() if w.supersedes and w.is_sealed]
+    every = frozenset(path for _, receipt in sealed for path in receipt.replaces)
+    left = [
+        (window, receipt)
+        for window, receipt in sealed
+        if any((archive.root / path).is_file() for path in receipt.replaces)
+    ]
+    for window, receipt in left:
+        found = check_files(window, receipt, deep=True, superseded=every)
+        if found:
+            raise ManifestInvalidError(
+                f"window {window.key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
+                "nothing was removed"
+            )
+    paths = sorted(path for _, receipt in left for path in receipt.replaces)
+    ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
+    files = size = 0
+    for number, path in enumerate(paths, start=1):
+        file = archive.root / path
+        if file.is_file():
+            size += file.stat().st_size
+            file.unlink()
+            files += 1
+        ticker.at(number)
+    for generation in archive.generations()[:-1]:
+        _retire(generation, every)
+    say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
+    return {"files": files, "bytes": size}
+
+
+def _retire(generation: Generation, gone: Collection[str]) -> None:
+    if not any(path.startswith(f"{generation.data_name}/") for path in gone):
+        return
+    for folder in (generation.data / "_spark_metadata", generation.checkpoint):
+        if folder.is_dir():
+            folder.fs.rm(folder.path, recursive=True)
+    _remove_empty(generation.data)
+
+
+def _remove_empty(folder: UPath) -> bool:
+    """Remove folders without files below a folder; tell whether the folder itself is empty now."""
+    is_empty = True
+    for entry in list(folder.iterdir()) if folder.is_dir() else []:
+        # Beside each file, Hadoop keeps its checksum.
+        if entry.is_dir() and _remove_empty(entry):
+            entry.rmdir()
+        elif entry.name.endswith(".crc") and not entry.with_name(entry.name[1:-4]).is_file():
+            entry.unlink()
+        else:
+            is_empty = False
+    return is_empty

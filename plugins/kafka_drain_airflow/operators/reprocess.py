@@ -1,0 +1,105 @@
+"""Drain archived offsets again, and replace the old files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.reprocessing import ReprocessPlan
+
+__all__ = ["ReprocessOperator"]
+
+
+class ReprocessOperator(SparkJobOperator):
+    """Drain what is archived from a batch, a time or an offset on again, as the pipeline says now.
+
+    A dry run unless told otherwise: it shows offsets, files and bytes, and whether Kafka holds all
+    of them, without which it is refused. Otherwise it closes the generation, drains into windows,
+    each proven to hold every record of the files that it stands for, and removes these files. It
+    can be killed at any point: a retry, or the same run again, goes on.
+
+    Returns archive, since, windows, waiting, offsets, records, files and bytes (of what is
+    replaced), and removed: files and bytes that are gone.
+
+    :param pipeline: the pipeline; its format and partition_by are those of the new files
+    :param from_batch: the first batch, such as ``7``, or ``1:7`` of generation 1 (templated)
+    :param from_time: the batch with the first record of this time or later, ISO 8601 (templated)
+    :param from_offsets: the batch with the first of these, ``topic:partition:offset`` (templated)
+    :param is_dry_run: whether to show the plan only (templated)
+    """
+
+    template_fields: Sequence[str] = ("from_batch", "from_time", "from_offsets", "is_dry_run")
+    ui_color = "#fdebd0"
+
+    def __init__(
+        self,
+        *,
+        from_batch: str | int | None = None,
+        from_time: str | None = None,
+        from_offsets: Sequence[str] | str | None = None,
+        is_dry_run: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.from_batch = from_batch
+        self.from_time = from_time
+        self.from_offsets = from_offsets
+        self.is_dry_run = is_dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the reprocess; its progress goes to the task's log.
+
+        Raises:
+            AirflowFailException: When something has to be changed first; says what.
+            SparkJobError: When Spark failed; a retry drains what isn't sealed.
+            LockedError: When a drain holds the archive's lease; a retry may help.
+            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+        """
+        from kafka_drain.archive import Archive
+        from kafka_drain.reprocess_plan import parse_cut
+        from kafka_drain.reprocessing import finish_reprocess, open_reprocess, plan_reprocess
+
+        with terminal_errors_fail():
+            newest = Archive.at(self.pipeline.archive).open_generation()
+            cut = parse_cut(
+                self.from_batch,
+                self.from_time,
+                listed(self.from_offsets),
+                newest_generation=newest.number if newest else 1,
+            )
+            cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            plan = plan_reprocess(self.pipeline, cluster, cut)
+            for line in plan.lines():
+                self.log.info("%s", line)
+            if is_true("dry_run", self.is_dry_run):
+                self.log.info("dry run: nothing was changed")
+                return plan.to_dict()
+            open_reprocess(plan, cluster, run=context["run_id"], say=self._say)
+            for key in plan.waiting:
+                self._drain_piece(plan, key, cluster, context)
+            removed = finish_reprocess(plan, run=context["run_id"], say=self._say)
+        return plan.to_dict() | {"removed": removed}
+
+    def _drain_piece(
+        self, plan: ReprocessPlan, key: str, cluster: KafkaCluster, context: Context
+    ) -> None:
+        from kafka_drain.reprocessing import finish_piece, prepare_piece
+
+        with private_folder() as folder:
+            job = prepare_piece(plan, key, self.pipeline, cluster, folder)
+
+            def finish() -> dict[str, Any]:
+                return {"records": finish_piece(plan, job, cluster, self._say).records}
+
+            held = self.submit(job.application, finish, context)
+        self._say(f"reprocess {plan.archive.root}: window {key} holds {held['records']:,} records")
+
+    def _say(self, line: str) -> None:
+        self.log.info("%s", line)

@@ -1,0 +1,314 @@
+"""Reprocess: archived offsets drained again, the new files in the place of the old ones."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.errors import ConfigError, DataLossError
+from kafka_drain.job_spec import WindowSpec, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocessing import (
+    ReprocessPlan,
+    finish_piece,
+    finish_reprocess,
+    open_reprocess,
+    plan_reprocess,
+    prepare_piece,
+)
+from kafka_drain.validation import validate_archive
+from tests.brute_force import data_files, offsets_in_files
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
+HOUR = 3_600_000
+BATCHES, RECORDS = 3, 6
+ROOT = Path(__file__).resolve().parents[2]
+
+# Ends as SIGKILL does at the nth change of the file system that the step makes.
+KILLED_STEP = """
+import os, signal, sys
+from kafka_drain.archive import Archive
+from kafka_drain.reprocessing import finish_reprocess, unfinished_reprocess
+plan = unfinished_reprocess(Archive.at(sys.argv[1]))
+left = int(sys.argv[2])
+def hook(event, arguments):
+    global left
+    changes = event in ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
+    if event == "open" and isinstance(arguments[2], int):
+        changes = arguments[2] & os.O_ACCMODE
+    if changes and str(arguments[0]).startswith(sys.argv[1]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+finish_reprocess(plan, run="killed", say=print)
+"""
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A topic of two partitions."""
+    return make_topic(2)
+
+
+@pytest.fixture
+def pipeline(
+    topic: str, send: Callable[..., None], archive_folder: str, drain: Any, cluster: KafkaCluster
+) -> Pipeline:
+    """An archive of three sealed batches, an hour of records each."""
+    found = Pipeline(name="again", topics=[topic], archive=archive_folder)
+    for number in range(BATCHES):
+        send_hour(send, topic, number)
+        drain(found)
+        assert validate_archive(Archive.at(archive_folder), cluster).complete
+    return found
+
+
+def send_hour(send: Callable[..., None], topic: str, number: int) -> None:
+    """Send an hour's records to both partitions."""
+    for partition in (0, 1):
+        records = [(b"k", b"v", None, NOON + number * HOUR + n) for n in range(RECORDS)]
+        send(topic, records, partition)
+
+
+@pytest.fixture
+def drain_piece(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
+    """Drain and seal a piece as the command does, but in the shared Spark session."""
+    from kafka_drain_spark.window import run_window
+
+    def run(plan: ReprocessPlan, key: str, pipeline: Pipeline, *, seal: bool = True) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
+            spec = WindowSpec.read(Path(folder) / "window.json")
+            write_private(job.result_path, run_window(spark, spec))
+            if seal:
+                finish_piece(plan, job, cluster, print)
+
+    return run
+
+
+@pytest.fixture
+def reprocess(cluster: KafkaCluster, drain_piece: Callable[..., None]) -> Callable[..., Any]:
+    """Reprocess an archive as the command does."""
+
+    def run(pipeline: Pipeline, cut: Cut | None, **options: Any) -> ReprocessPlan:
+        plan = plan_reprocess(pipeline, cluster, cut, **options)
+        open_reprocess(plan, cluster, run="tests", say=print)
+        for key in plan.waiting:
+            drain_piece(plan, key, pipeline)
+        finish_reprocess(plan, run="tests", say=print)
+        return plan
+
+    return run
+
+
+def refuse_changed(archive: Archive, cluster: KafkaCluster, hours: int = BATCHES) -> None:
+    """Compare the files with what was sent: each offset once; and validate every byte."""
+    expected = {(partition, n) for partition in (0, 1) for n in range(hours * RECORDS)}
+    found = offsets_in_files(archive)
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    report = validate_archive(archive, cluster, deep=True)
+    assert report.complete
+    assert report.summary()["records"] == len(expected)
+    trusting = validate_archive(archive, cluster, scope="open").summary()
+    assert (trusting["records"], trusting["files"]) == (
+        len(expected),
+        len(archive_files(archive)),
+    )
+
+
+def test_reprocess_from_batch(
+    pipeline: Pipeline,
+    topic: str,
+    reprocess: Callable[..., Any],
+    cluster: KafkaCluster,
+    drain: Any,
+    send: Callable[..., None],
+) -> None:
+    """Batches from 1 on are drained anew, the old files, manifest and checkpoint are gone.
+
+    Receipts stay, and drains go on where the archive ended.
+    """
+    archive = Archive.at(pipeline.archive)
+    old = archive_files(archive)
+    written = Pipeline(**(pipeline.model_dump() | {"partition_by": []}))
+
+    plan = reprocess(written, Cut(batch=(1, 1)))
+
+    closed = archive.generation(1)
+    assert plan.to_dict()["offsets"] == 2 * 2 * RECORDS
+    assert len(closed.receipt_names()) == BATCHES
+    assert not closed.checkpoint.exists()
+    assert not (closed.data / "_spark_metadata").exists()
+    kept = {file.path for file in archive_files(archive)} & {file.path for file in old}
+    assert {path for path in data_files(pipeline.archive) if "/generations/" in path} >= {
+        f"{archive.root}/{path}" for path in kept
+    }
+    assert len(kept) == 2
+    assert sum((Path(str(archive.root)) / file.path).exists() for file in old) == len(kept)
+    assert not (archive.root / "maintenance" / "reprocess.json").exists()
+    refuse_changed(archive, cluster)
+    send_hour(send, topic, BATCHES)
+    drain(written)
+    assert validate_archive(archive, cluster).complete
+    refuse_changed(archive, cluster, BATCHES + 1)
+
+
+def test_reprocess_plan_changes_nothing(pipeline: Pipeline, cluster: KafkaCluster) -> None:
+    """A plan says files, bytes and offsets, and changes no file."""
+    before = data_files(pipeline.archive)
+
+    plan = plan_reprocess(pipeline, cluster, Cut(time_ms=NOON + HOUR))
+
+    assert data_files(pipeline.archive) == before
+    assert plan.to_dict()["files"] == 4
+    assert "24 offsets in 1 windows replace 4 files" in plan.lines()[0]
+
+
+def test_reprocess_to_another_format(
+    pipeline: Pipeline, reprocess: Callable[..., Any], cluster: KafkaCluster
+) -> None:
+    """An archive's files can be written anew in another format, again and again, by time."""
+    archive = Archive.at(pipeline.archive)
+
+    for file_format, compression in (("avro", "zstandard"), ("parquet", "zstd")):
+        form = {"format": file_format, "compression": compression}
+        written = Pipeline(**(pipeline.model_dump() | form))
+        reprocess(written, Cut(time_ms=NOON), offsets_a_piece=20)
+        assert {file.file_format for file in archive_files(archive)} == {file_format}
+        assert validate_archive(archive, cluster, deep=True).complete
+
+    refuse_changed(archive, cluster)
+
+
+def test_reprocess_killed_between_steps(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    drain_piece: Callable[..., None],
+    reprocess: Callable[..., Any],
+) -> None:
+    """After each step the archive holds each offset once; the same command goes on."""
+    archive = Archive.at(pipeline.archive)
+    cut = Cut(offsets={TopicPartition((pipeline.topics or [""])[0], 0): 0})
+    plan = plan_reprocess(pipeline, cluster, cut, offsets_a_piece=10)
+    first, second, third = plan.pieces
+
+    open_reprocess(plan, cluster, run="killed", say=print)
+    refuse_changed(archive, cluster)
+    open_reprocess(plan, cluster, run="again", say=print)
+    assert archive.open_generation() == archive.generation(2)
+    drain_piece(plan, first, pipeline)
+    drain_piece(plan, second, pipeline, seal=False)
+    refuse_changed(archive, cluster)
+    with pytest.raises(ConfigError, match=r"a reprocess from .* was begun"):
+        plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
+    again = plan_reprocess(pipeline, cluster, None)
+    assert list(again.waiting) == [second, third]
+
+    reprocess(pipeline, None)
+
+    refuse_changed(archive, cluster)
+    old = [path for path in data_files(pipeline.archive) if "generations/0001/data" in path]
+    assert old == []
+
+
+def test_reprocess_killed_while_removing(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    drain_piece: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    """Killed at any change of the file system, the archive is whole, and the next run ends it."""
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
+    open_reprocess(plan, cluster, run="tests", say=print)
+    for key in plan.pieces:
+        drain_piece(plan, key, pipeline)
+    killed = 0
+    for number in (1, 2, 4, 6, 9, 14, 20, 100):
+        copy = tmp_path / f"killed-{number}"
+        shutil.copytree(pipeline.archive, copy)
+        ended = subprocess.run(
+            [sys.executable, "-c", KILLED_STEP, str(copy), str(number)],
+            env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        killed += ended.returncode == -signal.SIGKILL
+        archive = Archive.at(str(copy))
+        refuse_changed(archive, cluster)
+        (copy / "maintenance" / "lock.json").unlink(missing_ok=True)
+        if (copy / "maintenance" / "reprocess.json").exists():
+            subprocess.run(
+                [sys.executable, "-c", KILLED_STEP, str(copy), "0"],
+                env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
+                check=True,
+                timeout=60,
+            )
+        refuse_changed(archive, cluster)
+        assert not archive.generation(1).checkpoint.exists()
+    assert 3 < killed < 8
+
+
+def test_reprocess_expired(
+    pipeline: Pipeline, topic: str, cluster: KafkaCluster, bootstrap_servers: str
+) -> None:
+    """Where Kafka no longer holds all of it, it is refused: the files are the only copy."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    gone = KafkaTopicPartition(topic, 1, RECORDS + 2)
+    admin.delete_records([gone])[gone].result(20)
+    before = data_files(pipeline.archive)
+
+    with pytest.raises(DataLossError, match=rf"only copy of {topic}:1:6-18"):
+        plan_reprocess(pipeline, cluster, Cut(batch=(1, 1)))
+    later = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
+
+    assert data_files(pipeline.archive) == before
+    assert later.to_dict()["offsets"] == 2 * RECORDS
+
+
+def test_reprocess_compacted(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    drain_piece: Callable[..., None],
+    topic: str,
+    send: Callable[..., None],
+) -> None:
+    """A window with fewer records than the files that it would replace isn't sealed."""
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
+    (key,) = plan.pieces
+    # As if the files held a record that Kafka has compacted since.
+    plan.pieces[key].records[TopicPartition(topic, 0)] += 1
+    open_reprocess(plan, cluster, run="tests", say=print)
+
+    with pytest.raises(DataLossError, match=rf"{topic}-0 6 instead of 7.*only copy"):
+        drain_piece(plan, key, pipeline)
+
+    assert key in plan.waiting
+    refuse_changed(Archive.at(pipeline.archive), cluster)
+
+
+def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> None:
+    """A start that nothing sealed reaches is refused."""
+    with pytest.raises(ConfigError, match="nothing is sealed from batch 9 of generation 1"):
+        plan_reprocess(pipeline, cluster, Cut(batch=(1, 9)))
