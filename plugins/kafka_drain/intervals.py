@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["Interval", "in_utc", "milliseconds", "parse_time"]
+__all__ = ["Interval", "in_utc", "milliseconds", "parse_time", "time_text"]
 
 
 def parse_time(name: str, text: str) -> datetime:
@@ -45,6 +45,12 @@ def milliseconds(time: datetime) -> int:
     since = time - datetime(1970, 1, 1, tzinfo=timezone.utc)
     microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     return -(-microseconds // 1000)
+
+
+def time_text(ms: int) -> str:
+    """Write milliseconds since 1970 as a time in UTC."""
+    at = datetime.fromtimestamp(ms // 1000, timezone.utc).replace(microsecond=ms % 1000 * 1000)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def reprocess_command(options: argparse.Namespace) -> int:
     plan = plan_reprocess(pipeline, cluster, cut)
     for line in plan.lines():
         say(line)
-    document = plan.to_dict()
+    removed: dict[str, int] = {}
     if options.apply:
         open_reprocess(plan, cluster, run="terminal", say=say)
         for key in plan.waiting:
@@ -46,9 +46,10 @@ def reprocess_command(options: argparse.Namespace) -> int:
                 )
                 receipt = finish_piece(plan, job, cluster, say)
             say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
-        document |= {"removed": finish_reprocess(plan, run="terminal", say=say)}
+        removed = finish_reprocess(plan, run="terminal", say=say)
     else:
         say("dry run: nothing was changed; --apply does it")
+    document = plan.to_dict() | removed
     answer(options, document, print_fields(document))
     return OK
 

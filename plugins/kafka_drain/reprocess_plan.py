@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.intervals import milliseconds, parse_time
+from kafka_drain.intervals import milliseconds, parse_time, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.receipts import Receipt, SealedFile
 
@@ -59,7 +59,7 @@ class Cut:
         if self.batch is not None:
             return f"batch {self.batch[1]} of generation {self.batch[0]}"
         if self.time_ms is not None:
-            return f"timestamp {self.time_ms}"
+            return f"timestamp {time_text(self.time_ms)}"
         return ", ".join(f"{tp} offset {offset}" for tp, offset in sorted(self.offsets.items()))
 
 

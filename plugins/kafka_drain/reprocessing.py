@@ -345,7 +345,7 @@ def finish_reprocess(
     """Remove what the sealed windows stand for, and the plan.
 
     Returns:
-        files and bytes: how much was removed.
+        removed_files and removed_bytes.
 
     Raises:
         ArchiveError: When a window isn't sealed yet.

@@ -23,7 +23,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     nobody continues them. The receipts stay.
 
     Returns:
-        files and bytes: how much was removed.
+        removed_files and removed_bytes.
 
     Raises:
         ManifestInvalidError: When a window's files aren't what was sealed; nothing was removed.
@@ -55,7 +55,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     for generation in archive.generations()[:-1]:
         _retire(generation, every)
     say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
-    return {"files": files, "bytes": size}
+    return {"removed_files": files, "removed_bytes": size}
 
 
 def _retire(generation: Generation, gone: Collection[str]) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.republishing.selection import Rows, Selection, parse_time, time_text
+from kafka_drain.republishing.selection import Rows, Selection, parse_time
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from kafka_drain import intervals
@@ -12,7 +12,7 @@ from kafka_drain.acknowledgements import parse_ranges, range_name
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["Rows", "Selection", "parse_time", "time_text"]
+__all__ = ["Rows", "Selection", "parse_time"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Selection:
             "offsets": [
                 range_name(tp, r) for tp, ranges in sorted(self.offsets.items()) for r in ranges
             ],
-            "from_time": None if self.from_ms is None else time_text(self.from_ms),
-            "to_time": None if self.to_ms is None else time_text(self.to_ms),
+            "from_time": None if self.from_ms is None else intervals.time_text(self.from_ms),
+            "to_time": None if self.to_ms is None else intervals.time_text(self.to_ms),
         }
         return {name: value for name, value in written.items() if value not in ([], None)}
 
@@ -147,9 +147,3 @@ def parse_time(name: str, value: str | datetime) -> int:
     """
     time = intervals.parse_time(name, value) if isinstance(value, str) else intervals.in_utc(value)
     return intervals.milliseconds(time)
-
-
-def time_text(ms: int) -> str:
-    """Write milliseconds since 1970 as a time in UTC."""
-    at = datetime.fromtimestamp(ms // 1000, timezone.utc).replace(microsecond=ms % 1000 * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,12 +14,12 @@ from kafka_drain.archive import Archive
 from kafka_drain.data_files import read_records
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import AuthorizationError, TopicError
+from kafka_drain.intervals import time_text
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.placement import BY_KEY
 from kafka_drain.republishing.plan import EXACTLY_ONCE, Target
 from kafka_drain.republishing.request import RepublishRequest
-from kafka_drain.republishing.selection import time_text
 from kafka_drain.republishing.shards import ShardFile
 from kafka_drain.topic_settings import TopicSettings, read_topic_settings
 

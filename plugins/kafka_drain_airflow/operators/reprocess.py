@@ -26,7 +26,7 @@ class ReprocessOperator(SparkJobOperator):
     can be killed at any point: a retry, or the same run again, goes on.
 
     Returns archive, since, windows, waiting, offsets, records, files and bytes (of what is
-    replaced), and removed: files and bytes that are gone.
+    replaced), removed_files and removed_bytes.
 
     :param pipeline: the pipeline; its format and partition_by are those of the new files
     :param from_batch: the first batch, such as ``7``, or ``1:7`` of generation 1 (templated)
@@ -85,7 +85,7 @@ class ReprocessOperator(SparkJobOperator):
             for key in plan.waiting:
                 self._drain_piece(plan, key, cluster, context)
             removed = finish_reprocess(plan, run=context["run_id"], say=self._say)
-        return plan.to_dict() | {"removed": removed}
+        return plan.to_dict() | removed
 
     def _drain_piece(
         self, plan: ReprocessPlan, key: str, cluster: KafkaCluster, context: Context
