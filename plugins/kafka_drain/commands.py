@@ -190,6 +190,12 @@ def inspect_command(options: argparse.Namespace) -> int:
                 numbers = (f"{row[name]:,}" for name in ("start", "end", "offsets"))
                 table.add_row(row["topic"], str(row["partition"]), *numbers)
             console.print(table)
+        for window in document["windows"]:
+            console.print(
+                f"window {window['window']}: {window['format']}, {window['records']:,} records, "
+                f"{window['files']:,} files, {window['bytes'] / 1e6:,.1f} MB",
+                markup=False,
+            )
 
     answer(options, document, show)
     return OK

@@ -15,7 +15,7 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
     """Describe an archive.
 
     Returns:
-        archive, pipeline, cluster_id, and generations, each with its partitions.
+        archive, pipeline, cluster_id, generations, each with its partitions, and sealed windows.
 
     Raises:
         ArchiveError: When the folder is no archive.
@@ -26,7 +26,27 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
         "pipeline": document["pipeline"],
         "cluster_id": document["cluster_id"],
         "generations": [_describe(generation) for generation in archive.generations()],
+        "windows": _describe_windows(archive),
     }
+
+
+def _describe_windows(archive: Archive) -> list[dict[str, Any]]:
+    """Describe the sealed windows, without files that a later window stands for."""
+    sealed = [(window, window.receipt()) for window in archive.windows() if window.is_sealed]
+    replaced = {path for _, receipt in sealed for path in receipt.replaces}
+    described = []
+    for window, receipt in sealed:
+        files = [file for file in receipt.files if file.path not in replaced]
+        described.append(
+            {
+                "window": window.key,
+                "format": window.plan()["format"],
+                "files": len(files),
+                "bytes": sum(file.bytes for file in files),
+                "records": sum(content.records for file in files for content in file.contents),
+            }
+        )
+    return described
 
 
 def _describe(generation: Generation) -> dict[str, Any]:
@@ -38,6 +58,9 @@ def _describe(generation: Generation) -> dict[str, Any]:
     if checkpoint.last_commit is not None:
         # Damage is validation's to find; the figures are those of what can be read.
         end = checkpoint.ends.get(checkpoint.last_commit) or start
+    elif names := generation.receipt_names():
+        # Closed, and its checkpoint is gone with files that a window stands for.
+        end = generation.read_receipt(names[-1]).ends
     return {
         "generation": generation.number,
         "opened_at": document["opened_at"],

@@ -231,7 +231,8 @@ class Report:
                 "offsets": receipt.offsets,
                 "files": len(receipt.files),
                 "bytes": size,
-                "replaces": list(receipt.replaces),
+                # Sound files that it stands for may be thousands, and are gone.
+                "replaces": [] if replaced else list(receipt.replaces),
             }
         )
 

@@ -11,7 +11,7 @@ Each step can be killed and run again: what is there says what is left. Drains g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,10 +23,10 @@ from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.documents import create_document, read_document
-from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
+from kafka_drain.errors import ArchiveError, ConfigError, DataLossError, TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
 from kafka_drain.receipts import Receipt
@@ -34,7 +34,7 @@ from kafka_drain.reprocess_plan import OFFSETS_A_PIECE, Cut, Piece, plan_pieces
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.sealing import Identity
 from kafka_drain.superseding import remove_superseded
-from kafka_drain.window import Window, range_rows
+from kafka_drain.window import Window, range_rows, ranges_of
 from kafka_drain.windows import WindowJob, prepare_window, prove_window, seal_proven
 
 __all__ = [
@@ -57,6 +57,7 @@ class ReprocessPlan:
         since: Where it starts, for people.
         closes: Number of the generation that is closed first.
         file_format: Format of the new files.
+        compression: Their compression.
         partition_by: Columns that the new files' folders name.
         topic_ids: Ids of the topics that the offsets count in.
         pieces: By the name of its window, what is drained again, in the order of offsets.
@@ -67,6 +68,7 @@ class ReprocessPlan:
     since: str
     closes: int
     file_format: str
+    compression: str
     partition_by: list[str]
     topic_ids: dict[str, str]
     pieces: dict[str, Piece]
@@ -117,6 +119,7 @@ class ReprocessPlan:
             "since": self.since,
             "closes": self.closes,
             "format": self.file_format,
+            "compression": self.compression,
             "partition_by": self.partition_by,
             "topics": self.topic_ids,
             "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
@@ -142,14 +145,9 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         document = read_document(_path(archive), "since", "closes", "pieces")
     except FileNotFoundError:
         return None
-    pieces = {}
-    for row in document["pieces"]:
-        ranges: dict[TopicPartition, list[OffsetRange]] = {}
-        for r in row["ranges"]:
-            tp = TopicPartition(r["topic"], r["partition"])
-            ranges.setdefault(tp, []).append(OffsetRange(r["start"], r["end"]))
-        pieces[row["window"]] = Piece(
-            ranges=ranges,
+    pieces = {
+        row["window"]: Piece(
+            ranges=ranges_of(row["ranges"]),
             replaces=row["replaces"],
             bytes=row["replaced"]["bytes"],
             records={
@@ -157,11 +155,14 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
                 for r in row["replaced"]["records"]
             },
         )
+        for row in document["pieces"]
+    }
     return ReprocessPlan(
         archive=archive,
         since=document["since"],
         closes=document["closes"],
         file_format=document["format"],
+        compression=document["compression"],
         partition_by=document["partition_by"],
         topic_ids=document["topics"],
         pieces=pieces,
@@ -209,13 +210,11 @@ def plan_reprocess(
         raise ConfigError("say where to start: a batch, a time or offsets")
     topic_ids = {name: topic.id for name, topic in topics.items()}
     closes = plan_roll(archive, cluster).closed
-    generations = archive.generations()
-    receipts = [
-        receipt
-        for generation in generations
-        if topic_ids.items() >= archive.topic_ids(generation).items()
-        for receipt in generation.receipts()
-    ]
+    receipts = _comparable(
+        [receipt for generation in archive.generations() for receipt in generation.receipts()],
+        topic_ids,
+        cut,
+    )
     files = [
         file.sealed
         for file in archive_files(archive)
@@ -230,12 +229,36 @@ def plan_reprocess(
         since=str(cut),
         closes=closes.number,
         file_format=pipeline.format,
+        compression=pipeline.compression,
         partition_by=list(pipeline.partition_by),
         topic_ids=topic_ids,
         pieces={f"reprocess_{number:04d}_{n:04d}": piece for n, piece in enumerate(pieces, 1)},
     )
     _refuse_expired(plan, cluster)
     return plan
+
+
+def _comparable(
+    receipts: Sequence[Receipt], topic_ids: Mapping[str, str], cut: Cut
+) -> Sequence[Receipt]:
+    """Return the newest receipts, as far back as they count in the offsets that Kafka has now.
+
+    Raises:
+        TopicError: When the cut lies before them.
+    """
+    start = len(receipts)
+    while start and topic_ids.items() >= receipts[start - 1].topics.items():
+        start -= 1
+    reached = next((r for r in receipts[:start] if cut.is_reached(r)), None)
+    if reached is not None:
+        other = receipts[start - 1]
+        names = sorted(n for n, topic_id in other.topics.items() if topic_ids.get(n) != topic_id)
+        raise TopicError(
+            f"{', '.join(names)} was made again, or is no longer drained, since batch "
+            f"{other.last_batch} of generation {other.generation}: its offsets can't be drained "
+            "again; start behind that batch"
+        )
+    return receipts[start:]
 
 
 def _refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
@@ -297,6 +320,10 @@ def prepare_piece(
         "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     }
     create_document(window.folder / "plan.json", document)
+    # As it was begun, whatever the pipeline says by now.
+    pipeline = pipeline.model_copy(
+        update={"format": plan.file_format, "compression": plan.compression}
+    )
     return prepare_window(window, piece.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
 
 

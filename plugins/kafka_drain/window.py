@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +13,28 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
-__all__ = ["SUPERSEDING", "Window", "range_rows"]
+__all__ = ["SUPERSEDING", "Window", "range_rows", "ranges_of"]
 
 #: How the names of windows begin that stand for sound files.
 SUPERSEDING = ("reprocess_",)
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
-    """Return offset ranges as JSON types, as they stand in a plan; `Window.ranges` reads them."""
+    """Return offset ranges as JSON types, as they stand in a plan."""
     return [
         {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
         for tp in sorted(ranges)
         for r in ranges[tp]
     ]
+
+
+def ranges_of(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[OffsetRange]]:
+    """Read what `range_rows` has written."""
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for row in rows:
+        tp = TopicPartition(row["topic"], row["partition"])
+        ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +77,7 @@ class Window:
 
     def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the planned offsets, sorted and disjoint for each partition."""
-        ranges: dict[TopicPartition, list[OffsetRange]] = {}
-        for row in self.plan()["ranges"]:
-            tp = TopicPartition(row["topic"], row["partition"])
-            ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
-        return ranges
+        return ranges_of(self.plan()["ranges"])
 
     @property
     def supersedes(self) -> bool:

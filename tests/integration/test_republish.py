@@ -12,6 +12,7 @@ import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import time_text
 from kafka_drain.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import utc_now
@@ -20,7 +21,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.republish import Limits, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
-from kafka_drain.republishing.selection import Selection, time_text
+from kafka_drain.republishing.selection import Selection
 from kafka_drain.spark_submit import SparkApplication
 from kafka_drain.validation import validate_archive
 

@@ -7,15 +7,16 @@ at once both go on with the same number, and the protocol lets each record count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile, files_of_receipt
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
-from kafka_drain.receipts import Receipt, ReceiptError
+from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
+from kafka_drain.window import Window
 
 __all__ = ["asked_before", "follower_key", "new_files", "next_run", "through_now"]
 
@@ -102,6 +103,10 @@ def _new_files(
     for window, receipt in windows.items():
         if window not in sent_windows:
             files = files_of_receipt(window, receipt, window.plan()["format"])
+            if window.supersedes:
+                before = _sent_files(archive, since, sent_windows.values(), receipt.replaces)
+                found += _unsent_superseding(window, receipt, files, before)
+                continue
             sent = _sent_ranges(archive, since, sent_windows.values(), set(receipt.replaces))
             found += _unsent(files, sent)
     replaced = {path for receipt in windows.values() for path in receipt.replaces}
@@ -111,22 +116,47 @@ def _new_files(
 Ranges = dict[TopicPartition, list[OffsetRange]]
 
 
+def _sent_files(
+    archive: Archive,
+    since: Mapping[str, Any],
+    windows: Iterable[Receipt],
+    replaced: Collection[str],
+) -> list[SealedFile]:
+    """Return those of some files that were sent."""
+    receipts = list(windows)
+    wanted = set(replaced)
+    for generation in archive.generations() if wanted else []:
+        last = since.get("generations", {}).get(str(generation.number), "")
+        names = (name for name in generation.receipt_names() if name <= last)
+        receipts += map(generation.read_receipt, names)
+    return [file for receipt in receipts for file in receipt.files if file.path in wanted]
+
+
 def _sent_ranges(
     archive: Archive, since: Mapping[str, Any], windows: Iterable[Receipt], replaced: set[str]
 ) -> Ranges:
     """Return what was sent of files that were damaged later."""
-    receipts = list(windows)
-    for generation in archive.generations() if replaced else []:
-        last = since.get("generations", {}).get(str(generation.number), "")
-        names = (name for name in generation.receipt_names() if name <= last)
-        receipts += map(generation.read_receipt, names)
     ranges: Ranges = {}
-    for receipt in receipts:
-        for file in receipt.files:
-            for content in file.contents if file.path in replaced else ():
-                held = OffsetRange(content.first, content.last + 1)
-                ranges.setdefault(content.tp, []).append(held)
+    for file in _sent_files(archive, since, windows, replaced):
+        for content in file.contents:
+            held = OffsetRange(content.first, content.last + 1)
+            ranges.setdefault(content.tp, []).append(held)
     return ranges
+
+
+def _unsent_superseding(
+    window: Window, receipt: Receipt, files: Iterable[ArchiveFile], sent: Sequence[SealedFile]
+) -> list[ArchiveFile]:
+    """Return the files of a window whose records weren't sent from those that it stands for."""
+    if not sent:
+        return list(files)
+    if len(sent) == len(receipt.replaces):
+        return []
+    raise ManifestInvalidError(
+        f"window {window.key} stands for {len(receipt.replaces):,} files, of which this follower "
+        f"has sent {len(sent):,} before; expected all or none. Nothing was sent; follow under "
+        "another target topic, and let followers run before a reprocess"
+    )
 
 
 def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]:
