@@ -21,7 +21,7 @@ PURE = """
     offsets offset_checks contents manifest checkpoint findings progress
     gap_reasons acknowledgements intervals receipts sealing hadoop_crc
     html_parts report_page
-    option_checks source_options sink_options spark_conf sealed_json
+    option_checks source_options sink_options spark_conf sealed_json reprocess_plan
     republishing.selection republishing.shards republishing.placement republishing.plan
 """.split()
 

@@ -16,12 +16,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.intervals import milliseconds, parse_time, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.receipts import Receipt, SealedFile
 
-__all__ = ["OFFSETS_A_PIECE", "Cut", "Piece", "parse_cut", "plan_pieces"]
+__all__ = ["OFFSETS_A_PIECE", "Cut", "Piece", "comparable_receipts", "parse_cut", "plan_pieces"]
 
 #: So many offsets are drained at once; what is sealed needs not be drained again after a kill.
 OFFSETS_A_PIECE = 10_000_000
@@ -136,6 +136,29 @@ class Piece:
                 for tp, number in sorted(self.records.items())
             ],
         }
+
+
+def comparable_receipts(
+    receipts: Sequence[Receipt], topic_ids: Mapping[str, str], cut: Cut
+) -> Sequence[Receipt]:
+    """Return the newest receipts, as far back as they count in the offsets that Kafka has now.
+
+    Raises:
+        TopicError: When the cut lies before them.
+    """
+    start = len(receipts)
+    while start and topic_ids.items() >= receipts[start - 1].topics.items():
+        start -= 1
+    reached = next((r for r in receipts[:start] if cut.is_reached(r)), None)
+    if reached is not None:
+        other = receipts[start - 1]
+        names = sorted(n for n, topic_id in other.topics.items() if topic_ids.get(n) != topic_id)
+        raise TopicError(
+            f"{', '.join(names)} was made again, or is no longer drained, since batch "
+            f"{other.last_batch} of generation {other.generation}: its offsets can't be drained "
+            "again; start behind that batch"
+        )
+    return receipts[start:]
 
 
 def plan_pieces(

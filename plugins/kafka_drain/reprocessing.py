@@ -11,7 +11,7 @@ Each step can be killed and run again: what is there says what is left. Drains g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,14 +23,20 @@ from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.documents import create_document, read_document
-from kafka_drain.errors import ArchiveError, ConfigError, DataLossError, TopicError
+from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
 from kafka_drain.receipts import Receipt
-from kafka_drain.reprocess_plan import OFFSETS_A_PIECE, Cut, Piece, plan_pieces
+from kafka_drain.reprocess_plan import (
+    OFFSETS_A_PIECE,
+    Cut,
+    Piece,
+    comparable_receipts,
+    plan_pieces,
+)
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.sealing import Identity
 from kafka_drain.superseding import remove_superseded
@@ -210,7 +216,7 @@ def plan_reprocess(
         raise ConfigError("say where to start: a batch, a time or offsets")
     topic_ids = {name: topic.id for name, topic in topics.items()}
     closes = plan_roll(archive, cluster).closed
-    receipts = _comparable(
+    receipts = comparable_receipts(
         [receipt for generation in archive.generations() for receipt in generation.receipts()],
         topic_ids,
         cut,
@@ -236,29 +242,6 @@ def plan_reprocess(
     )
     _refuse_expired(plan, cluster)
     return plan
-
-
-def _comparable(
-    receipts: Sequence[Receipt], topic_ids: Mapping[str, str], cut: Cut
-) -> Sequence[Receipt]:
-    """Return the newest receipts, as far back as they count in the offsets that Kafka has now.
-
-    Raises:
-        TopicError: When the cut lies before them.
-    """
-    start = len(receipts)
-    while start and topic_ids.items() >= receipts[start - 1].topics.items():
-        start -= 1
-    reached = next((r for r in receipts[:start] if cut.is_reached(r)), None)
-    if reached is not None:
-        other = receipts[start - 1]
-        names = sorted(n for n, topic_id in other.topics.items() if topic_ids.get(n) != topic_id)
-        raise TopicError(
-            f"{', '.join(names)} was made again, or is no longer drained, since batch "
-            f"{other.last_batch} of generation {other.generation}: its offsets can't be drained "
-            "again; start behind that batch"
-        )
-    return receipts[start:]
 
 
 def _refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:

@@ -308,6 +308,25 @@ def test_reprocess_compacted(
     refuse_changed(Archive.at(pipeline.archive), cluster)
 
 
+def test_reprocess_beside_follower(
+    pipeline: Pipeline,
+    reprocess: Callable[..., Any],
+    republish: Callable[..., Any],
+    make_topic: Callable[..., str],
+    read: Callable[[str], Any],
+    topic: str,
+) -> None:
+    """What a follower has sent isn't sent again when it was drained anew."""
+    archive, target = Archive.at(pipeline.archive), make_topic(2)
+    sent = republish(archive, target, run="mirror", follows=True)["records_sent"]
+
+    reprocess(pipeline, Cut(batch=(1, 0)))
+    again = republish(archive, target, run="mirror", follows=True)["records_sent"]
+
+    assert (sent, again) == (BATCHES * RECORDS * 2, 0)
+    assert read(target) == read(topic)
+
+
 def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> None:
     """A start that nothing sealed reaches is refused."""
     with pytest.raises(ConfigError, match="nothing is sealed from batch 9 of generation 1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.receipts import FileSet, Receipt, SealedContent, SealedFile, SealedPartition
-from kafka_drain.reprocess_plan import Cut, parse_cut, plan_pieces
+from kafka_drain.reprocess_plan import Cut, comparable_receipts, parse_cut, plan_pieces
 
 TP = TopicPartition("t", 0)
 
@@ -126,6 +127,17 @@ def test_plan_pieces_property(lengths: list[int], data: Any, offsets_a_piece: in
     assert not any(f.contents[0].first < start <= f.contents[0].last for f in files)
     for piece in pieces:
         assert sum(piece.records.values()) == piece.offsets
+
+
+def test_comparable_receipts_topic_made_again() -> None:
+    """Offsets of a topic that was made again since can't be drained again; those after it can."""
+    receipts = archived([10, 20, 30])
+    made_again = [*receipts[:2], replace(receipts[2], topics={"t": "new"})]
+
+    assert comparable_receipts(receipts, {"t": "id", "u": "x"}, Cut(batch=(1, 0))) == receipts
+    assert comparable_receipts(made_again, {"t": "new"}, Cut(batch=(1, 2))) == made_again[2:]
+    with pytest.raises(TopicError, match=r"t was made again.* since batch 1 of generation 1"):
+        comparable_receipts(made_again, {"t": "new"}, Cut(batch=(1, 1)))
 
 
 @pytest.mark.parametrize(
