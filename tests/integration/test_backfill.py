@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
-from kafka_drain.backfilling import BackfillPlan, refuse_incomplete
-from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.backfilling import (
+    BackfillPlan,
+    finish_backfill,
+    open_backfill,
+    plan_backfill,
+    refuse_incomplete,
+)
+from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
+from kafka_drain.job_spec import WindowSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.pipeline import Pipeline
@@ -237,6 +245,28 @@ def test_backfill_force_replaces_window(
     # The receipt itself says so: a kill right after it leaves no offset to two windows.
     assert list(again.window.receipt().replaces) == again.replaces == sorted(new - old_generation)
     assert offsets_in_files(archive) == counted
+
+
+def test_backfill_old_attempt_ends_later(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, spark: Any, tmp_path: Path
+) -> None:
+    """An attempt that was believed dead writes after its retry was sealed: nothing changes."""
+    from kafka_drain_spark.window import run_window
+
+    archive = Archive.at(pipeline.archive)
+    tmp_path.chmod(0o700)
+    plan = plan_backfill(pipeline, cluster, hour(0))
+    old = open_backfill(plan, pipeline, cluster, tmp_path)
+    retried = backfill(pipeline, hour(0))
+    sealed, counted = retried.window.receipt(), offsets_in_files(archive)
+
+    write_private(old.result_path, run_window(spark, WindowSpec.read(tmp_path / "window.json")))
+    with pytest.raises(LockedError, match="another run has sealed"):
+        finish_backfill(plan, old, cluster, run="old", say=print)
+
+    assert retried.window.receipt() == sealed
+    assert offsets_in_files(archive) == counted
+    assert validate_archive(archive, cluster, deep=True).complete
 
 
 def test_backfill_force_beside_window_without_files(
