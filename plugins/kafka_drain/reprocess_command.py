@@ -11,6 +11,7 @@ from kafka_drain.reprocess_plan import parse_cut
 from kafka_drain.reprocessing import (
     finish_piece,
     finish_reprocess,
+    newest_generation,
     open_reprocess,
     plan_reprocess,
     prepare_piece,
@@ -22,13 +23,12 @@ __all__ = ["add_reprocess", "reprocess_command"]
 
 def reprocess_command(options: argparse.Namespace) -> int:
     """Show what a reprocess will do; with --apply, do it, or go on with one that was begun."""
-    newest = Archive.at(options.archive).open_generation()
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     cut = parse_cut(
         options.from_batch,
         options.from_time,
         options.from_offset,
-        newest_generation=newest.number if newest else 1,
+        newest_generation=newest_generation(Archive.at(options.archive)),
     )
     plan = plan_reprocess(pipeline, cluster, cut)
     for line in plan.lines():

@@ -47,6 +47,7 @@ __all__ = [
     "ReprocessPlan",
     "finish_piece",
     "finish_reprocess",
+    "newest_generation",
     "open_reprocess",
     "plan_reprocess",
     "prepare_piece",
@@ -174,6 +175,14 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         pieces=pieces,
         begun=True,
     )
+
+
+def newest_generation(archive: Archive) -> int:
+    """Return the generation that a batch id alone is of, also after a begun reprocess closed it."""
+    newest, begun = archive.open_generation(), unfinished_reprocess(archive)
+    if begun is not None:
+        return begun.closes
+    return newest.number if newest else 1
 
 
 def plan_reprocess(

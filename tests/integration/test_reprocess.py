@@ -20,11 +20,12 @@ from kafka_drain.job_spec import WindowSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocess_plan import Cut, parse_cut
 from kafka_drain.reprocessing import (
     ReprocessPlan,
     finish_piece,
     finish_reprocess,
+    newest_generation,
     open_reprocess,
     plan_reprocess,
     prepare_piece,
@@ -226,6 +227,25 @@ def test_reprocess_killed_between_steps(
     refuse_changed(archive, cluster)
     old = [path for path in data_files(pipeline.archive) if "generations/0001/data" in path]
     assert old == []
+
+
+def test_reprocess_same_batch_again(
+    pipeline: Pipeline, cluster: KafkaCluster, reprocess: Callable[..., Any]
+) -> None:
+    """A batch id without generation means the same one in each attempt, also when it was closed."""
+    archive = Archive.at(pipeline.archive)
+
+    def asked() -> Cut | None:
+        return parse_cut("1", None, [], newest_generation=newest_generation(archive))
+
+    plan = plan_reprocess(pipeline, cluster, asked())
+    open_reprocess(plan, cluster, run="killed", say=print)
+    assert archive.open_generation() == archive.generation(2)
+
+    again = reprocess(pipeline, asked())
+
+    assert again.pieces == plan.pieces
+    refuse_changed(archive, cluster)
 
 
 def test_reprocess_killed_while_removing(

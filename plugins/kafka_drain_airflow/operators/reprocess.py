@@ -64,15 +64,19 @@ class ReprocessOperator(SparkJobOperator):
         """
         from kafka_drain.archive import Archive
         from kafka_drain.reprocess_plan import parse_cut
-        from kafka_drain.reprocessing import finish_reprocess, open_reprocess, plan_reprocess
+        from kafka_drain.reprocessing import (
+            finish_reprocess,
+            newest_generation,
+            open_reprocess,
+            plan_reprocess,
+        )
 
         with terminal_errors_fail():
-            newest = Archive.at(self.pipeline.archive).open_generation()
             cut = parse_cut(
                 self.from_batch,
                 self.from_time,
                 listed(self.from_offsets),
-                newest_generation=newest.number if newest else 1,
+                newest_generation=newest_generation(Archive.at(self.pipeline.archive)),
             )
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             plan = plan_reprocess(self.pipeline, cluster, cut)
