@@ -23,13 +23,15 @@ __all__ = ["add_reprocess", "reprocess_command"]
 
 def reprocess_command(options: argparse.Namespace) -> int:
     """Show what a reprocess will do; with --apply, do it, or go on with one that was begun."""
-    pipeline, cluster = the_pipeline(options), the_cluster(options)
+    archive = Archive.at(options.archive)
     cut = parse_cut(
         options.from_batch,
         options.from_time,
         options.from_offset,
-        newest_generation=newest_generation(Archive.at(options.archive)),
+        newest_generation=lambda: newest_generation(archive),
     )
+    archive.document()  # without one, there is no pipeline either
+    pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_reprocess(pipeline, cluster, cut)
     for line in plan.lines():
         say(line)

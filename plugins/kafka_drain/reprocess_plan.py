@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +68,7 @@ def parse_cut(
     from_time: str | None,
     from_offsets: Collection[str],
     *,
-    newest_generation: int,
+    newest_generation: Callable[[], int],
 ) -> Cut | None:
     """Understand where a reprocess is to start; None when nothing is said.
 
@@ -76,7 +76,7 @@ def parse_cut(
         from_batch: `7` for a batch of the newest generation, `1:7` for one of the first.
         from_time: An ISO 8601 time; UTC where it names no zone.
         from_offsets: `topic:partition:offset` each.
-        newest_generation: Its number.
+        newest_generation: Returns its number; called when it is needed.
 
     Raises:
         ConfigError: When more than one is given, or one can't be understood.
@@ -91,7 +91,8 @@ def parse_cut(
                 f"from_batch = {from_batch!r} is not acceptable; accepted: a batch id of the "
                 "newest generation, such as 7, or generation and batch id, such as 1:7"
             )
-        return Cut(batch=(int(match[1] or newest_generation), int(match[2])))
+        generation = int(match[1]) if match[1] else newest_generation()
+        return Cut(batch=(generation, int(match[2])))
     if from_time:
         return Cut(time_ms=milliseconds(parse_time("from_time", from_time)))
     offsets: dict[TopicPartition, int] = {}

@@ -612,3 +612,26 @@ def test_archive_of_moved_folder(copied: Path) -> None:
     assert len(Archive.at(str(copied)).generation(1).read_manifest()[0].files) == 4
     assert all(Path(line).is_relative_to(copied) for line in ended.out.splitlines())
     assert all(Path(line).is_file() for line in ended.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--from-batch", "x"], ["from_batch = 'x'", "such as 1:7"]),
+        (["--from-batch", "1", "--from-time", "2026-01-01"], ["exclude each other"]),
+        (["--from-batch", "1"], ["expected an archive that a drain made"]),
+    ],
+)
+def test_reprocess_options_not_acceptable(
+    arguments: list[str], says: list[str], tmp_path: Path
+) -> None:
+    """A start that can't be understood, or no archive, is refused before Kafka is asked."""
+    refused(
+        tmp_path,
+        "reprocess",
+        tmp_path,
+        *("--bootstrap-servers", NOWHERE),
+        *arguments,
+        code=USAGE,
+        says=says,
+    )

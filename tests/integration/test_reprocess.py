@@ -236,7 +236,7 @@ def test_reprocess_same_batch_again(
     archive = Archive.at(pipeline.archive)
 
     def asked() -> Cut | None:
-        return parse_cut("1", None, [], newest_generation=newest_generation(archive))
+        return parse_cut("1", None, [], newest_generation=lambda: newest_generation(archive))
 
     plan = plan_reprocess(pipeline, cluster, asked())
     open_reprocess(plan, cluster, run="killed", say=print)

@@ -154,7 +154,7 @@ def test_comparable_receipts_topic_made_again() -> None:
 )
 def test_parse_cut(given: tuple[Any, Any, Any], cut: Cut | None) -> None:
     """A batch, a time or offsets say where to start, as a form or a command line has them."""
-    assert parse_cut(*given, newest_generation=3) == cut
+    assert parse_cut(*given, newest_generation=lambda: 3) == cut
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_parse_cut(given: tuple[Any, Any, Any], cut: Cut | None) -> None:
 def test_parse_cut_bad(given: tuple[Any, Any, Any], says: str) -> None:
     """What can't be understood is refused by name."""
     with pytest.raises(ConfigError, match=says):
-        parse_cut(*given, newest_generation=1)
+        parse_cut(*given, newest_generation=lambda: 1)

@@ -76,7 +76,7 @@ class ReprocessOperator(SparkJobOperator):
                 self.from_batch,
                 self.from_time,
                 listed(self.from_offsets),
-                newest_generation=newest_generation(Archive.at(self.pipeline.archive)),
+                newest_generation=lambda: newest_generation(Archive.at(self.pipeline.archive)),
             )
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             plan = plan_reprocess(self.pipeline, cluster, cut)
