@@ -28,7 +28,7 @@ LOG_LINES = (
     re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)"),
     re.compile(r"\{\w+\.py:\d+\} (\w+) - (.*)"),
 )
-OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill) \S+:")
+OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill|maintain|remove|roll) \S+:")
 
 
 class AirflowError(Exception):

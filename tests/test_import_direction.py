@@ -22,6 +22,7 @@ PURE = """
     gap_reasons acknowledgements intervals receipts sealing hadoop_crc
     html_parts report_page
     option_checks source_options sink_options spark_conf sealed_json reprocess_plan
+    pieces compaction_plan
     republishing.selection republishing.shards republishing.placement republishing.plan
 """.split()
 

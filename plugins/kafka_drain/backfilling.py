@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from kafka_drain.acknowledgements import parse_acknowledgements, range_name
 from kafka_drain.archive import Archive
-from kafka_drain.documents import create_document
 from kafka_drain.errors import (
     ArchiveError,
     DataLossError,
@@ -36,9 +34,10 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity
-from kafka_drain.window import Window, range_rows
+from kafka_drain.superseding import superseded_files
+from kafka_drain.window import Window
 from kafka_drain.window_checks import check_files
-from kafka_drain.windows import WindowJob, prepare_window, prove_window, seal_proven
+from kafka_drain.windows import WindowJob, freeze_window, prepare_window, prove_window, seal_proven
 
 __all__ = [
     "BackfillPlan",
@@ -317,6 +316,7 @@ def _replaced(
 
     Raises:
         DataLossError: When Kafka no longer holds all that the window does: it is the only copy.
+        ArchiveError: When maintenance has compacted the window's files, or deleted them.
     """
     own = _own_windows(archive, window)
     sealed = [w for w in own if w.is_sealed]
@@ -340,6 +340,13 @@ def _replaced(
     files = sorted({f.path for receipt in receipts for f in receipt.files} - gone_already)
     if not files:
         return window, ranges, []
+    elsewhere = superseded_files(archive).intersection(files)
+    if elsewhere:
+        raise ArchiveError(
+            f"window {window.key}: maintenance has compacted or deleted {len(elsewhere):,} of its "
+            f"{len(files):,} files, such as {min(elsewhere)}; they can't be replaced by a backfill "
+            "any more. Nothing was changed; leave force off"
+        )
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
     begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == files)
@@ -361,17 +368,15 @@ def open_backfill(
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
     """
-    document = {
-        "interval": [plan.interval.start.isoformat(), plan.interval.end.isoformat()],
-        "topics": plan.topic_ids,
-        "ranges": range_rows({tp: [r] for tp, r in plan.offsets.items()}),
-        "replaces": plan.replaces,
-        "format": pipeline.format,
-        "partition_by": pipeline.partition_by,
-        "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-    }
-    # Of several attempts at once, the first one's offsets count.
-    create_document(plan.window.folder / "plan.json", document)
+    freeze_window(
+        plan.window,
+        {tp: [r] for tp, r in plan.offsets.items()},
+        replaces=plan.replaces,
+        file_format=pipeline.format,
+        partition_by=pipeline.partition_by,
+        interval=[plan.interval.start.isoformat(), plan.interval.end.isoformat()],
+        topics=plan.topic_ids,
+    )
     return prepare_window(
         plan.window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder
     )
@@ -445,7 +450,13 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             "run the interval's backfill again"
         )
     own = _own_windows(plan.archive, plan.window)
-    found = [f for w in own if w.is_sealed for f in check_files(w, w.receipt(), deep=False)]
+    gone = superseded_files(plan.archive)
+    found = [
+        finding
+        for window in own
+        if window.is_sealed
+        for finding in check_files(window, window.receipt(), deep=False, superseded=gone)
+    ]
     if found:
         raise ManifestInvalidError(
             f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "

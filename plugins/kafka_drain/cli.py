@@ -22,6 +22,7 @@ from kafka_drain.commands import (
     validate_command,
 )
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
+from kafka_drain.maintain_command import add_maintain, maintain_command
 from kafka_drain.reprocess_command import add_reprocess, reprocess_command
 from kafka_drain.republish_command import add_republish, republish_command
 from kafka_drain.terminal import BOOTSTRAP_VARIABLE, FAILED, OK, USAGE, say
@@ -181,6 +182,16 @@ def _parser() -> argparse.ArgumentParser:
     kafka(reprocess)
     spark(reprocess)
     add_reprocess(reprocess)
+
+    maintain = command(
+        "maintain",
+        maintain_command,
+        "close a generation when it is due, compact small files, delete files that are too old",
+    )
+    archive(maintain)
+    kafka(maintain)
+    spark(maintain)
+    add_maintain(maintain)
 
     inspect = command("inspect", inspect_command, "show what an archive holds")
     archive(inspect)

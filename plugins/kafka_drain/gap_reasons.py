@@ -28,6 +28,7 @@ class GapReason(str, Enum):
     ABORTED = ("aborted", True, "records of aborted transactions")
     COMPACTED = ("compacted", True, "records that compaction removed")
     WINDOW = ("window", True, "records that a window of the archive holds instead")
+    DELETED = ("deleted", True, "records that the archive's own retention deleted")
     OPEN = ("open", False, "records of a transaction that is still open")
     EXPIRED = (
         "expired",

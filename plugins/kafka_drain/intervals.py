@@ -68,7 +68,8 @@ class Interval:
     def __post_init__(self) -> None:
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise ConfigError(f"an interval needs times with a time zone, got {self}")
-        if self.start >= self.end:
+        # Python compares times of the same zone by their clocks, which summer time sets back.
+        if self.start_ms >= self.end_ms:
             raise ConfigError(
                 f"the interval {self} is empty; its end, which isn't part of it, has to be later "
                 "than its start"

@@ -7,7 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["DrainSpec", "SendSpec", "SinkSpec", "WindowSpec", "read_result", "write_private"]
+__all__ = [
+    "CompactSpec",
+    "DrainSpec",
+    "SendSpec",
+    "SinkSpec",
+    "WindowSpec",
+    "read_result",
+    "write_private",
+]
 
 
 S = TypeVar("S", bound="JobSpec")
@@ -104,6 +112,37 @@ class WindowSpec(JobSpec):
     log_levels: dict[str, str]
     result_path: str
     secrets_path: str = ""
+
+
+@dataclass(frozen=True)
+class CompactSpec(JobSpec):
+    """Small files to be written as few large ones.
+
+    Attributes:
+        window: Name of the window that will hold them.
+        sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
+        records: How many records they hold.
+        files: About how many files are written.
+        file_format: Format of the new files.
+        writer_options: Options of the file sink.
+        path: Folder of the new files.
+        partition_by: Columns that folders are named by.
+        columns: Spark SQL expression of each added partition column.
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+    """
+
+    window: str
+    sources: list[dict[str, Any]]
+    records: int
+    files: int
+    file_format: str
+    writer_options: dict[str, str]
+    path: str
+    partition_by: list[str]
+    columns: dict[str, str]
+    log_levels: dict[str, str]
+    result_path: str
 
 
 @dataclass(frozen=True)

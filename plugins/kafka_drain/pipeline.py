@@ -36,7 +36,7 @@ class Pipeline(BaseModel):
     Exactly one of `topics`, `topic_pattern` and `assign` says what is drained.
 
     Attributes:
-        name: Names the DAGs, `drain_<name>` and `republish_<name>`.
+        name: Names the DAGs, such as `drain_<name>` and `republish_<name>`.
         topics: Topics to drain (Spark's `subscribe`).
         topic_pattern: A Java regular expression for topics to drain (`subscribePattern`).
         assign: Partitions to drain, `{"topic": [0, 1]}`.
@@ -53,7 +53,10 @@ class Pipeline(BaseModel):
         log_levels: Level by logger: `kafka`, `sink`, `kafka-clients` or a full name.
         jars: Jars of the Kafka connector, where not those that `kafka-drain jars` fetched.
         driver_memory: Heap of the driver, for example `2g`.
-        max_manifest_lines: From so many on, the next generation is opened after a drain.
+        max_manifest_lines: From so many on, maintenance closes the generation, opens the next.
+        max_generation_days: From so many days on as well, so that its files can be compacted.
+        target_file_bytes: How large compaction makes files.
+        retention_days: Maintenance deletes files whose newest record is older; None for never.
 
     Raises:
         ConfigError: When a key is unknown or a value not acceptable; names key, value and what is
@@ -79,6 +82,9 @@ class Pipeline(BaseModel):
     log_levels: Annotated[dict[str, str], Field(validate_default=True)] = {}
     jars: list[str] | None = None
     max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
+    max_generation_days: Annotated[int, Field(ge=1)] = 7
+    target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    retention_days: Annotated[int, Field(ge=1)] | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
     @model_validator(mode="wrap")

@@ -167,7 +167,9 @@ class Receipt:
         fingerprint: XOR of the records' xxHash64, see `fingerprint.py`; None when unknown.
         files_so_far: All files of the generation up to and with this segment.
         acknowledged: Expired offsets that somebody has accepted, as `topic:partition:start-end`.
-        replaces: Damaged files, relative to the archive, whose records this window holds instead.
+        replaces: Files, relative to the archive, that this window stands for.
+        provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
+            relative to the archive.
         sha256: The receipt's own hash; empty before it was sealed.
     """
 
@@ -186,12 +188,20 @@ class Receipt:
     acknowledged: tuple[str, ...] = ()
     window: str = ""
     replaces: tuple[str, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
     sha256: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
         """Name of the file: twelve digits, so that names sort like batches."""
         return f"{self.last_batch:012d}.json"
+
+    @property
+    def where(self) -> str:
+        """The file, relative to the archive."""
+        if self.generation is None:
+            return f"windows/{self.window}/receipt.json"
+        return f"generations/{self.generation:04d}/receipts/{self.name}"
 
     @property
     def starts(self) -> dict[TopicPartition, int]:
@@ -250,6 +260,7 @@ def _to_dict(receipt: Receipt) -> dict[str, Any]:
         "fingerprint": receipt.fingerprint,
         "acknowledged": list(receipt.acknowledged),
         "replaces": list(receipt.replaces),
+        "provenance": dict(receipt.provenance),
         "partitions": [_partition_to_dict(part) for part in receipt.partitions],
         "files": [
             {
@@ -330,6 +341,8 @@ def _from_dict(document: dict[str, Any]) -> Receipt:
         fingerprint=document["fingerprint"],
         acknowledged=tuple(document["acknowledged"]),
         replaces=tuple(document["replaces"]),
+        # Receipts that were sealed before there was compaction have none.
+        provenance=document.get("provenance", {}),
         sha256=document["sha256"],
     )
 

@@ -14,7 +14,7 @@ from kafka_drain.contents import CommittedFile
 from kafka_drain.documents import write_document, write_text
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
-from kafka_drain.gap_reasons import Gap
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import TopicPartition, count
@@ -218,6 +218,9 @@ class Report:
         for part in receipt.partitions:
             row = self._row(part.tp, receipt.topics, part.range.start)
             row.records += part.records
+            deleted = part.gaps_so_far.get(GapReason.DELETED, 0)
+            if deleted and not receipt.files:
+                row.gaps[GapReason.DELETED] = row.gaps.get(GapReason.DELETED, 0) + deleted
         if replaced:
             self.files -= replaced["files"]
             self.bytes -= replaced["bytes"]

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from kafka_drain.archive import Archive
 from kafka_drain.reprocess_plan import parse_cut
-from kafka_drain.reprocessing import (
-    finish_piece,
-    finish_reprocess,
-    newest_generation,
-    open_reprocess,
-    plan_reprocess,
-    prepare_piece,
-)
+from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
 from kafka_drain.terminal import OK, answer, print_fields, say, submit, the_cluster, the_pipeline
 
 __all__ = ["add_reprocess", "reprocess_command"]
@@ -37,18 +28,14 @@ def reprocess_command(options: argparse.Namespace) -> int:
         say(line)
     removed: dict[str, int] = {}
     if options.apply:
-        open_reprocess(plan, cluster, run="terminal", say=say)
-        for key in plan.waiting:
-            with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-                job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
-                submit(
-                    job.application,
-                    options.master,
-                    lambda job=job: finish_piece(plan, job, cluster, say),  # type: ignore[misc]
-                )
-                receipt = finish_piece(plan, job, cluster, say)
-            say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
-        removed = finish_reprocess(plan, run="terminal", say=say)
+        removed = run_reprocess(
+            plan,
+            pipeline,
+            cluster,
+            lambda application, explain: submit(application, options.master, explain),
+            run="terminal",
+            say=say,
+        )
     else:
         say("dry run: nothing was changed; --apply does it")
     document = plan.to_dict() | removed

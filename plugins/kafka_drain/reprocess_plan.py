@@ -4,24 +4,22 @@
     pieces     runs of segments from there on, each drained into a window of its own
     replaces   the files that readers take of these segments now, of whatever owner
 
-A piece never cuts a file: readers would take what is outside of it twice or not at all.
 Plain arithmetic.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.intervals import milliseconds, parse_time, time_text
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pieces import Piece, split_pieces
 from kafka_drain.receipts import Receipt, SealedFile
 
-__all__ = ["OFFSETS_A_PIECE", "Cut", "Piece", "comparable_receipts", "parse_cut", "plan_pieces"]
+__all__ = ["OFFSETS_A_PIECE", "Cut", "comparable_receipts", "parse_cut", "plan_pieces"]
 
 #: So many offsets are drained at once; what is sealed needs not be drained again after a kill.
 OFFSETS_A_PIECE = 10_000_000
@@ -81,11 +79,12 @@ def parse_cut(
     Raises:
         ConfigError: When more than one is given, or one can't be understood.
     """
-    given = [value for value in (from_batch, from_time, from_offsets) if value not in (None, "")]
-    if sum(1 for value in given if value != [] and value != ()) > 1:
+    # Batch 0 is one, also as a number.
+    batch = "" if from_batch is None else str(from_batch).strip()
+    if sum(map(bool, (batch, from_time, from_offsets))) > 1:
         raise ConfigError("from_batch, from_time and from_offsets exclude each other; give one")
-    if from_batch not in (None, ""):
-        match = re.fullmatch(r"(?:(\d+):)?(\d+)", str(from_batch).strip())
+    if batch:
+        match = re.fullmatch(r"(?:(\d+):)?(\d+)", batch)
         if match is None:
             raise ConfigError(
                 f"from_batch = {from_batch!r} is not acceptable; accepted: a batch id of the "
@@ -104,39 +103,6 @@ def parse_cut(
             )
         offsets[TopicPartition(match[1], int(match[2]))] = int(match[3])
     return Cut(offsets=offsets) if offsets else None
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What is drained again into one window.
-
-    Attributes:
-        ranges: The offsets, sorted and disjoint for each partition.
-        replaces: The files that the window stands for, relative to the archive.
-        bytes: Their size.
-        records: How many records they hold of each partition.
-    """
-
-    ranges: dict[TopicPartition, list[OffsetRange]]
-    replaces: list[str]
-    bytes: int
-    records: dict[TopicPartition, int]
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets are drained."""
-        return sum(count(ranges) for ranges in self.ranges.values())
-
-    def replaced(self) -> dict[str, Any]:
-        """Return what is replaced as JSON types, for the window's plan."""
-        return {
-            "files": len(self.replaces),
-            "bytes": self.bytes,
-            "records": [
-                {"topic": tp.topic, "partition": tp.partition, "records": number}
-                for tp, number in sorted(self.records.items())
-            ],
-        }
 
 
 def comparable_receipts(
@@ -182,72 +148,4 @@ def plan_pieces(
     first = next((n for n, receipt in enumerate(receipts) if cut.is_reached(receipt)), None)
     if first is None:
         raise ConfigError(f"nothing is sealed from {cut} on; there is nothing to reprocess")
-    segments = _Segments(receipts)
-    spans = [(span, file) for file in files if (span := segments.span(file))]
-    uncut = _boundaries(len(receipts), [span for span, _ in spans])
-    while first not in uncut:
-        first -= 1
-    pieces: list[Piece] = []
-    start, offsets = first, 0
-    for number in range(first, len(receipts)):
-        offsets += receipts[number].offsets
-        end = number + 1
-        if end == len(receipts) or (offsets >= offsets_a_piece and end in uncut):
-            own = [file for (low, _), file in spans if start <= low < end]
-            pieces.append(_piece(receipts[start:end], own))
-            start, offsets = end, 0
-    return pieces
-
-
-class _Segments:
-    """Finds the segment that an offset belongs to."""
-
-    def __init__(self, receipts: Iterable[Receipt]) -> None:
-        self._starts: dict[TopicPartition, list[int]] = {}
-        self._numbers: dict[TopicPartition, list[tuple[int, OffsetRange]]] = {}
-        for number, receipt in enumerate(receipts):
-            for part in receipt.partitions:
-                if len(part.range):
-                    self._starts.setdefault(part.tp, []).append(part.range.start)
-                    self._numbers.setdefault(part.tp, []).append((number, part.range))
-
-    def span(self, file: SealedFile) -> tuple[int, int] | None:
-        """Return the numbers of the first and last segment that a file holds offsets of."""
-        numbers = [
-            number
-            for content in file.contents
-            for offset in (content.first, content.last)
-            if (number := self._of(content.tp, offset)) is not None
-        ]
-        return (min(numbers), max(numbers)) if numbers else None
-
-    def _of(self, tp: TopicPartition, offset: int) -> int | None:
-        at = bisect_right(self._starts.get(tp, []), offset) - 1
-        if at < 0:
-            return None
-        number, held = self._numbers[tp][at]
-        return number if offset in held else None
-
-
-def _boundaries(segments: int, spans: Iterable[tuple[int, int]]) -> set[int]:
-    """Return the numbers of segments before which no file is cut."""
-    cut = {number for low, high in spans for number in range(low + 1, high + 1)}
-    return set(range(segments + 1)) - cut
-
-
-def _piece(receipts: Iterable[Receipt], files: Sequence[SealedFile]) -> Piece:
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for receipt in receipts:
-        for part in receipt.partitions:
-            ranges.setdefault(part.tp, []).append(part.range)
-    records: dict[TopicPartition, int] = {}
-    for file in files:
-        for content in file.contents:
-            records[content.tp] = records.get(content.tp, 0) + content.records
-    merged = {tp: merge(rs) for tp, rs in ranges.items()}
-    return Piece(
-        ranges={tp: rs for tp, rs in merged.items() if count(rs)},
-        replaces=sorted(file.path for file in files),
-        bytes=sum(file.bytes for file in files),
-        records=records,
-    )
+    return split_pieces(receipts, files, first, lambda receipt: receipt.offsets, offsets_a_piece)

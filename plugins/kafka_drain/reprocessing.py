@@ -11,9 +11,11 @@ Each step can be killed and run again: what is there says what is left. Drains g
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,28 @@ from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.pieces import Piece
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
 from kafka_drain.receipts import Receipt
 from kafka_drain.reprocess_plan import (
     OFFSETS_A_PIECE,
     Cut,
-    Piece,
     comparable_receipts,
     plan_pieces,
 )
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.sealing import Identity
-from kafka_drain.superseding import remove_superseded
+from kafka_drain.spark_submit import Submit
+from kafka_drain.superseding import next_number, remove_superseded
 from kafka_drain.window import Window, range_rows, ranges_of
-from kafka_drain.windows import WindowJob, prepare_window, prove_window, seal_proven
+from kafka_drain.windows import (
+    WindowJob,
+    freeze_window,
+    prepare_window,
+    prove_window,
+    seal_superseding,
+)
 
 __all__ = [
     "ReprocessPlan",
@@ -51,6 +60,7 @@ __all__ = [
     "open_reprocess",
     "plan_reprocess",
     "prepare_piece",
+    "run_reprocess",
     "unfinished_reprocess",
 ]
 
@@ -236,9 +246,7 @@ def plan_reprocess(
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
     pieces = plan_pieces(receipts, files, cut, offsets_a_piece)
-    number = 1 + max(
-        (int(w.key.split("_")[1]) for w in archive.windows() if w.supersedes), default=0
-    )
+    number = next_number(archive)
     plan = ReprocessPlan(
         archive=archive,
         since=str(cut),
@@ -294,6 +302,45 @@ def open_reprocess(
             )
 
 
+def run_reprocess(
+    plan: ReprocessPlan,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    submit: Submit,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, int]:
+    """Do what a plan says; what an attempt before this one did is left as it is.
+
+    Args:
+        plan: The plan.
+        pipeline: How to read and write.
+        cluster: Where from.
+        submit: Runs an application to its end; calls the second argument for its result.
+        run: Who runs it, for people.
+        say: Takes lines of progress.
+
+    Returns:
+        removed_files and removed_bytes.
+
+    Raises:
+        LockedError: When a drain holds the archive's lease; a retry may help.
+        ConfigError: When another reprocess was faster.
+        SparkJobError: When Spark failed; a retry drains what isn't sealed.
+        KafkaDrainError: As `finish_piece` and `finish_reprocess` do.
+    """
+    open_reprocess(plan, cluster, run=run, say=say)
+    for key in plan.waiting:
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
+            finish = partial(finish_piece, plan, job, cluster, run=run, say=say)
+            submit(job.application, finish)
+            receipt = finish()
+        say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
+    return finish_reprocess(plan, run=run, say=say)
+
+
 def prepare_piece(
     plan: ReprocessPlan, key: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
 ) -> WindowJob:
@@ -303,15 +350,14 @@ def prepare_piece(
         MachineError: When Java, pyspark or a jar is missing.
     """
     piece, window = plan.pieces[key], Window(plan.archive.root, key)
-    document = {
-        "ranges": range_rows(piece.ranges),
-        "replaces": piece.replaces,
-        "replaced": piece.replaced(),
-        "format": plan.file_format,
-        "partition_by": plan.partition_by,
-        "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-    }
-    create_document(window.folder / "plan.json", document)
+    freeze_window(
+        window,
+        piece.ranges,
+        replaces=piece.replaces,
+        file_format=plan.file_format,
+        partition_by=plan.partition_by,
+        replaced=piece.replaced(),
+    )
     # As it was begun, whatever the pipeline says by now.
     pipeline = pipeline.model_copy(
         update={"format": plan.file_format, "compression": plan.compression}
@@ -320,7 +366,12 @@ def prepare_piece(
 
 
 def finish_piece(
-    plan: ReprocessPlan, job: WindowJob, cluster: KafkaCluster, say: Callable[[str], None]
+    plan: ReprocessPlan,
+    job: WindowJob,
+    cluster: KafkaCluster,
+    *,
+    run: str,
+    say: Callable[[str], None],
 ) -> Receipt:
     """Prove that a window holds every record that the old files hold, and seal it.
 
@@ -328,6 +379,7 @@ def finish_piece(
         DataLossError: When Kafka has fewer records than the files: it has compacted the topic.
         ManifestInvalidError: When offsets are missing or there twice.
         SparkJobError: When the job failed.
+        LockedError: When another window has taken the place of the files meanwhile.
     """
     piece = plan.pieces[job.window.key]
     document = plan.archive.document()
@@ -337,7 +389,7 @@ def finish_piece(
     for part in receipt.partitions:
         found[part.tp] = found.get(part.tp, 0) + part.records
     _refuse_fewer(job.window, found, piece.records)
-    return seal_proven(job.window, receipt)
+    return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
 
 
 def _refuse_fewer(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError
+from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, LockedError
 from kafka_drain.findings import errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
@@ -16,7 +18,10 @@ from kafka_drain.lease import hold_lease
 from kafka_drain.moved import moved_from
 from kafka_drain.offsets import TopicPartition, to_spark_json
 
-__all__ = ["RollPlan", "plan_roll", "roll", "roll_when_long"]
+__all__ = ["RollPlan", "due_for_roll", "plan_roll", "roll", "roll_between_drains"]
+
+#: So long maintenance waits for a drain and its validation to end.
+WAIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -178,36 +183,62 @@ def roll(
     return opened
 
 
-def roll_when_long(
-    archive: Archive,
-    cluster: KafkaCluster,
-    max_manifest_lines: int,
-    *,
-    run: str,
-    say: Callable[[str], None],
-) -> RollPlan | None:
-    """Roll when the open generation's manifest lists more sealed files than it should.
+def due_for_roll(archive: Archive, max_manifest_lines: int, max_days: int, now: datetime) -> str:
+    """Say why the open generation should be closed; empty when it needn't.
 
     Args:
         archive: The archive.
-        cluster: Where it was drained from.
-        max_manifest_lines: How many lines are in order.
-        run: Who rolls, for people: Airflow's run id, or `terminal`.
-        say: Takes the plan's lines, or why nothing is done.
-
-    Raises:
-        LockedError: When a drain holds the archive's lease.
-        KafkaDrainError: As `plan_roll` does.
+        max_manifest_lines: How many lines its manifest may have.
+        max_days: How old it may become; one without files has no age.
+        now: The time.
     """
     generation = archive.open_generation()
     receipt = generation.last_receipt() if generation else None
     lines = receipt.files_so_far.files if receipt else 0
-    if lines <= max_manifest_lines:
-        say(f"maintain {archive.root}: the manifest has {lines:,} of {max_manifest_lines:,} lines")
-        return None
-    with hold_lease(archive.root, run=run, say=say):
-        plan = plan_roll(archive, cluster)
-        for line in plan.lines():
-            say(line)
-        roll(plan, say)
-    return plan
+    if generation is None or not lines:
+        return ""
+    if lines > max_manifest_lines:
+        return f"its manifest has {lines:,} lines, max_manifest_lines is {max_manifest_lines:,}"
+    days = (now - datetime.fromisoformat(generation.document()["opened_at"])).days
+    if days >= max_days:
+        return f"it was opened {days:,} days ago, max_generation_days is {max_days:,}"
+    return ""
+
+
+def roll_between_drains(
+    archive: Archive,
+    cluster: KafkaCluster,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
+) -> RollPlan | None:
+    """Roll as soon as no drain runs and everything is sealed.
+
+    Args:
+        archive: The archive.
+        cluster: Where it was drained from.
+        run: Who rolls, for people: Airflow's run id, or `terminal`.
+        say: Takes the plan's lines, or why nothing is done.
+        wait_seconds: So long it waits for a drain and its validation to end.
+
+    Returns:
+        What was done; None when drains left no moment: the next run rolls.
+
+    Raises:
+        KafkaDrainError: As `plan_roll` does.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with hold_lease(archive.root, run=run, say=say):
+                plan = plan_roll(archive, cluster)
+                for line in plan.lines():
+                    say(line)
+                roll(plan, say)
+                return plan
+        except (LockedError, CheckpointError) as error:
+            if time.monotonic() >= deadline:
+                say(f"roll {archive.root}: WARNING not this time: {error}")
+                return None
+        time.sleep(1)

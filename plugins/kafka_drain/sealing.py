@@ -19,7 +19,7 @@ from kafka_drain.receipts import (
     SealedPartition,
 )
 
-__all__ = ["Identity", "check_link", "seal_segment", "seal_window"]
+__all__ = ["Identity", "check_link", "seal_deletion", "seal_segment", "seal_window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ def seal_window(
     fingerprint: str | None,
     sealed_at: str,
     acknowledged: Sequence[str] = (),
+    provenance: Mapping[str, str] | None = None,
 ) -> Receipt:
     """Make the receipt of a window that was proven complete; it stands for itself.
 
@@ -107,10 +108,11 @@ def seal_window(
         gaps: Offsets of the ranges that are in no file.
         identity: Whose offsets they are.
         window: Name of the window.
-        replaces: Damaged files that the window stands for.
+        replaces: Files that the window stands for.
         fingerprint: Of the window's records.
         sealed_at: The time.
         acknowledged: Expired ranges that were accepted; no part of what was drained.
+        provenance: Hashes of the receipts whose segments were rewritten, by path.
     """
     sealed_files = _sealed_files(files)
     return Receipt(
@@ -128,6 +130,43 @@ def seal_window(
         files_so_far=FileSet().plus((file.path, file.bytes) for file in sealed_files),
         fingerprint=fingerprint,
         acknowledged=tuple(acknowledged),
+        replaces=tuple(replaces),
+        provenance=provenance or {},
+    )
+
+
+def seal_deletion(
+    gaps: Sequence[Gap],
+    *,
+    identity: Identity,
+    window: str,
+    replaces: Sequence[str],
+    sealed_at: str,
+) -> Receipt:
+    """Make the receipt of files that were deleted: offsets that are a gap from now on.
+
+    Args:
+        gaps: What the files held, a row of the receipt for each.
+        identity: Whose offsets they are.
+        window: Name of the window.
+        replaces: The files.
+        sealed_at: The time.
+    """
+    return Receipt(
+        pipeline=identity.pipeline,
+        cluster_id=identity.cluster_id,
+        topics=_topics(identity, (gap.tp for gap in gaps)),
+        generation=None,
+        window=window,
+        first_batch=0,
+        last_batch=0,
+        sealed_at=sealed_at,
+        previous=None,
+        partitions=tuple(
+            _sealed_partition(gap.tp, gap.range, [], [gap], None, None) for gap in gaps
+        ),
+        files=(),
+        files_so_far=FileSet(),
         replaces=tuple(replaces),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
 
-__all__ = ["SparkApplication", "kafka_options", "prepare_application", "spark_version"]
+__all__ = ["SparkApplication", "Submit", "kafka_options", "prepare_application", "spark_version"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class SparkApplication:
             str(self.path),
             *self.arguments,
         ]
+
+
+#: Runs an application to its end; calls the function where spark-submit fails, for the reason.
+Submit = Callable[[SparkApplication, Callable[[], object]], object]
 
 
 def spark_home() -> Path:

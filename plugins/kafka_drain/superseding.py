@@ -9,14 +9,37 @@ from upath import UPath
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.generation import Generation
+from kafka_drain.lease import utc_now
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republishing.runs import list_runs
 from kafka_drain.window_checks import check_files
 
-__all__ = ["remove_superseded"]
+__all__ = ["next_number", "remove_superseded", "remove_unsealed", "superseded_files"]
+
+
+def next_number(archive: Archive) -> int:
+    """Return the number of the next window that stands for sound files."""
+    return 1 + max((int(w.key.split("_")[1]) for w in archive.windows() if w.supersedes), default=0)
+
+
+def superseded_files(archive: Archive) -> frozenset[str]:
+    """Return the sound files that sealed windows stand for, relative to the archive."""
+    sealed = (w.receipt() for w in archive.windows() if w.supersedes and w.is_sealed)
+    return frozenset(path for receipt in sealed for path in receipt.replaces)
+
+
+def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
+    """Remove maintenance's windows that were killed before their receipt: copies nobody reads."""
+    for window in archive.windows():
+        if window.is_maintained and not window.is_sealed:
+            say(f"remove {archive.root}: window {window.key}, which was never sealed")
+            window.folder.fs.rm(window.folder.path, recursive=True)
 
 
 def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
     """Delete the sound files that sealed windows stand for; killed half way, the next run goes on.
+
+    Those stay for now that a republish was planned with and that hasn't ended.
 
     Every byte of the windows' files is compared with what was sealed first. A closed generation
     that lost a file loses its manifest and its checkpoint too: they would name what is gone, and
@@ -42,7 +65,11 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
                 f"window {window.key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
                 "nothing was removed"
             )
-    paths = sorted(path for _, receipt in left for path in receipt.replaces)
+    needed = _needed(archive)
+    paths = sorted(path for _, r in left for path in r.replaces if path not in needed)
+    kept = sum(path in needed for path in every)
+    if kept:
+        say(f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended")
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     files = size = 0
     for number, path in enumerate(paths, start=1):
@@ -56,6 +83,18 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         _retire(generation, every)
     say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
     return {"removed_files": files, "removed_bytes": size}
+
+
+def _needed(archive: Archive) -> frozenset[str]:
+    """Return the files of republishes that were planned and haven't ended, and may be resumed."""
+    plans = (run.plan() for run in list_runs(archive.root) if run.receipt() is None)
+    return frozenset(
+        file.path
+        for plan in plans
+        if plan is not None and not plan.is_too_old(utc_now())
+        for shard in plan.shards
+        for file in shard.files
+    )
 
 
 def _retire(generation: Generation, gone: Collection[str]) -> None:

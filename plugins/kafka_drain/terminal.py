@@ -37,6 +37,17 @@ __all__ = [
 ]
 
 OK, FAILED, USAGE = 0, 1, 2
+#: Flags that are keys of a pipeline.
+FLAGS = (
+    "topic_pattern",
+    "format",
+    "compression",
+    "partition_by",
+    "target_file_bytes",
+    "retention_days",
+    "max_manifest_lines",
+    "max_generation_days",
+)
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 
@@ -131,7 +142,7 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
         given |= json_file(options.pipeline)
     if options.name == "drain" and options.topic:
         given["topics"] = options.topic
-    for flag in ("topic_pattern", "format", "compression", "partition_by"):
+    for flag in FLAGS:
         if getattr(options, flag, None) is not None:
             given[flag] = getattr(options, flag)
     for flag in ("source_options", "sink_options", "spark_conf"):

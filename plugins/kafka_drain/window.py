@@ -13,10 +13,13 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
-__all__ = ["SUPERSEDING", "Window", "range_rows", "ranges_of"]
+__all__ = ["MAINTAINED", "SUPERSEDING", "Window", "range_rows", "ranges_of"]
 
+#: How the names of windows begin that maintenance makes: copies of what sealed files hold, or
+#: the record that files were deleted.
+MAINTAINED = ("compact_", "retention_")
 #: How the names of windows begin that stand for sound files.
-SUPERSEDING = ("reprocess_",)
+SUPERSEDING = ("reprocess_", *MAINTAINED)
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
@@ -83,6 +86,11 @@ class Window:
     def supersedes(self) -> bool:
         """Whether it stands for sound files, which go; a repair's stands for damaged ones."""
         return self.key.startswith(SUPERSEDING)
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether maintenance made it; until it is sealed, nobody needs it."""
+        return self.key.startswith(MAINTAINED)
 
     @property
     def is_sealed(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,13 +18,15 @@ from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.committed_files import read_committed_files
+from kafka_drain.contents import CommittedFile
 from kafka_drain.documents import create_document
-from kafka_drain.errors import ArchiveError, ManifestInvalidError, SparkJobError
-from kafka_drain.findings import errors
+from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
+from kafka_drain.findings import Finding, errors
 from kafka_drain.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.generation import list_data_files
 from kafka_drain.job_spec import WindowSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import wait_for_lease
 from kafka_drain.manifest import SinkFile
 from kafka_drain.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_json
@@ -39,10 +41,15 @@ from kafka_drain.window import Window, range_rows
 __all__ = [
     "WindowJob",
     "finish_window",
+    "freeze_window",
+    "now_text",
     "open_window",
     "prepare_window",
     "prove_window",
+    "read_written",
+    "refuse_findings",
     "seal_proven",
+    "seal_superseding",
 ]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
@@ -82,22 +89,61 @@ def open_window(
     Raises:
         ArchiveError: When a window of that name has another plan.
     """
-    plan: dict[str, Any] = {
-        "ranges": range_rows(ranges),
-        "replaces": sorted(replaces),
-        "format": pipeline.format,
-        "partition_by": pipeline.partition_by,
-    }
+    plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
     for window in archive.windows():
         if not window.is_sealed and window.plan().items() >= plan.items():
             return window
     window = Window(archive.root, key)
-    opened_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    if not create_document(window.folder / "plan.json", plan | {"opened_at": opened_at}):
+    if not _create(window, plan):
         raise ArchiveError(
             f"{window.folder} is there already, with another plan; choose another name"
         )
     return window
+
+
+def freeze_window(
+    window: Window,
+    ranges: Ranges,
+    *,
+    replaces: Sequence[str],
+    file_format: str,
+    partition_by: Sequence[str],
+    **more: Any,
+) -> bool:
+    """Write a window's `plan.json` where there is none: of several attempts, the first counts.
+
+    Args:
+        window: The window.
+        ranges: Its offsets, sorted and disjoint for each partition.
+        replaces: Files, relative to the archive, that it will stand for.
+        file_format: Format of its files.
+        partition_by: Columns that its folders name.
+        more: What else its plan says, as JSON types.
+
+    Returns:
+        False when it has a plan already.
+    """
+    return _create(window, more | _plan(ranges, replaces, file_format, partition_by))
+
+
+def _plan(
+    ranges: Ranges, replaces: Sequence[str], file_format: str, partition_by: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "ranges": range_rows(ranges),
+        "replaces": sorted(replaces),
+        "format": file_format,
+        "partition_by": list(partition_by),
+    }
+
+
+def _create(window: Window, plan: dict[str, Any]) -> bool:
+    return create_document(window.folder / "plan.json", plan | {"opened_at": now_text()})
+
+
+def now_text() -> str:
+    """Return the time in UTC, to a millisecond, as documents have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def prepare_window(
@@ -185,6 +231,31 @@ def seal_proven(window: Window, receipt: Receipt) -> Receipt:
     return window.receipt()
 
 
+def seal_superseding(
+    archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
+) -> Receipt:
+    """Seal a window that stands for sound files, unless another window stands for one of them.
+
+    Two windows for one file would give readers its records twice.
+
+    Raises:
+        LockedError: When another run was faster; a retry plans anew.
+    """
+    with wait_for_lease(archive.root / "windows", run=run, say=say):
+        replaces = set(receipt.replaces)
+        for other in archive.windows():
+            if other.key == window.key or not other.is_sealed:
+                continue
+            taken = replaces.intersection(other.receipt().replaces)
+            if taken:
+                raise LockedError(
+                    f"window {window.key}: window {other.key} has taken the place of "
+                    f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
+                    "sealed here"
+                )
+        return seal_proven(window, receipt)
+
+
 def prove_window(
     job: WindowJob,
     cluster: KafkaCluster,
@@ -206,31 +277,12 @@ def prove_window(
         ManifestInvalidError: When offsets of the window are missing or there twice.
         KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
     """
-    result = read_result(job.result_path)
-    if result is None:
-        raise SparkJobError(
-            "spark-submit ended before the window wrote a result; the reason is in the log above"
-        )
-    if "error" in result:
-        raise SparkJobError(f"the window failed in Spark: {result['error']}")
     window, ranges, plan = job.window, job.ranges, job.window.plan()
-    # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
-    listing = list_data_files(job.data)
-    sink_files = [
-        SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
-        for path, size in sorted(listing.items())
-    ]
-    files, findings = read_committed_files(window, sink_files, plan["format"], say)
-    findings += [*check_duplicates(files), *check_within(ranges, files, f"window {window.key}")]
+    result, files, findings = read_written(job, say)
     gaps = explain_gaps(
         without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
     )
-    bad = errors([*findings, *gap_findings(gaps)])
-    if bad:
-        raise ManifestInvalidError(
-            f"window {window.key} isn't complete: {'; '.join(str(f) for f in bad[:5])}; "
-            "run it again"
-        )
+    refuse_findings(window, [*findings, *gap_findings(gaps)])
     return seal_window(
         [(tp, r) for tp in sorted(ranges) for r in ranges[tp]],
         files,
@@ -240,5 +292,51 @@ def prove_window(
         replaces=plan["replaces"],
         fingerprint=result["fingerprint"],
         acknowledged=acknowledged,
-        sealed_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        sealed_at=now_text(),
     )
+
+
+def read_written(
+    job: WindowJob, say: Callable[[str], None]
+) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
+    """Read what Spark wrote to a window.
+
+    Returns:
+        The job's result, what the files hold, and what is wrong with them: unreadable, offsets
+        that are there twice, or outside of the window.
+
+    Raises:
+        SparkJobError: When the job failed, or ended without a result.
+    """
+    result = read_result(job.result_path)
+    if result is None:
+        raise SparkJobError(
+            "spark-submit ended before the window wrote a result; the reason is in the log above"
+        )
+    if "error" in result:
+        raise SparkJobError(f"the window failed in Spark: {result['error']}")
+    # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
+    listing = list_data_files(job.data)
+    sink_files = [
+        SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
+        for path, size in sorted(listing.items())
+    ]
+    window = job.window
+    files, findings = read_committed_files(window, sink_files, window.plan()["format"], say)
+    who = f"window {window.key}"
+    findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
+    return result, files, findings
+
+
+def refuse_findings(window: Window, findings: Iterable[Finding]) -> None:
+    """Refuse to seal a window with errors.
+
+    Raises:
+        ManifestInvalidError: Names them.
+    """
+    bad = errors(findings)
+    if bad:
+        raise ManifestInvalidError(
+            f"window {window.key} isn't complete: {'; '.join(str(f) for f in bad[:5])}; "
+            "run it again"
+        )

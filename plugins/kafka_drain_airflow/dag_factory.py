@@ -40,7 +40,7 @@ def create_dags(
         tags: Tags beside `kafka-drain` and the pipeline's name.
 
     Returns:
-        The DAGs by id: `drain_<name>`, `republish_<name>` and `reprocess_<name>`.
+        The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
     """
     common: dict[str, Any] = {
         "start_date": start_date,
@@ -49,7 +49,7 @@ def create_dags(
         "default_args": DEFAULT_ARGS | (default_args or {}),
         "tags": ["kafka-drain", pipeline.name, *tags],
     }
-    make = (_drain_dag, _republish_dag, _reprocess_dag)
+    make = (_drain_dag, _republish_dag, _reprocess_dag, _maintain_dag)
     dags = [dag(pipeline, common) for dag in make]
     return {dag.dag_id: dag for dag in dags}
 
@@ -121,7 +121,6 @@ nothing new succeeds and writes nothing.
 | `preflight` | checks Kafka, archive and checkpoint against each other; changes nothing |
 | `drain` | runs one Spark query to files; its log shows offsets done of planned, rate, time left |
 | `validate` | proves that every offset is in exactly one file, seals receipts, writes a report |
-| `maintain` | opens the next generation when the manifest has grown too long; deletes nothing |
 
 A backfill's runs (`airflow dags backfill`) drain their data interval instead: what no receipt
 covers of it, once, however often it is run.
@@ -130,9 +129,8 @@ A failed task says what was seen and what to do. Clearing any task is safe.
 """,
         **common,
     ) as dag:
-        mode = "{{ params.mode }}"
         window: dict[str, Any] = {
-            "mode": mode,
+            "mode": "{{ params.mode }}",
             "window_start": "{{ params.window_start }}",
             "window_end": "{{ params.window_end }}",
             "acknowledge_expired": "{{ params.acknowledge_expired }}",
@@ -149,8 +147,7 @@ A failed task says what was seen and what to do. Clearing any task is safe.
         validate = ValidateManifestOperator(
             task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)], **window
         )
-        maintain = MaintainOperator(task_id="maintain", pipeline=pipeline, mode=mode)
-        check >> drain >> validate >> maintain
+        check >> drain >> validate
     return dag
 
 
@@ -254,4 +251,45 @@ meanwhile. A run that was killed goes on when it is cleared, or when a new run n
             {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
         }
         ReprocessOperator(task_id="reprocess", pipeline=pipeline, **fields)
+    return dag
+
+
+def _maintain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    retention = (
+        f"files whose newest record is older than {pipeline.retention_days} days are deleted, and "
+        "that is sealed"
+        if pipeline.retention_days is not None
+        else "nothing is deleted by age: `retention_days` isn't set"
+    )
+    with DAG(
+        dag_id=f"maintain_{pipeline.name}",
+        schedule="@daily",
+        description=f"Close generations of {pipeline.archive}, and put their small files together",
+        render_template_as_native_obj=True,
+        params={
+            "dry_run": Param(
+                default=False,
+                type="boolean",
+                title="Dry run",
+                description="On: log what would be done, change nothing.",
+            ),
+        },
+        doc_md=f"""
+### Maintain {pipeline.name}
+
+Keeps `{pipeline.archive}` in order, once a day:
+
+1. Closes the open generation when its manifest has more than {pipeline.max_manifest_lines:,} lines
+   or it is {pipeline.max_generation_days} days old, between two drains.
+2. Retention: {retention}.
+3. Rewrites small files of closed generations and of windows as files of about
+   {pipeline.target_file_bytes >> 20:,} MiB, sorted by offset. Every offset, count and fingerprint
+   is compared with the receipts before the small files go.
+
+The open generation's files are never touched. A run can be killed at any point; the next one goes
+on. Its log ends with files and bytes before and after.
+""",
+        **common,
+    ) as dag:
+        MaintainOperator(task_id="maintain", pipeline=pipeline, is_dry_run="{{ params.dry_run }}")
     return dag

@@ -116,3 +116,18 @@ def test_reprocess_dag_replaces_files(drained: Drained) -> None:
     assert not any((drained.archive.root / path).exists() for path in old)
     report = validate_archive(drained.archive, None, deep=True)
     assert (report.complete, report.summary()["records"]) == (True, RECORDS)
+
+
+def test_maintain_dag_compacts_files(drained: Drained) -> None:
+    """Maintenance puts the files of closed segments together; a dry run only says so."""
+    old = {file.path for file in archive_files(drained.archive)}
+
+    drained.run("maintain_flights", "maintain_dry", dry_run=True)
+    assert {file.path for file in archive_files(drained.archive)} == old
+    drained.run("maintain_flights", "maintain")
+
+    new = {file.path for file in archive_files(drained.archive)}
+    assert 0 < len(new) < len(old) / 2
+    assert any("bytes before;" in line for line in drained.said)
+    report = validate_archive(drained.archive, None, deep=True)
+    assert (report.complete, report.summary()["records"]) == (True, RECORDS)

@@ -98,7 +98,7 @@ def drain_piece(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
             spec = WindowSpec.read(Path(folder) / "window.json")
             write_private(job.result_path, run_window(spark, spec))
             if seal:
-                finish_piece(plan, job, cluster, print)
+                finish_piece(plan, job, cluster, run="tests", say=print)
 
     return run
 

@@ -46,6 +46,9 @@ def test_pipeline_defaults() -> None:
         "jars": None,
         "driver_memory": "1g",
         "max_manifest_lines": 50_000,
+        "max_generation_days": 7,
+        "target_file_bytes": 256 << 20,
+        "retention_days": None,
     }
     assert make().isolation_level == "read_committed"
 

@@ -100,7 +100,14 @@ def full() -> dict[str, Any]:
             {"generation": 1, "reason": "first", "batches": 2, "files": 3, "bytes": 2_000}
         ],
         windows=[{"name": "t-0", "reason": "repaired", "records": 7, "files": 1}],
-        acknowledged=[{"topic": "t", "partition": 5, "start": 0, "end": 3}],
+        acknowledged=[
+            {
+                "topic": "t",
+                "partition": list(GapReason).index(GapReason.EXPIRED),
+                "start": 0,
+                "end": 3,
+            }
+        ],
         receipts={"total": 2, "written": 1, "last_sha256": "ab12"},
         scope="all",
         deep=True,

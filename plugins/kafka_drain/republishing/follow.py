@@ -100,15 +100,16 @@ def _new_files(
         file_format = generation.document()["format"] if names else ""
         for name in names:
             found += files_of_receipt(generation, generation.read_receipt(name), file_format)
-    for window, receipt in windows.items():
-        if window not in sent_windows:
-            files = files_of_receipt(window, receipt, window.plan()["format"])
-            if window.supersedes:
-                before = _sent_files(archive, since, sent_windows.values(), receipt.replaces)
-                found += _unsent_superseding(window, receipt, files, before)
-                continue
-            sent = _sent_ranges(archive, since, sent_windows.values(), set(receipt.replaces))
-            found += _unsent(files, sent)
+    new = {w: receipt for w, receipt in windows.items() if w not in sent_windows}
+    wanted = {path for receipt in new.values() for path in receipt.replaces}
+    sent = _sent_files(archive, since, sent_windows.values(), wanted)
+    for window, receipt in new.items():
+        files = files_of_receipt(window, receipt, window.plan()["format"])
+        before = [sent[path] for path in receipt.replaces if path in sent]
+        if window.supersedes:
+            found += _unsent_superseding(window, receipt, files, before)
+        else:
+            found += _unsent(files, _ranges(before))
     replaced = {path for receipt in windows.values() for path in receipt.replaces}
     return [file for file in found if file.path not in replaced]
 
@@ -117,27 +118,22 @@ Ranges = dict[TopicPartition, list[OffsetRange]]
 
 
 def _sent_files(
-    archive: Archive,
-    since: Mapping[str, Any],
-    windows: Iterable[Receipt],
-    replaced: Collection[str],
-) -> list[SealedFile]:
-    """Return those of some files that were sent."""
+    archive: Archive, since: Mapping[str, Any], windows: Iterable[Receipt], wanted: Collection[str]
+) -> dict[str, SealedFile]:
+    """Return those of some files that were sent, by path."""
     receipts = list(windows)
-    wanted = set(replaced)
     for generation in archive.generations() if wanted else []:
         last = since.get("generations", {}).get(str(generation.number), "")
         names = (name for name in generation.receipt_names() if name <= last)
         receipts += map(generation.read_receipt, names)
-    return [file for receipt in receipts for file in receipt.files if file.path in wanted]
+    files = (file for receipt in receipts for file in receipt.files)
+    return {file.path: file for file in files if file.path in wanted}
 
 
-def _sent_ranges(
-    archive: Archive, since: Mapping[str, Any], windows: Iterable[Receipt], replaced: set[str]
-) -> Ranges:
+def _ranges(files: Iterable[SealedFile]) -> Ranges:
     """Return what was sent of files that were damaged later."""
     ranges: Ranges = {}
-    for file in _sent_files(archive, since, windows, replaced):
+    for file in files:
         for content in file.contents:
             held = OffsetRange(content.first, content.last + 1)
             ranges.setdefault(content.tp, []).append(held)
@@ -148,7 +144,7 @@ def _unsent_superseding(
     window: Window, receipt: Receipt, files: Iterable[ArchiveFile], sent: Sequence[SealedFile]
 ) -> list[ArchiveFile]:
     """Return the files of a window whose records weren't sent from those that it stands for."""
-    if not sent:
+    if not sent or not receipt.files:
         return list(files)
     if len(sent) == len(receipt.replaces):
         return []

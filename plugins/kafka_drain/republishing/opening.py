@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Producer
@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from kafka_drain.errors import ProgressError
 from kafka_drain.republishing.kafka_errors import explained
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
-from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republishing.plan import LONGEST, RepublishPlan
 from kafka_drain.republishing.producer import (
     ProducerLost,
     fenced_producer,
@@ -22,10 +22,6 @@ from kafka_drain.republishing.runs import RepublishRun
 from kafka_drain.republishing.shards import PREFIX, ProgressSlot
 
 __all__ = ["abort_shards", "open_run"]
-
-#: Kafka forgets the offsets of a group without members after seven days
-#: (offsets.retention.minutes).
-LONGEST = timedelta(days=3)
 
 
 def open_run(
@@ -52,7 +48,7 @@ def open_run(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     opened = run.is_opened
-    if opened and now - datetime.fromisoformat(plan.created_at) > LONGEST:
+    if opened and plan.is_too_old(now):
         raise ProgressError(
             f"run {plan.key} began at {plan.created_at} and hasn't ended; after {LONGEST.days} "
             "days Kafka may have forgotten its progress. Nothing more was sent; start a new run "

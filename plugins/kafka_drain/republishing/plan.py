@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_drain.offsets import TopicPartition
@@ -20,6 +21,7 @@ __all__ = [
     "DELIVERIES",
     "ENGINES",
     "EXACTLY_ONCE",
+    "LONGEST",
     "TRANSACTIONS",
     "RepublishPlan",
     "Target",
@@ -40,6 +42,11 @@ TRANSACTIONS = ("strict", "fast")
 
 #: Records and bytes a second that a dry run counts with; two cores and a broker did more.
 ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
+
+
+#: Kafka forgets the offsets of a group without members after seven days
+#: (offsets.retention.minutes).
+LONGEST = timedelta(days=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,10 @@ class RepublishPlan:
     notes: tuple[str, ...] = ()
     through: Mapping[str, Any] | None = None
     sha256: str = field(default="", compare=False)
+
+    def is_too_old(self, now: datetime) -> bool:
+        """Whether Kafka may have forgotten the progress of this run."""
+        return now - datetime.fromisoformat(self.created_at) > LONGEST
 
     @property
     def records(self) -> int:

@@ -1,15 +1,12 @@
-"""After a drain: close a generation whose manifest has grown too long."""
+"""Roll, compact and delete by age, once a day."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
-from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
-from kafka_drain_airflow.data_intervals import drains_window
+from kafka_drain_airflow.connections import is_true, kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -17,51 +14,54 @@ if TYPE_CHECKING:
 __all__ = ["MaintainOperator"]
 
 
-class MaintainOperator(BaseOperator):
-    """Roll the archive's generation when its manifest has more lines than the pipeline allows.
+class MaintainOperator(SparkJobOperator):
+    """Keep an archive in order: close the open generation when it is due, put small files together.
 
-    A run that drains a window leaves the generation as it is.
+    Closes the generation between two drains, when its manifest has more lines than
+    ``max_manifest_lines`` or it is older than ``max_generation_days``. Then rewrites small files of
+    closed generations and of windows as files of ``target_file_bytes``, sorted by offset, proves
+    them, and removes the small ones. With ``retention_days``, deletes files whose newest record is
+    older, and seals that. It can be killed at any point: the next run goes on.
 
-    Spark rewrites the whole manifest every tenth batch, for ever; a new generation starts with
-    an empty one, at the exact offsets where the old one ends. Deletes nothing.
-
-    Returns rolled, and what a roll did: closed, opened, reason, starting_offsets.
+    Returns archive, rolled, windows (that were sealed), files_before, bytes_before, files_after and
+    bytes_after; in a dry run what it would do.
 
     :param pipeline: the pipeline
-    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param is_dry_run: whether to show the plan only (templated)
     """
 
-    template_fields: Sequence[str] = ("mode",)
+    template_fields: Sequence[str] = ("is_dry_run",)
     ui_color = "#eeeeee"
 
-    def __init__(self, *, pipeline: Pipeline, mode: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, is_dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline = pipeline
-        self.mode = mode
+        self.is_dry_run = is_dry_run
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Roll, or say why not.
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the maintenance; its progress goes to the task's log.
 
         Raises:
             AirflowFailException: When something has to be changed first; says what.
-            LockedError: When a drain holds the archive's lease; a retry may help.
+            SparkJobError: When Spark failed; a retry starts again.
+            LockedError: When another maintenance is at it; a retry may help.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.archive import Archive
-        from kafka_drain.rolling import roll_when_long
+        from kafka_drain.maintaining import plan_maintenance, run_maintenance
 
-        if drains_window(context, self.mode):
-            self._say("this run drained a window, which leaves the generation as it is")
-            return {"rolled": False}
         with terminal_errors_fail():
-            plan = roll_when_long(
-                Archive.at(self.pipeline.archive),
+            if is_true("dry_run", self.is_dry_run):
+                plan = plan_maintenance(self.pipeline)
+                for line in plan.lines():
+                    self._say(line)
+                self._say("dry run: nothing was changed")
+                return plan.to_dict()
+            return run_maintenance(
+                self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
-                self.pipeline.max_manifest_lines,
+                lambda application, explain: self.run_application(application, explain, context),
                 run=context["run_id"],
                 say=self._say,
             )
-        return {"rolled": plan is not None, **(plan.to_dict() if plan else {})}
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

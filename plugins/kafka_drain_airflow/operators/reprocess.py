@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-    from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.reprocessing import ReprocessPlan
 
 __all__ = ["ReprocessOperator"]
 
@@ -64,12 +61,7 @@ class ReprocessOperator(SparkJobOperator):
         """
         from kafka_drain.archive import Archive
         from kafka_drain.reprocess_plan import parse_cut
-        from kafka_drain.reprocessing import (
-            finish_reprocess,
-            newest_generation,
-            open_reprocess,
-            plan_reprocess,
-        )
+        from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
 
         with terminal_errors_fail():
             cut = parse_cut(
@@ -85,25 +77,15 @@ class ReprocessOperator(SparkJobOperator):
             if is_true("dry_run", self.is_dry_run):
                 self.log.info("dry run: nothing was changed")
                 return plan.to_dict()
-            open_reprocess(plan, cluster, run=context["run_id"], say=self._say)
-            for key in plan.waiting:
-                self._drain_piece(plan, key, cluster, context)
-            removed = finish_reprocess(plan, run=context["run_id"], say=self._say)
+            removed = run_reprocess(
+                plan,
+                self.pipeline,
+                cluster,
+                lambda application, explain: self.run_application(application, explain, context),
+                run=context["run_id"],
+                say=self._say,
+            )
         return plan.to_dict() | removed
-
-    def _drain_piece(
-        self, plan: ReprocessPlan, key: str, cluster: KafkaCluster, context: Context
-    ) -> None:
-        from kafka_drain.reprocessing import finish_piece, prepare_piece
-
-        with private_folder() as folder:
-            job = prepare_piece(plan, key, self.pipeline, cluster, folder)
-
-            def finish() -> dict[str, Any]:
-                return {"records": finish_piece(plan, job, cluster, self._say).records}
-
-            held = self.submit(job.application, finish, context)
-        self._say(f"reprocess {plan.archive.root}: window {key} holds {held['records']:,} records")
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

@@ -57,6 +57,22 @@ class SparkJobOperator(SparkSubmitOperator):
             context: The task's context.
 
         Raises:
+            AirflowException: As `run_application` does.
+        """
+        self.run_application(application, finish, context)
+        return finish()
+
+    def run_application(
+        self, application: SparkApplication, explain: Callable[[], object], context: Context
+    ) -> None:
+        """Run an application and wait for its end.
+
+        Args:
+            application: What to run.
+            explain: Called when spark-submit fails; raises what the application says went wrong.
+            context: The task's context.
+
+        Raises:
             AirflowException: When spark-submit ended with an error and left no result.
             ConfigError: When the Spark connection doesn't exist; Airflow's hook would take YARN.
         """
@@ -75,9 +91,8 @@ class SparkJobOperator(SparkSubmitOperator):
             super().execute(context)
         except AirflowException:
             # The result says what went wrong; without one, the hook's error has to do.
-            finish()
+            explain()
             raise
-        return finish()
 
     def on_kill(self) -> None:
         """End spark-submit, where it was started."""

@@ -1,0 +1,243 @@
+"""Compaction: many small files of closed segments become few large ones, sorted by offset.
+
+    freeze     a window's plan.json: which segments, which files
+    write      Spark reads the files and writes new ones, then reads these back
+    prove      every offset, count and fingerprint as the old receipts say
+    seal       the window's receipt: the moment in which readers change over
+
+Killed before the seal, what was written is a copy that nobody reads, and the next run removes it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from kafka_drain.archive import Archive
+from kafka_drain.closed_segments import read_closed
+from kafka_drain.compaction_plan import Compaction, known_gaps, plan_pieces, split_gaps
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gap_reasons import GapReason
+from kafka_drain.generation import Generation
+from kafka_drain.job_spec import CompactSpec
+from kafka_drain.offset_checks import without_held
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.receipts import Receipt
+from kafka_drain.sealing import Identity, seal_window
+from kafka_drain.sink_options import COMPRESSIONS, PARTITION_COLUMNS
+from kafka_drain.spark_submit import Submit, prepare_application
+from kafka_drain.superseding import next_number
+from kafka_drain.window import Window
+from kafka_drain.windows import (
+    WindowJob,
+    freeze_window,
+    now_text,
+    read_written,
+    refuse_findings,
+    seal_superseding,
+)
+
+__all__ = [
+    "SPARK_CONF",
+    "finish_compaction",
+    "plan_compactions",
+    "prepare_compaction",
+    "run_compaction",
+]
+
+#: A row group of a compacted Parquet file: a republish of a time range reads those that it needs.
+ROW_GROUP_BYTES = 32 << 20
+
+#: What Spark is told for a compaction, whatever the pipeline says.
+SPARK_CONF = {
+    # Rows come folder by folder: one open file at a time.
+    "spark.sql.maxConcurrentOutputFileWriters": "0",
+    # Else thousands of files are listed by as many tasks.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
+}
+
+
+def plan_compactions(
+    archive: Archive,
+    generations: Iterable[Generation],
+    target_bytes: int,
+    going: Collection[str] = (),
+) -> list[Compaction]:
+    """Say which files of closed generations and of windows are worth a compaction; changes nothing.
+
+    Args:
+        archive: The archive.
+        generations: Its closed generations.
+        target_bytes: How large a file should be.
+        going: Files that are deleted before.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    closed = read_closed(archive, generations, going)
+    return [found for segments in closed for found in plan_pieces(segments, target_bytes)]
+
+
+def run_compaction(
+    archive: Archive,
+    compaction: Compaction,
+    pipeline: Pipeline,
+    submit: Submit,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    """Write small files as large ones, prove them and seal them; the old files stay.
+
+    Raises:
+        SparkJobError: When Spark failed; the next run starts again.
+        ManifestInvalidError: When the new files aren't what the old ones were.
+        LockedError: When another run has replaced some of the files meanwhile.
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+        job = prepare_compaction(archive, compaction, pipeline, Path(folder))
+        finish = partial(finish_compaction, archive, compaction, job, run=run, say=say)
+        submit(job.application, finish)
+        return finish()
+
+
+def prepare_compaction(
+    archive: Archive, compaction: Compaction, pipeline: Pipeline, folder: Path
+) -> WindowJob:
+    """Freeze a compaction's window, and put together what spark-submit needs."""
+    piece = compaction.piece
+    window = Window(archive.root, f"compact_{next_number(archive):04d}")
+    freeze_window(
+        window,
+        piece.ranges,
+        replaces=piece.replaces,
+        file_format=compaction.file_format,
+        partition_by=compaction.partition_by,
+        replaced=piece.replaced(),
+    )
+    attempt = uuid4().hex[:8]
+    spec_path, result_path = folder / "compact.json", folder / "result.json"
+    sources: dict[tuple[str, str], list[str]] = {}
+    for file in compaction.files:
+        source = sources.setdefault((str(file.owner.data), file.file_format), [])
+        source.append(str(archive.root / file.path))
+    CompactSpec(
+        window=window.key,
+        sources=[
+            {"data_folder": data_folder, "file_format": file_format, "files": files}
+            for (data_folder, file_format), files in sources.items()
+        ],
+        records=sum(piece.records.values()),
+        files=compaction.new_files,
+        file_format=compaction.file_format,
+        writer_options=_writer_options(compaction.file_format, pipeline),
+        path=str(window.data / attempt),
+        partition_by=list(compaction.partition_by),
+        columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+    ).write(spec_path)
+    application = prepare_application(
+        f"compact_{pipeline.name}",
+        application="compact",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+        fixed=SPARK_CONF,
+    )
+    return WindowJob(window, piece.ranges, attempt, application, result_path)
+
+
+def _writer_options(file_format: str, pipeline: Pipeline) -> dict[str, str]:
+    """Return the pipeline's options where it still writes this format, else the defaults."""
+    options = {"compression": COMPRESSIONS[file_format][0]}
+    if pipeline.format == file_format:
+        options = {"compression": pipeline.compression, **pipeline.sink_options}
+        # How small the drain's files are is no measure for these.
+        options.pop("maxRecordsPerFile", None)
+    if file_format == "parquet":
+        options.setdefault("parquet.block.size", str(ROW_GROUP_BYTES))
+    return options
+
+
+def finish_compaction(
+    archive: Archive,
+    compaction: Compaction,
+    job: WindowJob,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    """Prove that the new files hold what the old receipts say, and seal them.
+
+    Each offset of the segments is in exactly one new file or in a gap that was sealed before; the
+    records of each partition are as many as the old files', and their fingerprint is the one that
+    Spark took when it read them from Kafka, where it did.
+    """
+    result, files, findings = read_written(job, say)
+    piece, window = compaction.piece, job.window
+    topics = {name: id_ for receipt in piece.receipts for name, id_ in receipt.topics.items()}
+    known = known_gaps([*piece.receipts, *_deletions(archive, topics)])
+    gaps, lost = split_gaps(without_held(job.ranges, files), known)
+    records: dict[TopicPartition, int] = {}
+    for file in files:
+        for content in file.contents:
+            records[content.tp] = records.get(content.tp, 0) + content.records
+    for tp in sorted({*records, *piece.records}):
+        if records.get(tp) != piece.records.get(tp):
+            detail = (
+                f"holds {records.get(tp, 0):,} records, the old files {piece.records.get(tp, 0):,}"
+            )
+            findings.append(Finding(Reason.CONTENT_CHANGED, f"{window.name} {tp}", detail))
+    for tp, ranges in lost.items():
+        detail = f"{', '.join(map(str, ranges[:3]))} is in no new file, and was no gap before"
+        findings.append(Finding(Reason.OFFSET_MISSING, str(tp), detail))
+    sealed = _sealed_fingerprint(piece.receipts, sum(piece.records.values()))
+    if sealed is not None and result["fingerprint"] != sealed:
+        detail = f"its records have fingerprint {result['fingerprint']}, Spark read {sealed}"
+        findings.append(Finding(Reason.CONTENT_CHANGED, window.name, detail))
+    refuse_findings(window, findings)
+    document = archive.document()
+    receipt = seal_window(
+        [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
+        files,
+        gaps,
+        identity=Identity(document["pipeline"], document["cluster_id"], topics),
+        window=window.key,
+        replaces=piece.replaces,
+        fingerprint=result["fingerprint"],
+        acknowledged=[text for receipt in piece.receipts for text in receipt.acknowledged],
+        provenance={receipt.where: receipt.sha256 for receipt in piece.receipts},
+        sealed_at=now_text(),
+    )
+    return seal_superseding(archive, window, receipt, run=run, say=say)
+
+
+def _deletions(archive: Archive, topic_ids: Mapping[str, str]) -> list[Receipt]:
+    """Return what retention has deleted of some topics."""
+    sealed = [w.receipt() for w in archive.windows() if w.is_maintained and w.is_sealed]
+    return [r for r in sealed if not r.files and topic_ids.items() >= r.topics.items()]
+
+
+def _sealed_fingerprint(receipts: Sequence[Receipt], records: int) -> str | None:
+    """Return the fingerprint of some segments; None when theirs isn't known of exactly these."""
+    value = held = 0
+    for receipt in receipts:
+        if receipt.fingerprint is None or _is_mended(receipt):
+            return None
+        value ^= int(receipt.fingerprint, 16)
+        held += receipt.records
+    if held != records:
+        # Retention has deleted some.
+        return None
+    return f"{value:016x}"
+
+
+def _is_mended(receipt: Receipt) -> bool:
+    """Whether a window held some of a segment when it was sealed."""
+    return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

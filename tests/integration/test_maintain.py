@@ -1,0 +1,599 @@
+"""Maintenance with a real broker and real Spark: what is rewritten or deleted, and what stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.backfilling import refuse_incomplete
+from kafka_drain.compacting import SPARK_CONF
+from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
+from kafka_drain.gap_reasons import GapReason
+from kafka_drain.intervals import Interval
+from kafka_drain.job_spec import CompactSpec, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import utc_now
+from kafka_drain.maintaining import plan_maintenance, run_maintenance
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing.runs import list_runs
+from kafka_drain.spark_submit import SparkApplication, Submit
+from kafka_drain.validation import validate_archive
+from kafka_drain.window import Window
+from tests.brute_force import data_files, offsets_in_files
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
+HOUR = 3_600_000
+BATCHES, RECORDS = 4, 6
+ROOT = Path(__file__).resolve().parents[2]
+
+Maintain = Callable[..., dict[str, Any]]
+
+# Ends as SIGKILL does at the nth change of the file system that maintenance makes; Spark has run.
+KILLED = """
+import json, os, shutil, signal, sys
+from kafka_drain.job_spec import CompactSpec, write_private
+from kafka_drain.maintaining import run_maintenance
+from kafka_drain.pipeline import Pipeline
+from pathlib import Path
+archive, number, written = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+left = number
+def hook(event, arguments):
+    global left
+    changes = event in ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
+    if event == "open" and isinstance(arguments[2], int):
+        changes = arguments[2] & os.O_ACCMODE
+    if changes and str(arguments[0]).startswith(archive):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+def submit(application, explain):
+    spec = CompactSpec.read(Path(application.arguments[0]))
+    shutil.copytree(written + "/data", spec.path)
+    write_private(Path(spec.result_path), json.loads(Path(written + "/result.json").read_text()))
+pipeline = Pipeline(**json.loads(sys.argv[4]))
+run_maintenance(pipeline, None, submit, run="killed", say=print)
+"""
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A topic of two partitions."""
+    return make_topic(2)
+
+
+@pytest.fixture
+def pipeline(
+    topic: str, send: Callable[..., None], archive_folder: str, drain: Any, cluster: KafkaCluster
+) -> Pipeline:
+    """An archive of four sealed batches, an hour of records each, in eight files."""
+    found = Pipeline(name="kept", topics=[topic], archive=archive_folder)
+    fill(found, send, drain, cluster, range(BATCHES))
+    return found
+
+
+def fill(
+    pipeline: Pipeline,
+    send: Callable[..., None],
+    drain: Any,
+    cluster: KafkaCluster,
+    hours: range,
+) -> None:
+    """Send an hour's records to both partitions, drain and seal them; hour by hour."""
+    [topic] = pipeline.topics or []
+    for number in hours:
+        for partition in (0, 1):
+            records = [(b"k", b"v", None, NOON + number * HOUR + n) for n in range(RECORDS)]
+            send(topic, records, partition)
+        drain(pipeline)
+        assert validate_archive(Archive.at(pipeline.archive), cluster).complete
+
+
+@pytest.fixture
+def submit(spark: Any) -> Iterator[Submit]:
+    """Run a compaction as spark-submit does, but in the shared Spark session."""
+    from kafka_drain_spark.compact import run_compact
+
+    before = {name: spark.conf.get(name) for name in SPARK_CONF}
+
+    def run(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        write_private(Path(spec.result_path), run_compact(spark, spec))
+
+    for name, value in SPARK_CONF.items():
+        spark.conf.set(name, value)
+    yield run
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.fixture
+def maintain(cluster: KafkaCluster, submit: Submit) -> Maintain:
+    """Maintain an archive; without more said, ten days from now, when its generation is due."""
+
+    def run(pipeline: Pipeline, *, days: int = 10, **changes: Any) -> dict[str, Any]:
+        return run_maintenance(
+            changed(pipeline, **changes),
+            cluster,
+            submit,
+            run="tests",
+            say=print,
+            clock=lambda: utc_now() + timedelta(days=days),
+        )
+
+    return run
+
+
+def changed(pipeline: Pipeline, **changes: Any) -> Pipeline:
+    """Return a pipeline with other keys."""
+    return Pipeline(**(pipeline.model_dump() | changes))
+
+
+def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool = False) -> None:
+    """Compare the files with what Kafka holds, and validate every byte."""
+    archive = Archive.at(pipeline.archive)
+    [topic] = pipeline.topics or []
+    ends = cluster.latest([TopicPartition(topic, n) for n in (0, 1)], "read_committed")
+    expected = {(tp.partition, offset) for tp, end in ends.items() for offset in range(end)}
+    found = offsets_in_files(archive)
+    assert set(found) == expected
+    assert set(found.values()) == {1}
+    report = validate_archive(archive, cluster, deep=True)
+    assert report.complete
+    assert report.summary()["records"] == len(expected)
+    if is_mended:
+        # Of a closed generation it takes the newest receipt's word, which counts the damaged file.
+        return
+    trusting = validate_archive(archive, cluster, scope="open").summary()
+    assert (trusting["records"], trusting["files"]) == (len(expected), len(archive_files(archive)))
+
+
+def test_maintain_compacts_closed_generation(
+    pipeline: Pipeline,
+    maintain: Maintain,
+    cluster: KafkaCluster,
+    send: Callable[..., None],
+    drain: Any,
+) -> None:
+    """A closed generation's files become one, sorted by offset; drains go on; again, nothing is.
+
+    The receipts stay, and the new one names them with their hashes.
+    """
+    archive = Archive.at(pipeline.archive)
+    old = archive_files(archive)
+    receipts = {receipt.where: receipt.sha256 for receipt in archive.generation(1).receipts()}
+
+    figures = maintain(pipeline)
+
+    assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES, 1)
+    assert figures["rolled"]
+    [window] = archive.windows()
+    receipt = window.receipt()
+    assert receipt.provenance == receipts
+    assert set(receipt.replaces) == {file.path for file in old}
+    assert len(archive.generation(1).receipt_names()) == BATCHES
+    assert not archive.generation(1).checkpoint.exists()
+    [file] = archive_files(archive)
+    rows = pq.read_table(f"{archive.root}/{file.path}", columns=["partition", "offset"])
+    held = list(zip(*rows.to_pydict().values(), strict=True))
+    assert held == sorted(held)
+    refuse_changed(pipeline, cluster)
+    before = data_files(pipeline.archive)
+
+    again = maintain(pipeline)
+
+    assert data_files(pipeline.archive) == before
+    assert again["windows"] == []
+    fill(pipeline, send, drain, cluster, range(BATCHES, BATCHES + 1))
+    refuse_changed(pipeline, cluster)
+
+
+def test_maintain_leaves_open_generation(
+    pipeline: Pipeline, maintain: Maintain, cluster: KafkaCluster
+) -> None:
+    """Before the generation is due, nothing is done: the files of the open one are Spark's."""
+    before = data_files(pipeline.archive)
+
+    figures = maintain(pipeline, days=6)
+
+    assert data_files(pipeline.archive) == before
+    assert not figures["rolled"]
+
+
+def test_maintain_rolls_long_manifest(pipeline: Pipeline, maintain: Maintain) -> None:
+    """A manifest with more lines than it should have is a reason to close the generation."""
+    assert not maintain(pipeline, days=0, max_manifest_lines=2 * BATCHES)["rolled"]
+
+    assert maintain(pipeline, days=0, max_manifest_lines=2 * BATCHES - 1)["rolled"]
+
+
+def test_plan_maintenance_changes_nothing(pipeline: Pipeline) -> None:
+    """A plan says what would be closed, compacted and deleted, and changes no file."""
+    before = data_files(pipeline.archive)
+
+    plan = plan_maintenance(pipeline, clock=lambda: utc_now() + timedelta(days=10))
+
+    assert data_files(pipeline.archive) == before
+    assert plan.to_dict()["compacted_files"] == 2 * BATCHES
+    assert "closes the open generation: it was opened 10 days ago" in plan.lines()[0]
+    assert "generation 1: 8 files" in plan.lines()[1]
+
+
+@pytest.mark.parametrize(
+    ("file_format", "compression"), [("avro", "zstandard"), ("json", "gzip"), ("orc", "zstd")]
+)
+def test_maintain_compacts_format(
+    topic: str,
+    send: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    cluster: KafkaCluster,
+    maintain: Maintain,
+    file_format: str,
+    compression: str,
+) -> None:
+    """Other formats are compacted too, with headers, nulls and times as they were."""
+    pipeline = Pipeline(
+        name="kept",
+        topics=[topic],
+        archive=archive_folder,
+        format=file_format,
+        compression=compression,
+        partition_by=[],
+    )
+    archive = Archive.at(archive_folder)
+    for _ in range(3):
+        send(topic, [(None, b"v", [("h", b"1"), ("h", None)], NOON + 1), (b"k", None, None, NOON)])
+        drain(pipeline)
+        assert validate_archive(archive, cluster).complete
+
+    figures = maintain(pipeline)
+
+    assert (figures["files_before"], figures["files_after"]) == (3, 1)
+    assert validate_archive(archive, cluster, deep=True).complete
+    [window] = archive.windows()
+    sealed = [receipt.fingerprint for receipt in archive.generation(1).receipts()]
+    assert None not in sealed
+    assert window.receipt().records == 6
+
+
+def test_maintain_refuses_other_content(
+    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, maintain: Maintain
+) -> None:
+    """A new file that lacks a row isn't sealed, and no old file is removed."""
+    before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
+
+    def loses(application: SparkApplication, explain: Callable[[], object]) -> None:
+        submit(application, explain)
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        [path] = Path(spec.path).rglob("part-*.parquet")
+        table = pq.read_table(path, partitioning=None)
+        pq.write_table(table.slice(1), path)
+
+    with pytest.raises(ManifestInvalidError, match="offset_missing") as raised:
+        run_maintenance(
+            pipeline,
+            cluster,
+            loses,
+            run="tests",
+            say=print,
+            clock=later,
+        )
+
+    assert "holds 23 records, the old files 24" in str(raised.value)
+    assert {file.path for file in archive_files(Archive.at(pipeline.archive))} == before
+    maintain(pipeline)
+    refuse_changed(pipeline, cluster)
+
+
+def test_maintain_spark_fails(
+    pipeline: Pipeline, cluster: KafkaCluster, maintain: Maintain
+) -> None:
+    """Where Spark fails, what it left is a copy that the next run removes."""
+
+    def fails(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        Path(spec.path, "topic=x").mkdir(parents=True)
+        Path(spec.path, "topic=x", "part-0.parquet").write_bytes(b"half")
+        write_private(Path(spec.result_path), {"error": "no space left"})
+
+    with pytest.raises(SparkJobError, match="no space left"):
+        run_maintenance(pipeline, cluster, fails, run="tests", say=print, clock=later)
+    refuse_changed(pipeline, cluster)
+
+    maintain(pipeline)
+
+    assert not any("topic=x" in path for path in data_files(pipeline.archive))
+    refuse_changed(pipeline, cluster)
+
+
+def later() -> datetime:
+    """Ten days from now."""
+    return utc_now() + timedelta(days=10)
+
+
+def test_maintain_while_another_replaces(
+    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit
+) -> None:
+    """Of two windows for the same file one is sealed: readers never get a record twice."""
+    archive = Archive.at(pipeline.archive)
+
+    def beaten(application: SparkApplication, explain: Callable[[], object]) -> None:
+        submit(application, explain)
+        receipt = archive.generation(1).last_receipt()
+        assert receipt is not None
+        other = Window(archive.root, "reprocess_0009")
+        file = receipt.files[0].path
+        other.write_receipt(
+            replace(receipt, generation=None, window=other.key, files=(), replaces=(file,))
+        )
+
+    with pytest.raises(LockedError, match="reprocess_0009 has taken the place of 1 of its files"):
+        run_maintenance(pipeline, cluster, beaten, run="tests", say=print, clock=later)
+
+    assert [window.key for window in archive.windows() if window.is_sealed] == ["reprocess_0009"]
+
+
+def test_maintain_compacts_windows(
+    topic: str,
+    send: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    backfill: Callable[..., Any],
+    cluster: KafkaCluster,
+    maintain: Maintain,
+) -> None:
+    """The windows of a backfill are put together; its runs go on being done, but force is refused.
+
+    The empty hours and the open generation's files are left.
+    """
+    for number in (0, 1, 3):
+        for partition in (0, 1):
+            send(topic, [(b"k", b"v", None, NOON + number * HOUR + n) for n in (0, 1)], partition)
+    late = Pipeline(
+        name="kept",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"startingOffsets": "latest"},
+    )
+    drain(late)
+    archive = Archive.at(archive_folder)
+    assert validate_archive(archive, cluster).complete
+    hours = [hour(number) for number in range(5)]
+    for interval in hours:
+        backfill(late, interval)
+    send(topic, [(b"k", b"v", None, NOON + 6 * HOUR)])
+    drain(late)
+    assert validate_archive(archive, cluster).complete
+
+    figures = maintain(late, days=0)
+
+    assert (figures["files_before"], figures["files_after"]) == (7, 2)
+    refuse_changed(late, cluster)
+    before = data_files(archive_folder)
+    for interval in hours:
+        refuse_incomplete(backfill(late, interval))
+    assert maintain(late, days=0)["windows"] == []
+    with pytest.raises(ArchiveError, match="compacted or deleted 2 of its 2 files"):
+        backfill(late, hours[1], force=True)
+    assert data_files(archive_folder) == before
+
+
+def hour(number: int) -> Interval:
+    """Return an hour of the records' day."""
+    start = datetime.fromtimestamp(NOON / 1000 + 3600 * number, timezone.utc)
+    return Interval(start, start + timedelta(hours=1))
+
+
+def test_maintain_compacts_repaired(
+    pipeline: Pipeline, maintain: Maintain, repair: Callable[..., Any], cluster: KafkaCluster
+) -> None:
+    """What a repair has drained again is put together with what was sound."""
+    archive = Archive.at(pipeline.archive)
+    damaged = archive_files(archive)[0].path
+    (Path(pipeline.archive) / damaged).unlink()
+    repair(archive, pipeline)
+
+    figures = maintain(pipeline)
+
+    assert figures["files_after"] == 1
+    [sealed] = [w.receipt() for w in archive.windows() if w.supersedes]
+    assert len(sealed.replaces) == 2 * BATCHES
+    assert damaged not in sealed.replaces
+    refuse_changed(pipeline, cluster, is_mended=True)
+
+
+def test_maintain_compacts_transactions(
+    topic: str,
+    archive_folder: str,
+    drain: Any,
+    bootstrap_servers: str,
+    cluster: KafkaCluster,
+    maintain: Maintain,
+) -> None:
+    """Markers and aborted records stay the gaps that they were."""
+    pipeline = Pipeline(name="kept", topics=[topic], archive=archive_folder)
+    archive = Archive.at(archive_folder)
+    settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": topic}
+    producer = Producer(settings)
+    producer.init_transactions(20)
+    for number in range(6):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.produce(topic, b"v", b"k", partition, timestamp=NOON + number)
+        # What isn't sent yet when a transaction is aborted never gets an offset.
+        producer.flush(20)
+        (producer.commit_transaction if number % 3 else producer.abort_transaction)(20)
+        drain(pipeline)
+        assert validate_archive(archive, cluster).complete
+    del producer
+
+    maintain(pipeline)
+
+    [window] = archive.windows()
+    receipt = window.receipt()
+    assert (receipt.records, receipt.offsets) == (8, 24)
+    gaps = {reason for part in receipt.partitions for reason in part.gaps}
+    assert {GapReason.ABORTED, GapReason.CONTROL} == gaps
+    assert validate_archive(archive, cluster, deep=True).complete
+
+
+def test_maintain_retention(
+    pipeline: Pipeline,
+    maintain: Maintain,
+    cluster: KafkaCluster,
+    send: Callable[..., None],
+    drain: Any,
+    topic: str,
+) -> None:
+    """Files whose newest record is too old go, and receipts say so; younger and open ones stay."""
+    archive = Archive.at(pipeline.archive)
+    send(topic, [(b"k", b"new", None, int(utc_now().timestamp() * 1000))])
+    drain(pipeline)
+    assert validate_archive(archive, cluster).complete
+
+    figures = maintain(pipeline, retention_days=30)
+
+    assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES + 1, 1)
+    assert set(offsets_in_files(archive)) == {(0, BATCHES * RECORDS)}
+    [window] = archive.windows()
+    receipt = window.receipt()
+    assert (receipt.records, receipt.offsets) == (0, 2 * BATCHES * RECORDS)
+    assert {reason for part in receipt.partitions for reason in part.gaps} == {GapReason.DELETED}
+    report = validate_archive(archive, cluster, deep=True)
+    assert report.complete
+    [first, second] = report.partitions()
+    assert (first["records"], first["gaps"]) == (1, {"deleted": BATCHES * RECORDS})
+    assert (second["records"], second["gaps"]) == (0, {"deleted": BATCHES * RECORDS})
+    before = data_files(pipeline.archive)
+    assert maintain(pipeline, retention_days=30)["windows"] == []
+    assert data_files(pipeline.archive) == before
+    fill(pipeline, send, drain, cluster, range(2))
+
+
+@pytest.mark.parametrize("retention_days", [None, 30])
+def test_maintain_killed(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    submit: Submit,
+    tmp_path: Path,
+    retention_days: int | None,
+) -> None:
+    """Killed at any change of the file system, the archive is whole, and the next run ends it."""
+    written = tmp_path / "written"
+
+    def keeps(application: SparkApplication, explain: Callable[[], object]) -> None:
+        submit(application, explain)
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        shutil.copytree(spec.path, written / "data")
+        shutil.copy(spec.result_path, written / "result.json")
+        raise SparkJobError("killed")
+
+    with pytest.raises(SparkJobError):
+        run_maintenance(pipeline, cluster, keeps, run="tests", say=print, clock=later)
+    kept = changed(pipeline, retention_days=retention_days)
+    killed = 0
+    for number in (1, 2, 4, 6, 8, 10, 12, 14, 17, 20, 23, 26, 500):
+        copy = tmp_path / f"killed-{number}"
+        shutil.copytree(pipeline.archive, copy)
+        moved = changed(kept, archive=str(copy))
+        ended = run_killed(moved, number, written)
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        killed += ended.returncode == -signal.SIGKILL
+        refuse_torn(moved, cluster, retention_days)
+        for lock in copy.rglob("lock.json"):
+            lock.unlink()
+        assert run_killed(moved, 0, written).returncode == 0
+        refuse_torn(moved, cluster, retention_days)
+        names = [file.path for file in archive_files(Archive.at(str(copy)))]
+        assert len(names) == (1 if retention_days is None else 0)
+        assert not any("part-" in path for path in data_files(str(copy)) if names == [])
+    assert killed > 8
+
+
+def run_killed(pipeline: Pipeline, number: int, written: Path) -> subprocess.CompletedProcess[str]:
+    """Maintain in a process that is killed at the nth change of the file system; 0 for never."""
+    return subprocess.run(
+        [
+            *(sys.executable, "-c", KILLED),
+            *(pipeline.archive, str(number), str(written), pipeline.model_dump_json()),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "plugins")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def refuse_torn(pipeline: Pipeline, cluster: KafkaCluster, retention_days: int | None) -> None:
+    """Refuse an archive that isn't wholly before or wholly behind its change."""
+    if retention_days is None:
+        refuse_changed(pipeline, cluster)
+        return
+    archive = Archive.at(pipeline.archive)
+    assert len(offsets_in_files(archive)) in (0, 2 * BATCHES * RECORDS)
+    assert validate_archive(archive, cluster, deep=True).complete
+
+
+def test_maintain_keeps_what_a_republish_needs(
+    pipeline: Pipeline,
+    maintain: Maintain,
+    cluster: KafkaCluster,
+    republish: Callable[..., dict[str, Any]],
+    make_topic: Callable[..., str],
+) -> None:
+    """Files that a republish was planned with stay until it has ended; then they go."""
+    archive = Archive.at(pipeline.archive)
+    target = make_topic(2)
+    receipt = republish(archive, target, run="slow")
+    [run] = list_runs(archive.root)
+    (Path(str(run.folder)) / "receipt.json").rename(Path(pipeline.archive) / "kept.json")
+
+    maintain(pipeline)
+
+    assert sum("/generations/" in path and "part-" in path for path in files_of(pipeline)) == 8
+    refuse_changed(pipeline, cluster)
+    (Path(pipeline.archive) / "kept.json").rename(Path(str(run.folder)) / "receipt.json")
+    maintain(pipeline)
+    assert len(files_of(pipeline)) == 1
+    assert receipt["records"] == 2 * BATCHES * RECORDS
+    refuse_changed(pipeline, cluster)
+
+
+def files_of(pipeline: Pipeline) -> list[str]:
+    """Return the data files that lie in an archive."""
+    return [p for p in data_files(pipeline.archive) if Path(p).name.startswith("part-")]
+
+
+def test_maintain_sends_followers_nothing_again(
+    pipeline: Pipeline,
+    maintain: Maintain,
+    republish: Callable[..., dict[str, Any]],
+    make_topic: Callable[..., str],
+) -> None:
+    """Records that a follower has sent aren't sent again from the files that now hold them."""
+    archive, target = Archive.at(pipeline.archive), make_topic(2)
+    assert republish(archive, target, follows=True)["records"] == 2 * BATCHES * RECORDS
+
+    maintain(pipeline)
+    assert republish(archive, target, follows=True)["records"] == 0
+    maintain(pipeline, retention_days=30)
+
+    assert republish(archive, target, follows=True)["records"] == 0
