@@ -6,7 +6,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench-validate bench-republish soak lock clean
+.PHONY: help setup setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench-validate bench-compact bench-republish soak lock clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -51,6 +51,9 @@ format: setup ## format the code
 
 bench-validate: setup ## measure what validation costs, against its marks (about five minutes)
 	@$(PYTHON_ENV) -m benchmarks.validation
+
+bench-compact: setup ## measure the compaction of 10,000 small files (about four minutes)
+	@$(PYTHON_ENV) -m benchmarks.compaction
 
 bench-republish: setup ## measure how fast records go back to Kafka, beside what else there is (fifteen minutes)
 	@$(PYTHON_ENV) -m benchmarks.republish

@@ -116,6 +116,8 @@ class Archive:
         if not folder.is_dir():
             return []
         numbers = sorted(int(e.name) for e in folder.iterdir() if e.name.isdigit() and e.is_dir())
+        if numbers and not _is_begun(self.generation(numbers[-1]).folder, "generation.json"):
+            numbers.pop()
         return [self.generation(number) for number in numbers]
 
     def generation(self, number: int) -> Generation:
@@ -132,5 +134,13 @@ class Archive:
         folder = self.root / "windows"
         if not folder.is_dir():
             return []
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        entries = [entry for entry in folder.iterdir() if entry.is_dir()]
+        names = sorted(entry.name for entry in entries if _is_begun(entry, "plan.json"))
         return [Window(self.root, name) for name in names]
+
+
+def _is_begun(folder: UPath, document: str) -> bool:
+    """Whether there is something in a folder: one that was killed as it was made holds nothing."""
+    return (folder / document).is_file() or any(
+        not entry.name.startswith(".") for entry in folder.iterdir()
+    )

@@ -49,8 +49,10 @@ __all__ = [
     "run_compaction",
 ]
 
-#: A row group of a compacted Parquet file: a republish of a time range reads those that it needs.
-ROW_GROUP_BYTES = 32 << 20
+#: About so many records make a row group of a compacted Parquet file, within bounds in bytes: who
+#: wants a range of time or offsets reads the row groups that have some of it.
+ROW_GROUP_RECORDS = 20_000
+ROW_GROUP_BYTES = (1 << 20, 16 << 20)
 
 #: What Spark is told for a compaction, whatever the pipeline says.
 SPARK_CONF = {
@@ -135,7 +137,7 @@ def prepare_compaction(
         records=sum(piece.records.values()),
         files=compaction.new_files,
         file_format=compaction.file_format,
-        writer_options=_writer_options(compaction.file_format, pipeline),
+        writer_options=_writer_options(compaction, pipeline),
         path=str(window.data / attempt),
         partition_by=list(compaction.partition_by),
         columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
@@ -153,15 +155,19 @@ def prepare_compaction(
     return WindowJob(window, piece.ranges, attempt, application, result_path)
 
 
-def _writer_options(file_format: str, pipeline: Pipeline) -> dict[str, str]:
+def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:
     """Return the pipeline's options where it still writes this format, else the defaults."""
+    file_format, piece = compaction.file_format, compaction.piece
     options = {"compression": COMPRESSIONS[file_format][0]}
     if pipeline.format == file_format:
         options = {"compression": pipeline.compression, **pipeline.sink_options}
         # How small the drain's files are is no measure for these.
         options.pop("maxRecordsPerFile", None)
     if file_format == "parquet":
-        options.setdefault("parquet.block.size", str(ROW_GROUP_BYTES))
+        # Parquet bounds a row group by its size in memory, which is about that on disk.
+        lowest, highest = ROW_GROUP_BYTES
+        wanted = piece.bytes * ROW_GROUP_RECORDS // max(1, sum(piece.records.values()))
+        options.setdefault("parquet.block.size", str(min(max(wanted, lowest), highest)))
     return options
 
 

@@ -160,7 +160,6 @@ class Report:
             listed: Number and bytes of their files, unreadable ones included.
         """
         self.segments += parts
-        self.gaps += gaps
         self.files += listed[0]
         self.bytes += listed[1]
         for part in parts:
@@ -175,9 +174,7 @@ class Report:
             if not parts:
                 # What was drained can't be told; what is there can.
                 row.end = max(row.end, content.last + 1)
-        for gap in gaps:
-            row = self._row(gap.tp, topic_ids, gap.range.start)
-            row.gaps[str(gap.reason)] += len(gap.range)
+        self.add_gaps(gaps, topic_ids)
         self.generations[-1]["files"] += listed[0]
         self.generations[-1]["bytes"] += listed[1]
         self.generations[-1]["records"] += records
@@ -194,6 +191,13 @@ class Report:
             }
             for part in parts
         ]
+
+    def add_gaps(self, gaps: Sequence[Gap], topic_ids: Mapping[str, str]) -> None:
+        """Take in offsets that are missing."""
+        self.gaps += gaps
+        for gap in gaps:
+            row = self._row(gap.tp, topic_ids, gap.range.start)
+            row.gaps[str(gap.reason)] += len(gap.range)
 
     def add_damaged(self, damaged: Iterable[tuple[SealedFile, Receipt]]) -> None:
         """Take the records of damaged sealed files away again."""
@@ -220,7 +224,7 @@ class Report:
             row.records += part.records
             deleted = part.gaps_so_far.get(GapReason.DELETED, 0)
             if deleted and not receipt.files:
-                row.gaps[GapReason.DELETED] = row.gaps.get(GapReason.DELETED, 0) + deleted
+                row.gaps[str(GapReason.DELETED)] += deleted
         if replaced:
             self.files -= replaced["files"]
             self.bytes -= replaced["bytes"]

@@ -182,7 +182,7 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
 
 
 def lost_ranges(
-    generation: Generation, damaged: Iterable[tuple[SealedFile, Receipt]], file_format: str
+    root: UPath, damaged: Iterable[tuple[SealedFile, Receipt]], file_format: str
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return which offsets damaged files held: by their receipts, and by the files beside them."""
     damaged = list(damaged)
@@ -193,22 +193,27 @@ def lost_ranges(
             span = OffsetRange(content.first, content.last + 1)
             held: list[OffsetRange] = []
             if not content.is_dense:
-                held = _held_beside(generation, receipt, content.tp, span, broken, file_format)
+                held = _held_beside(root, receipt, content.tp, span, broken, file_format)
             lost.setdefault(content.tp, []).extend(subtract(span, held))
     return {tp: merge(ranges) for tp, ranges in lost.items()}
 
 
 def _held_beside(
-    generation: Generation,
+    root: UPath,
     receipt: Receipt,
     tp: TopicPartition,
     span: OffsetRange,
     broken: set[str],
     file_format: str,
 ) -> list[OffsetRange]:
-    """Return the gaps of a receipt, and what its other files hold of a span of offsets."""
-    [part] = [part for part in receipt.partitions if part.tp == tp]
-    held = [r for ranges in part.gaps.values() for r in ranges]
+    """Return what of a span of offsets isn't a damaged file's: gaps, and what lies beside it.
+
+    Beside it are the segment's other files, and what isn't of the segment: a window has its offsets
+    in several ranges.
+    """
+    parts = [part for part in receipt.partitions if part.tp == tp]
+    held = [r for part in parts for ranges in part.gaps.values() for r in ranges]
+    held += subtract(span, merge([part.range for part in parts]))
     for file in receipt.files:
         near = any(
             c.tp == tp and c.first < span.end and c.last >= span.start for c in file.contents
@@ -216,7 +221,7 @@ def _held_beside(
         if not near or file.path in broken:
             continue
         try:
-            path = generation.root / file.path
+            path = root / file.path
             for offsets in read_offsets(path, file_format, topic_of(file.path)):
                 if offsets.tp == tp:
                     held += offsets.ranges

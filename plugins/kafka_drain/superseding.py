@@ -65,7 +65,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
                 f"window {window.key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
                 "nothing was removed"
             )
-    needed = _needed(archive)
+    needed = _needed(archive) if left else frozenset()
     paths = sorted(path for _, r in left for path in r.replaces if path not in needed)
     kept = sum(path in needed for path in every)
     if kept:
@@ -87,7 +87,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
 
 def _needed(archive: Archive) -> frozenset[str]:
     """Return the files of republishes that were planned and haven't ended, and may be resumed."""
-    plans = (run.plan() for run in list_runs(archive.root) if run.receipt() is None)
+    plans = (run.plan() for run in list_runs(archive.root) if not run.has_ended)
     return frozenset(
         file.path
         for plan in plans

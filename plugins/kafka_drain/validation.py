@@ -125,6 +125,7 @@ def validate_archive(
         now=now,
         say=say,
     )
+    _explain_windows(validation)
     previous: str | None = None
     generations = archive.generations()
     for number, generation in enumerate(generations):
@@ -184,16 +185,26 @@ def _validate_closed(
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
-    missing = lost_ranges(generation, sealed.damaged, generation.document()["format"])
+    missing = lost_ranges(generation.root, sealed.damaged, generation.document()["format"])
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
-    gaps = _explain(validation, generation, missing)
+    gaps = _explain(validation, _identity(validation.archive, generation), missing)
     report.add_new(generation, validation.archive.topic_ids(generation), [], [], gaps, (0, 0))
     return sealed.last_hash
 
 
-def _explain(validation: _Validation, generation: Generation, missing: Ranges) -> list[Gap]:
-    identity = _identity(validation.archive, generation)
+def _explain_windows(validation: _Validation) -> None:
+    """Say what damaged files of windows held, and whether Kafka still has it."""
+    for window, receipt, files in validation.windows.damaged:
+        lost = lost_ranges(
+            window.root, [(file, receipt) for file in files], window.plan()["format"]
+        )
+        document = validation.archive.document()
+        identity = Identity(document["pipeline"], document["cluster_id"], receipt.topics)
+        validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
+
+
+def _explain(validation: _Validation, identity: Identity, missing: Ranges) -> list[Gap]:
     gaps = explain_gaps(
         missing,
         identity=identity,
@@ -232,7 +243,7 @@ def _validate_open(
     # A checkpoint that doesn't know the last batches can't say what they may hold.
     covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
     found += check_offsets(parts, files) if covered else check_duplicates(files)
-    lost = lost_ranges(generation, sealed.damaged, document["format"])
+    lost = lost_ranges(generation.root, sealed.damaged, document["format"])
     for _, tp, ranges in missing:
         lost[tp] = merge([*lost.get(tp, []), *ranges])
     found = [windows.excuse(finding) for finding in found]
@@ -243,7 +254,7 @@ def _validate_open(
         Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
         for path in orphans
     ]
-    gaps = _explain(validation, generation, lost)
+    gaps = _explain(validation, identity, lost)
     report.add_sealed(generation, state.receipt, sealed.receipts)
     report.add_batches(_newest(generation))
     report.add_damaged(sealed.damaged)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_drain.archive import Archive
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.generation import list_data_files
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.receipts import Receipt, ReceiptError
+from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.report import Report
 from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity
@@ -25,14 +25,16 @@ class HeldByWindows:
     """What the sealed windows hold, and for which damaged files they stand.
 
     Attributes:
-        receipts: Their receipts.
+        receipts: Receipts of those that are whole, and that no other window stands for.
         replaced: Files that they stand for, relative to the archive.
         superseded: Those of them that were sound: nobody needs them any more.
+        damaged: Windows that aren't whole, each with its receipt and the damaged files.
     """
 
     receipts: Sequence[Receipt]
     replaced: frozenset[str]
     superseded: frozenset[str]
+    damaged: Sequence[tuple[Window, Receipt, list[SealedFile]]] = ()
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, of topics with the same ids."""
@@ -68,15 +70,37 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
     superseded = frozenset(
         path for window, receipt in sealed if window.supersedes for path in receipt.replaces
     )
-    receipts: list[Receipt] = []
+    damage: dict[Window, list[Finding]] = {}
     for window, receipt in sealed:
-        damage = check_files(window, receipt, deep=deep, superseded=superseded)
-        report.findings += damage
+        damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
         report.add_window(window.key, receipt, window.plan().get("replaced"))
-        if not damage:
+        broken = {finding.where for finding in damage[window]}
+        report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
+    replaced = _replaced_by_whole(sealed, damage)
+    receipts: list[Receipt] = []
+    damaged: list[tuple[Window, Receipt, list[SealedFile]]] = []
+    for window, receipt in sealed:
+        broken = {finding.where for finding in damage[window]} - replaced
+        if broken:
+            damaged.append((window, receipt, [f for f in receipt.files if f.path in broken]))
+        elif not receipt.files or not all(file.path in superseded for file in receipt.files):
             receipts.append(receipt)
-    replaced = frozenset(path for receipt in receipts for path in receipt.replaces)
-    return HeldByWindows(receipts, replaced, superseded)
+    held = HeldByWindows(receipts, replaced, superseded, damaged)
+    report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
+    return held
+
+
+def _replaced_by_whole(
+    sealed: Sequence[tuple[Window, Receipt]], damage: Mapping[Window, Sequence[Finding]]
+) -> frozenset[str]:
+    """Return the files that whole windows stand for; a window may be mended by another one."""
+    replaced: frozenset[str] = frozenset()
+    while True:
+        whole = (r for w, r in sealed if all(f.where in replaced for f in damage[w]))
+        more = frozenset(path for receipt in whole for path in receipt.replaces)
+        if more == replaced:
+            return replaced
+        replaced = more
 
 
 def check_files(

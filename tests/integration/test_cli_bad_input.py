@@ -635,3 +635,37 @@ def test_reprocess_options_not_acceptable(
         code=USAGE,
         says=says,
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], ["expected an archive that a drain made"]),
+        (["--apply"], ["expected an archive that a drain made"]),
+    ],
+)
+def test_maintain_without_archive(arguments: list[str], says: list[str], tmp_path: Path) -> None:
+    """A folder that is no archive is left as it is."""
+    refused(
+        tmp_path,
+        "maintain",
+        tmp_path,
+        *("--bootstrap-servers", NOWHERE),
+        *arguments,
+        code=USAGE,
+        says=says,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--retention-days", "0"], ["retention_days = 0", "greater than or equal to 1"]),
+        (["--target-file-bytes", "10"], ["target_file_bytes = 10"]),
+    ],
+)
+def test_maintain_options_not_acceptable(
+    arguments: list[str], says: list[str], copied: Path
+) -> None:
+    """A key of the pipeline that can't be right is refused before anything is deleted."""
+    refused(copied, "maintain", copied, *arguments, "--apply", code=USAGE, says=says)

@@ -420,6 +420,39 @@ def test_maintain_compacts_repaired(
     refuse_changed(pipeline, cluster, is_mended=True)
 
 
+@pytest.mark.parametrize("partition_by", [["topic", "date"], ["topic", "date", "hour"]])
+def test_repair_of_compacted(
+    topic: str,
+    send: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    maintain: Maintain,
+    repair: Callable[..., Any],
+    cluster: KafkaCluster,
+    partition_by: list[str],
+) -> None:
+    """A damaged file of a compaction is named with its offsets, and a repair drains them again."""
+    pipeline = Pipeline(
+        name="kept", topics=[topic], archive=archive_folder, partition_by=partition_by
+    )
+    for _ in range(3):
+        fill(pipeline, send, drain, cluster, range(2))
+    maintain(pipeline)
+    archive = Archive.at(archive_folder)
+    damaged = archive_files(archive)[0].path
+    (Path(archive_folder) / damaged).unlink()
+
+    report = validate_archive(archive, cluster)
+    lost = sum(len(gap.range) for gap in report.gaps if gap.reason == GapReason.LOST)
+    assert lost == (72 if partition_by == ["topic", "date"] else 36)
+    assert report.summary()["records"] == 72 - lost
+    repair(archive, pipeline)
+
+    refuse_changed(pipeline, cluster, is_mended=True)
+    assert validate_archive(archive, cluster).summary()["records"] == 72
+    assert damaged not in {file.path for file in archive_files(archive)}
+
+
 def test_maintain_compacts_transactions(
     topic: str,
     archive_folder: str,

@@ -42,22 +42,35 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Ends as SIGKILL does at the nth change of the file system that the step makes.
 KILLED_STEP = """
-import os, signal, sys
+import json, os, signal, sys
 from kafka_drain.archive import Archive
-from kafka_drain.reprocessing import finish_reprocess, unfinished_reprocess
-plan = unfinished_reprocess(Archive.at(sys.argv[1]))
-left = int(sys.argv[2])
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocessing import (
+    finish_reprocess, open_reprocess, plan_reprocess, unfinished_reprocess
+)
+pipeline, left = Pipeline(**json.loads(sys.argv[1])), int(sys.argv[2])
+if sys.argv[3:]:
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": sys.argv[3]}))
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 1)))
+else:
+    plan = unfinished_reprocess(Archive.at(pipeline.archive))
 def hook(event, arguments):
     global left
     changes = event in ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
     if event == "open" and isinstance(arguments[2], int):
         changes = arguments[2] & os.O_ACCMODE
-    if changes and str(arguments[0]).startswith(sys.argv[1]):
+    if changes and str(arguments[0]).startswith(pipeline.archive):
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hook)
-finish_reprocess(plan, run="killed", say=print)
+if sys.argv[3:]:
+    open_reprocess(plan, cluster, run="killed", say=print)
+else:
+    finish_reprocess(plan, run="killed", say=print)
 """
 
 
@@ -263,28 +276,52 @@ def test_reprocess_killed_while_removing(
     for number in (1, 2, 5, 9, 100):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
-        ended = subprocess.run(
-            [sys.executable, "-c", KILLED_STEP, str(copy), str(number)],
-            env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-        killed += ended.returncode == -signal.SIGKILL
+        moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))
+        killed += run_step(moved, number)
         archive = Archive.at(str(copy))
         refuse_changed(archive, cluster)
         (copy / "maintenance" / "lock.json").unlink(missing_ok=True)
         if (copy / "maintenance" / "reprocess.json").exists():
-            subprocess.run(
-                [sys.executable, "-c", KILLED_STEP, str(copy), "0"],
-                env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
-                check=True,
-                timeout=60,
-            )
+            assert not run_step(moved, 0)
         refuse_changed(archive, cluster)
         assert not archive.generation(1).checkpoint.exists()
     assert 2 < killed < 5
+
+
+def run_step(pipeline: Pipeline, number: int, *servers: str) -> bool:
+    """Open (with servers) or end a reprocess, killed at the nth change; tell whether it was."""
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_STEP, pipeline.model_dump_json(), str(number), *servers],
+        env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode == -signal.SIGKILL
+
+
+def test_reprocess_killed_while_opening(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    reprocess: Callable[..., Any],
+    bootstrap_servers: str,
+    tmp_path: Path,
+) -> None:
+    """Killed at any change while it freezes and rolls, nothing is lost; the same run goes on."""
+    killed = 0
+    for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
+        copy = tmp_path / f"killed-{number}"
+        shutil.copytree(pipeline.archive, copy)
+        moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))
+        killed += run_step(moved, number, bootstrap_servers)
+        archive = Archive.at(str(copy))
+        refuse_changed(archive, cluster)
+        (copy / "lock.json").unlink(missing_ok=True)
+        if number % 3 == 1:
+            reprocess(moved, Cut(batch=(1, 1)))
+            refuse_changed(archive, cluster)
+    assert killed == 10
 
 
 def test_reprocess_expired(

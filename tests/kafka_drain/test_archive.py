@@ -139,10 +139,15 @@ def test_archive_document_refused(archive: Archive, text: str, message: str) -> 
 
 
 def test_archive_generations_order(archive: Archive) -> None:
-    """Generations come by number, not by name; other folders and files are none."""
+    """Generations come by number, not by name; other folders and files are none.
+
+    One that was killed as it was opened holds nothing, and doesn't count.
+    """
     numbers = [2, 3, 4, 5, 6, 7, 8, 9, 10, 99, 100, 9999, 10000]
     for name in ("notes", "0011.bak", *(f"{number:04d}" for number in reversed(numbers))):
-        (archive.root / "generations" / name).mkdir(parents=True)
+        (archive.root / "generations" / name / "data").mkdir(parents=True)
+    (archive.root / "generations" / "10001").mkdir()
+    (archive.root / "generations" / "10001" / ".generation.json.1.tmp").touch()
     (archive.root / "generations" / "0012").write_text("a file")
 
     generations = archive.generations()

@@ -458,6 +458,7 @@ def test_open_drain_looks_damaged(
     with open_drain(pipeline, cluster, tmp_path, run="r", say=print):
         pass
     (folder / "generations" / "0001" / "generation.json").unlink()
+    (folder / "generations" / "0001" / "data").mkdir(exist_ok=True)
     make_lease(root=UPath(folder)).acquire()
     clock.move(seconds)
 

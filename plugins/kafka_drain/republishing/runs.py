@@ -87,6 +87,11 @@ class RepublishRun:
         """Note that the progress of all shards is in Kafka."""
         create_document(self.folder / "opened.json", document)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has its receipt."""
+        return (self.folder / "receipt.json").is_file()
+
     def receipt(self) -> dict[str, Any] | None:
         """Read the receipt; None when the run hasn't ended.
 

@@ -1,0 +1,173 @@
+"""`python -m benchmarks.compaction`: 10,000 small files of a closed generation become large ones.
+
+A real broker, a real drain whose files hold 200 records each, and `kafka-drain maintain`. Says
+files, bytes, time and the memory of the largest process, whether every receipt still proves, and
+how much of the new files a reader of one tenth of the time has to read. About four minutes on two
+processors that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from benchmarks.kafka_records import produce
+from benchmarks.processes import load_average, measured
+from benchmarks.validation import machine, say
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.data_files import read_records
+from kafka_drain.data_files.records import Wanted
+
+RESULTS = Path(__file__).with_name("results-compaction.json")
+TOPIC = "orders"
+
+
+def main() -> int:
+    """Measure, write the results and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
+    parser.add_argument("--files", type=int, default=10_000, help="about so many (%(default)s)")
+    parser.add_argument("--records", type=int, default=2_000_000, help="so many (%(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-bench-") as folder:
+        figures = measure(Path(folder), options.files, options.records)
+    figures |= {
+        "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine(),
+    }
+    options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures, indent=1))
+    return 0
+
+
+def measure(folder: Path, files: int, records: int) -> dict[str, Any]:
+    """Drain, compact, validate, read a tenth of the time.
+
+    Raises:
+        RuntimeError: When a command fails.
+    """
+    archive = folder / "archive"
+    with LocalKafka(folder / "broker") as broker:
+        kafka = ["--bootstrap-servers", broker.bootstrap_servers]
+        say(f"sends {records:,} records")
+        measured(produce, broker.bootstrap_servers, TOPIC, records)
+        say(f"drains them to about {files:,} files")
+        run(
+            *("drain", archive, *kafka, "--topic", TOPIC, "--partition-by", "topic"),
+            *("--sink-option", f"maxRecordsPerFile={records // files}"),
+            *("--source-option", f"maxOffsetsPerTrigger={records // 10}"),
+        )
+        run("validate", archive, *kafka)
+        before = read_time_range(archive)
+        say("compacts them")
+        load, began = load_average(), time.perf_counter()
+        done = run("maintain", archive, *kafka, "--max-manifest-lines", "1", "--apply")
+        seconds = time.perf_counter() - began
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        say("validates every byte")
+        run("validate", archive, *kafka, "--deep")
+    return {
+        "records": records,
+        **{key: value for key, value in done.items() if key.startswith(("files_", "bytes_"))},
+        "seconds": round(seconds, 1),
+        "largest_process_mib": round(largest),
+        "every_receipt_proves": True,
+        "read_a_tenth_of_the_time": {"before": before, "after": read_time_range(archive)},
+        "load": load,
+    }
+
+
+def run(*arguments: object) -> dict[str, Any]:
+    """Run a command of `kafka-drain` and return its answer.
+
+    Raises:
+        RuntimeError: When it fails.
+    """
+    command = [sys.executable, "-m", "kafka_drain.cli", *map(str, arguments), "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {ended.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+class CountingPath:
+    """A file that counts the bytes that are read of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read = 0
+
+    @property
+    def suffix(self) -> str:
+        return self.path.suffix
+
+    def open(self, mode: Literal["rb"], /) -> IO[bytes]:
+        """Open the file."""
+        file = self.path.open(mode, buffering=0)
+        whole = file.read
+
+        class Counting:
+            def __init__(self, outer: CountingPath) -> None:
+                self.outer = outer
+
+            def read(self, size: int = -1) -> bytes:
+                content = whole(size) or b""
+                self.outer.read += len(content)
+                return content
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(file, name)
+
+            def __enter__(self) -> Counting:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                file.close()
+
+        return Counting(self)  # type: ignore[return-value]
+
+
+def read_time_range(archive_path: Path) -> dict[str, int]:
+    """Read the records of the middle tenth of the time as a republish does.
+
+    Returns:
+        files that were opened, bytes that were read, bytes of all files, rows that came.
+    """
+    files = [file for file in archive_files(Archive.at(str(archive_path))) if file.sealed]
+    contents = [content for file in files for content in file.sealed.contents]  # type: ignore[union-attr]
+    first = min(content.first_timestamp or 0 for content in contents)
+    last = max(content.last_timestamp or 0 for content in contents)
+    from_ms = first + (last - first) * 45 // 100
+    to_ms = first + (last - first) * 55 // 100
+    opened = size = rows = 0
+    for file in files:
+        assert file.sealed is not None
+        if not any(
+            (content.first_timestamp or 0) < to_ms and (content.last_timestamp or 0) >= from_ms
+            for content in file.sealed.contents
+        ):
+            continue
+        path = CountingPath(archive_path / file.path)
+        wanted = Wanted(from_ms=from_ms, to_ms=to_ms)
+        rows += sum(b.num_rows for b in read_records(path, file.file_format, 32 << 20, wanted))
+        opened += 1
+        size += path.read
+    total = sum(file.bytes for file in files)
+    return {"files": opened, "bytes_read": size, "bytes_of_all_files": total, "rows": rows}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
