@@ -13,12 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.backfilling import (
-    BackfillPlan,
-    finish_backfill,
-    open_backfill,
-    plan_backfill,
-)
+from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
+from kafka_drain.backfilling import finish_backfill, open_backfill
 from kafka_drain.draining import finish_drain, nothing_new, open_drain
 from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import DrainSpec, WindowSpec, write_private

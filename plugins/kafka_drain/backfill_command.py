@@ -6,7 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from kafka_drain.backfilling import finish_backfill, open_backfill, plan_backfill
+from kafka_drain.backfill_planning import plan_backfill
+from kafka_drain.backfilling import finish_backfill, open_backfill
 from kafka_drain.intervals import Interval
 from kafka_drain.terminal import OK, answer, print_fields, say, submit, the_cluster, the_pipeline
 

@@ -11,13 +11,8 @@ import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
-from kafka_drain.backfilling import (
-    BackfillPlan,
-    finish_backfill,
-    open_backfill,
-    plan_backfill,
-    refuse_incomplete,
-)
+from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
+from kafka_drain.backfilling import finish_backfill, open_backfill, refuse_incomplete
 from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import WindowSpec, write_private

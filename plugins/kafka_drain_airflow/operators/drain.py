@@ -118,7 +118,8 @@ class KafkaDrainOperator(SparkJobOperator):
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.backfilling import finish_backfill, open_backfill, plan_backfill
+        from kafka_drain.backfill_planning import plan_backfill
+        from kafka_drain.backfilling import finish_backfill, open_backfill
 
         plan = plan_backfill(
             pipeline,

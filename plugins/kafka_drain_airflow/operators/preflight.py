@@ -67,7 +67,7 @@ class PreflightOperator(BaseOperator):
             AirflowFailException: When something has to be changed first; says what.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.backfilling import BackfillPlan, plan_backfill
+        from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
         from kafka_drain.preflight import DrainPlan, preflight
 
         plan: BackfillPlan | DrainPlan

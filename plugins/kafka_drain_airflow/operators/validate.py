@@ -109,7 +109,8 @@ class ValidateManifestOperator(BaseOperator):
         return report.summary() | {"report": path}
 
     def _validate_window(self, cluster: KafkaCluster, interval: Interval) -> dict[str, Any]:
-        from kafka_drain.backfilling import plan_backfill, refuse_incomplete
+        from kafka_drain.backfill_planning import plan_backfill
+        from kafka_drain.backfilling import refuse_incomplete
 
         plan = plan_backfill(
             self.pipeline,
