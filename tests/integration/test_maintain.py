@@ -21,6 +21,8 @@ from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.backfilling import refuse_incomplete
 from kafka_drain.compacting import SPARK_CONF
+from kafka_drain.data_files import read_records
+from kafka_drain.data_files.records import Wanted
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.intervals import Interval
@@ -31,6 +33,7 @@ from kafka_drain.maintaining import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.runs import list_runs
+from kafka_drain.republishing.selection import Selection
 from kafka_drain.spark_submit import SparkApplication, Submit
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
@@ -203,6 +206,46 @@ def test_maintain_compacts_closed_generation(
     assert again["windows"] == []
     fill(pipeline, send, drain, cluster, range(BATCHES, BATCHES + 1))
     refuse_changed(pipeline, cluster)
+
+
+def test_maintain_row_groups(
+    topic: str,
+    send: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    cluster: KafkaCluster,
+    maintain: Maintain,
+    republish: Callable[..., dict[str, Any]],
+    make_topic: Callable[..., str],
+) -> None:
+    """Who wants an hour of a compacted day reads the row groups with that hour, and no others."""
+    pipeline = Pipeline(
+        name="kept",
+        topics=[topic],
+        archive=archive_folder,
+        sink_options={"parquet.block.size": 1 << 16},
+    )
+    for number in range(4):
+        for partition in (0, 1):
+            records = [
+                (b"%d" % n, os.urandom(60), None, NOON + number * HOUR + n) for n in range(5_000)
+            ]
+            send(topic, records, partition)
+        drain(pipeline)
+        assert validate_archive(Archive.at(archive_folder), cluster).complete
+    maintain(pipeline)
+    archive = Archive.at(archive_folder)
+    [file] = archive_files(archive)
+    path = Path(archive_folder) / file.path
+    wanted = Wanted(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR)
+
+    rows = sum(batch.num_rows for batch in read_records(path, "parquet", 1 << 20, wanted))
+
+    assert pq.ParquetFile(path).num_row_groups > 16
+    assert 10_000 <= rows < 20_000
+    hour_of = Selection(from_ms=wanted.from_ms, to_ms=wanted.to_ms)
+    sent = republish(archive, make_topic(2), selection=hour_of)
+    assert sent["records"] == 10_000
 
 
 def test_maintain_leaves_open_generation(

@@ -50,10 +50,12 @@ class Worker:
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
+        self._is_killed = False
         self._children: list[Child] = []
 
     def stop(self) -> None:
         """End all of it at once; open transactions are aborted by the next attempt."""
+        self._is_killed = True
         self._stopped.set()
         for child in self._children:
             child.kill()
@@ -74,6 +76,7 @@ class Worker:
             answered: Takes each job with what it returned; not always in the caller's thread.
 
         Raises:
+            DeliveryError: When `stop` was called; a retry may help.
             KafkaDrainError: Of the first job that failed; the others were stopped.
         """
         failures: SimpleQueue[BaseException] = SimpleQueue()
@@ -103,10 +106,14 @@ class Worker:
                 tick()
         for child in self._children:
             child.close()
-        if not failures.empty():
-            raise failures.get()
-        if self._stopped.is_set():
-            raise DeliveryError("the republish was stopped; a retry goes on where it ended")
+        failure = None if failures.empty() else failures.get()
+        if self._is_killed:
+            # Who stopped it may have fenced its producers: that was no later attempt.
+            raise DeliveryError(
+                "the republish was stopped; a retry goes on where it ended"
+            ) from failure
+        if failure is not None:
+            raise failure
 
     def _end(self) -> None:
         """Let everything end by itself, with its transaction aborted."""

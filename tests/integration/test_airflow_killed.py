@@ -1,0 +1,559 @@
+"""Tasks that Airflow kills, or whose API server is gone when they end, and the same task again.
+
+Airflow's own supervisor and task runner run each task, as an executor's worker does; the test only
+stands for the scheduler, who hands out tasks, and for the API server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from demo.local_airflow import LocalAirflow
+from kafka_drain.archive import Archive
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.validation import validate_archive
+from tests.brute_force import data_files, offsets_in_files, refuse_inexact
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        version("apache-airflow").startswith("2."), reason="Airflow 2 has no supervisor of tasks"
+    ),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
+HOUR = 3_600_000
+PATIENCE = 90.0
+PARTITIONS = 2
+FIRST_BATCH = "generations/0001/data/_spark_metadata/0"
+#: How many records an hour has in each partition.
+RECORDS = (2_000, 200)
+
+# What an executor does with what the scheduler gives it; importing Airflow takes seconds.
+WORKER = """
+import json, os, sys
+from airflow.sdk.api.datamodels._generated import BundleInfo, TaskInstance
+from airflow.sdk.execution_time.supervisor import supervise_task
+for line in sys.stdin:
+    asked = json.loads(line)
+    try:
+        ended = supervise_task(
+            ti=TaskInstance(**asked["ti"]),
+            bundle_info=BundleInfo(name="dags-folder"),
+            dag_rel_path=asked["dag"],
+            token="",
+            server=asked["server"],
+            log_path=asked["log"],
+        )
+    except Exception as error:
+        ended = repr(error)
+    print("ended", json.dumps(ended), flush=True)
+"""
+
+DAGS = """
+from kafka_drain.republishing import worker
+from kafka_drain_airflow import Pipeline, create_dags
+
+# Without it, a process more pays from 200,000 records on.
+worker.RECORDS_PER_PROCESS = {records_per_process}
+create_dags(Pipeline(**{pipeline!r}))
+"""
+
+
+def at(milliseconds: int) -> str:
+    """Return a time as Airflow and forms have it."""
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
+
+
+class ApiServer(ThreadingHTTPServer):
+    """What Airflow's API server answers to one task, and what it was told.
+
+    Args:
+        run: What it says of the task's DAG run.
+        is_gone_at: End of the address of the request during which it goes away, for good.
+    """
+
+    def __init__(self, run: dict[str, Any], is_gone_at: str | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.run = run
+        self.is_gone_at = is_gone_at
+        self.is_gone = False
+        #: Once set, it answers as for a task that somebody marked as failed.
+        self.is_marked_failed = threading.Event()
+        self.states: list[str] = []
+        self.results: list[Any] = []
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_port}/execution/"
+
+    def go(self) -> None:
+        """Go away: who asks from now on is refused by the kernel."""
+        self.shutdown()
+        self.server_close()
+        self.is_gone = True
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: ApiServer
+
+    def _answer(self) -> None:
+        path = self.path.removeprefix("/execution/")
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
+        if self.server.is_gone_at and path.partition("?")[0].endswith(self.server.is_gone_at):
+            self.server.go()
+            return
+        code, answer = 200, dict[str, Any]()
+        if path.endswith("/run"):
+            answer = {"dag_run": self.server.run, "max_tries": 2, "should_retry": True}
+        elif self.server.is_marked_failed.is_set() and not path.startswith("xcoms/"):
+            code, answer = 409, {"detail": {"reason": "not_running", "current_state": "failed"}}
+        elif path.endswith("/state"):
+            self.server.states.append(body["state"])
+        elif path.startswith("xcoms/") and self.command == "POST":
+            self.server.results.append(body)
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@dataclass
+class Task:
+    """A try of a task: its API server, its log, and how its process ended."""
+
+    worker: Worker
+    server: ApiServer
+    log: Path
+    ended: Future[Any]
+
+    def wait_until(self, reached: Callable[[], object], what: str) -> None:
+        """Wait for a condition while the task runs."""
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert not self.ended.done(), f"ended before {what}: {self.said()[-3000:]}"
+            assert time.monotonic() < deadline, f"no {what}: {self.said()[-3000:]}"
+            time.sleep(0.02)
+
+    def end(self) -> Any:
+        """Wait for its end, and return its process's exit code."""
+        try:
+            return self.ended.result(PATIENCE)
+        finally:
+            if not self.server.is_gone:
+                self.server.go()
+
+    def is_unheard(self) -> bool:
+        """Tell whether it ended well for itself, but Airflow doesn't know, for want of a server."""
+        finished = "Post Execute" in self.said() and "Pushing xcom" in self.said()
+        return finished and self.server.is_gone and self.server.states == []
+
+    def said(self) -> str:
+        """Return its log."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def result(self) -> dict[str, Any]:
+        """Wait for its success, and return what it gave to Airflow."""
+        code = self.end()
+        assert (code, self.server.states) == (0, ["success"]), self.said()[-3000:]
+        (result,) = self.server.results
+        return dict(result if isinstance(result, dict) else json.loads(result))
+
+
+@dataclass
+class Worker:
+    """A worker of Airflow, which runs one task at a time."""
+
+    airflow: LocalAirflow
+    process: subprocess.Popen[str]
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def write_dags(self, pipeline: Pipeline, records_per_process: int = 200_000) -> None:
+        """Write the DAG file of a pipeline."""
+        named = pipeline.model_dump(exclude_unset=True)
+        text = DAGS.format(pipeline=named, records_per_process=records_per_process)
+        (self.airflow.dags / f"{pipeline.name}.py").write_text(text)
+
+    def start(self, dag_id: str, task_id: str, is_gone_at: str | None = None, **run: Any) -> Task:
+        """Start a try of a task of a DAG run."""
+        run = {
+            "dag_id": dag_id,
+            "run_id": "a run",
+            "run_type": "manual",
+            "state": "running",
+            "consumed_asset_events": [],
+            "partition_key": None,
+            **dict.fromkeys(("logical_date", "run_after", "start_date"), at(NOON + 2 * HOUR)),
+            **dict.fromkeys(("data_interval_start", "data_interval_end", "end_date")),
+            **run,
+        }
+        server = ApiServer(run, is_gone_at)
+        ids = {name: str(uuid.uuid4()) for name in ("id", "dag_version_id")}
+        task = {"dag_id": dag_id, "task_id": task_id, "run_id": run["run_id"], "try_number": 1}
+        log, dag = f"{ids['id']}.log", f"{dag_id.partition('_')[2]}.py"
+        asked = {"ti": task | ids, "dag": dag, "server": server.url, "log": log}
+        ended = self.threads.submit(self._ask, json.dumps(asked))
+        return Task(self, server, self.airflow.home / "logs" / log, ended)
+
+    def terminate(self) -> None:
+        """End it as a machine that shuts down does: its supervisor passes that on to the task."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def processes(self) -> dict[int, str]:
+        """Return id and command of each process that its tasks have started and that still runs."""
+        mark = f"AIRFLOW_HOME={self.airflow.home}".encode()
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (folder / "environ").read_bytes().split(b"\0")
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:  # it has ended
+                continue
+            if mark in environment and WORKER not in command:
+                found[int(folder.name)] = command
+        return found
+
+    def runs_spark(self) -> bool:
+        """Tell whether a task's spark-submit runs, and what it has started in turn."""
+        commands = " ".join(self.processes().values())
+        return "SparkSubmit" in commands and f"python {ROOT}/spark_jobs/" in commands
+
+    def left_processes(self) -> list[str]:
+        """List what its tasks have started and what doesn't end with them."""
+        deadline = time.monotonic() + 5
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return list(left.values())
+
+    def _ask(self, line: str) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        for said in self.process.stdout:
+            if said.startswith("ended "):
+                return json.loads(said.removeprefix("ended "))
+        raise AssertionError(f"the worker ended with {self.process.wait()}")
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Worker]:
+    """A worker of Airflow: no scheduler, no API server, no database."""
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "dags").mkdir()
+    airflow = LocalAirflow(folder, bootstrap_servers, dags=folder / "dags")
+    settings = {
+        "MIN_HEARTBEAT_INTERVAL": "1",
+        "EXECUTION_API_RETRIES": "2",
+        "EXECUTION_API_RETRY_WAIT_MIN": "0.1",
+        "EXECUTION_API_RETRY_WAIT_MAX": "0.2",
+    }
+    with (folder / "worker.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            env=airflow.environment
+            | {f"AIRFLOW__WORKERS__{name}": value for name, value in settings.items()}
+            # What Java's second compiler makes of so short a run comes too late for it.
+            | {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+            | {"PYTHONPATH": f"{ROOT}/plugins:{ROOT}/spark_jobs"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    with process:
+        worker = Worker(airflow, process)
+        with worker.threads:
+            try:
+                yield worker
+            finally:
+                process.kill()
+                for pid in worker.processes():  # a failed test has left them
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+
+def make_pipeline(worker: Worker, bootstrap_servers: str, archive: Path) -> Pipeline:
+    """Make a topic of two hours, and DAGs whose drain begins with the second hour, in batches."""
+    topic = "two-hours"
+    new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    admin.create_topics([new])[topic].result(20)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for hour in (0, 1):
+        for partition, records in enumerate(RECORDS):
+            for n in range(records):
+                producer.produce(
+                    topic, b"%d" % n, b"k", partition, timestamp=NOON + hour * HOUR + n
+                )
+    assert producer.flush(30) == 0
+    made = Pipeline(
+        name="drained",
+        topics=[topic],
+        archive=str(archive),
+        partition_by=["topic"],
+        source_options={"startingTimestamp": at(NOON + HOUR), "maxOffsetsPerTrigger": 1_500},
+    )
+    worker.write_dags(made)
+    return made
+
+
+@dataclass
+class Drained:
+    """An archive of the second hour: one try of its drain was killed, one had no API server.
+
+    Attributes:
+        worker: Airflow's worker.
+        pipeline: The pipeline.
+        killed: The try that Airflow ended when it had committed a first batch.
+        left: What still ran of it a moment after its end.
+        unheard: The try after it, whose API server went away when it pushed its result.
+    """
+
+    worker: Worker
+    pipeline: Pipeline
+    killed: Task
+    left: list[str]
+    unheard: Task
+
+    @property
+    def topic(self) -> str:
+        """The source."""
+        return (self.pipeline.topics or [""])[0]
+
+    @property
+    def archive(self) -> Archive:
+        """The archive."""
+        return Archive.at(self.pipeline.archive)
+
+    def drain(self, **options: Any) -> Task:
+        """Start a try of the drain."""
+        return self.worker.start("drain_drained", "drain", **options)
+
+    def republish(self, target: str, is_gone_at: str | None = None, **more: Any) -> Task:
+        """Start a try to send the second hour to another topic."""
+        form = {
+            "dry_run": False,
+            "engine": "worker",
+            "target_topic": target,
+            "from_time": at(NOON + HOUR),
+            **more,
+        }
+        return self.worker.start(
+            "republish_drained", "republish", is_gone_at, run_id=target, conf=form
+        )
+
+
+@pytest.fixture(scope="module")
+def drained(
+    worker: Worker, bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory
+) -> Drained:
+    """Drain an archive in two tries, each with its fault."""
+    archive = tmp_path_factory.mktemp("drained") / "archive"
+    pipeline = make_pipeline(worker, bootstrap_servers, archive)
+    killed = worker.start("drain_drained", "drain")
+    killed.wait_until((archive / FIRST_BATCH).exists, "a first batch")
+    assert worker.runs_spark()
+    worker.terminate()
+    killed.end()
+    left = worker.left_processes()
+    unheard = worker.start("drain_drained", "drain", is_gone_at="/return_value")
+    unheard.end()
+    return Drained(worker, pipeline, killed, left, unheard)
+
+
+def test_drain_killed(drained: Drained, cluster: KafkaCluster) -> None:
+    """A drain that Airflow ends between two batches takes Spark along, and the retry is exact."""
+    assert drained.killed.server.states == ["up_for_retry"], drained.killed.said()[-3000:]
+    assert drained.left == []
+    assert validate_archive(drained.archive, cluster).complete
+    assert offsets_in_files(drained.archive) == second_hours_offsets()
+
+
+def test_drain_without_api_server(drained: Drained, cluster: KafkaCluster) -> None:
+    """A drain whose API server is gone when it ends has drained all; the next finds nothing new."""
+    folder = str(drained.archive.root)
+    before = data_files(folder)
+    assert drained.unheard.is_unheard(), drained.unheard.said()[-3000:]
+
+    again = drained.drain().result()
+
+    assert (again["batches"], again["records"]) == (0, 0)
+    assert data_files(folder) == before
+    assert validate_archive(drained.archive, cluster).complete
+    assert offsets_in_files(drained.archive) == second_hours_offsets()
+
+
+def test_republish_without_api_server(
+    drained: Drained,
+    cluster: KafkaCluster,
+    make_topic: Callable[..., str],
+    read: Callable[[str], Any],
+) -> None:
+    """A republish whose API server is gone when it ends has sent all; the retry sends 0 records."""
+    assert validate_archive(drained.archive, cluster).complete
+    target = make_topic(PARTITIONS)
+
+    unheard = drained.republish(target, is_gone_at="/state")
+
+    unheard.end()
+    assert unheard.is_unheard(), unheard.said()[-3000:]
+    sent = cluster.latest(partitions_of(target), "read_uncommitted")
+    again = drained.republish(target).result()
+    assert (again["records_sent"], again["records"]) == (0, sum(RECORDS))
+    assert cluster.latest(partitions_of(target), "read_uncommitted") == sent
+    assert read(target) == second_hour(read(drained.topic))
+
+
+@pytest.mark.parametrize(
+    ("processes", "is_marked"), [(1, True), (2, False)], ids=["marked-failed", "two-processes"]
+)
+def test_republish_killed(
+    processes: int,
+    is_marked: bool,
+    drained: Drained,
+    cluster: KafkaCluster,
+    make_topic: Callable[..., str],
+    read: Callable[[str], Any],
+) -> None:
+    """A republish that Airflow ends while it sends leaves no process and no open transaction.
+
+    The retry sends what is missing: nothing is lost, nothing is there twice.
+    """
+    assert validate_archive(drained.archive, cluster).complete
+    drained.worker.write_dags(drained.pipeline, sum(RECORDS) // processes)
+    target = make_topic(PARTITIONS)
+    under_way, small = partitions_of(target)
+
+    def is_half_way() -> bool:
+        """Whether one partition is done, and records of the other one wait for their commit."""
+        if cluster.latest([under_way], "read_uncommitted")[under_way] == 0:
+            return False
+        done = cluster.latest([under_way, small], "read_committed")
+        return done[small] > 0 and done[under_way] == 0
+
+    # The large partition takes four seconds.
+    killed = drained.republish(target, records_per_second=RECORDS[0] // 2)
+    killed.wait_until(is_half_way, "a partition that is done")
+    running = drained.worker.processes().values()
+
+    if is_marked:
+        killed.server.is_marked_failed.set()
+    else:
+        drained.worker.terminate()
+
+    killed.end()
+    senders = [command for command in running if "republishing.jobs" in command]
+    assert len(senders) == (processes if processes > 1 else 0)
+    assert killed.server.states == ([] if is_marked else ["up_for_retry"]), killed.said()[-3000:]
+    assert killed.server.results == []
+    assert drained.worker.left_processes() == []
+    ends = [
+        cluster.latest([under_way, small], level)
+        for level in ("read_committed", "read_uncommitted")
+    ]
+    assert ends[0] == ends[1]
+    again = drained.republish(target).result()
+    assert again["records_sent"] == RECORDS[0]
+    assert (again["verification"]["lost"], again["verification"]["twice"]) == (0, 0)
+    assert read(target) == second_hour(read(drained.topic))
+
+
+def test_republish_killed_before_commit(
+    drained: Drained,
+    cluster: KafkaCluster,
+    make_topic: Callable[..., str],
+    read: Callable[[str], Any],
+) -> None:
+    """A republish that Airflow ends just before its commit may be tried again by Airflow."""
+    assert validate_archive(drained.archive, cluster).complete
+    target = make_topic(PARTITIONS)
+    tp = partitions_of(target)[1]
+    # Ten records of one file, some forty bytes: all is sent, and their commit waits for seconds.
+    few = [f"{drained.topic}:1:390-400"]
+    killed = drained.republish(target, offsets=few, bytes_per_second=10)
+    killed.wait_until(lambda: cluster.latest([tp], "read_uncommitted")[tp] > 0, "a record")
+
+    drained.worker.terminate()
+
+    killed.end()
+    assert killed.server.states == ["up_for_retry"], killed.said()[-3000:]
+    again = drained.republish(target, offsets=few).result()
+    assert again["records_sent"] == 10
+    assert read(target)[1] == second_hour(read(drained.topic))[1][-10:]
+
+
+def test_window_killed(drained: Drained, cluster: KafkaCluster) -> None:
+    """A backfill's drain that Airflow ends takes Spark along, and the retry is exact."""
+    run = {
+        "run_id": "backfill",
+        "run_type": "backfill",
+        "data_interval_start": at(NOON),
+        "data_interval_end": at(NOON + HOUR),
+    }
+    assert validate_archive(drained.archive, cluster).complete
+    killed = drained.drain(**run)
+    killed.wait_until(drained.worker.runs_spark, "Spark")
+
+    drained.worker.terminate()
+
+    killed.end()
+    assert killed.server.states == ["up_for_retry"], killed.said()[-3000:]
+    assert drained.worker.left_processes() == []
+    again = drained.drain(**run).result()
+    assert again["records"] == sum(RECORDS)
+    assert validate_archive(drained.archive, cluster).complete
+    refuse_inexact(drained.archive, cluster, drained.topic, PARTITIONS)
+
+
+def partitions_of(topic: str) -> list[TopicPartition]:
+    """Return a topic's partitions."""
+    return [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+
+
+def second_hour(read: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """Return the records of the second hour, by partition."""
+    return {
+        partition: [record for record in records if record[3] >= NOON + HOUR]
+        for partition, records in read.items()
+    }
+
+
+def second_hours_offsets() -> dict[tuple[int, int], int]:
+    """Return partition and offset of each record of the second hour, once."""
+    return {
+        (partition, records + n): 1
+        for partition, records in enumerate(RECORDS)
+        for n in range(records)
+    }
