@@ -11,7 +11,7 @@ Never touches the open generation's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,9 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.progress import Progress
 from kafka_drain.receipts import ReceiptError
 from kafka_drain.reprocessing import unfinished_reprocess
+from kafka_drain.republishing.follow import followers, has_sent
 from kafka_drain.retention import Deletion, plan_deletions, seal_deletions
-from kafka_drain.rolling import due_for_roll, roll_between_drains
+from kafka_drain.rolling import WAIT_SECONDS, due_for_roll, roll_between_drains
 from kafka_drain.spark_submit import Submit
 from kafka_drain.superseding import remove_superseded, remove_unsealed
 
@@ -43,6 +44,7 @@ class MaintenancePlan:
         roll: Why the open generation will be closed; empty when it won't.
         compactions: Small files that become large ones.
         deletions: Files that are too old.
+        held: What isn't compacted now, and why.
         waits_for: Why nothing is compacted or deleted; empty when it is.
     """
 
@@ -50,6 +52,7 @@ class MaintenancePlan:
     roll: str = ""
     compactions: Sequence[Compaction] = field(default=())
     deletions: Sequence[Deletion] = field(default=())
+    held: Sequence[str] = field(default=())
     waits_for: str = ""
 
     def lines(self) -> list[str]:
@@ -60,6 +63,7 @@ class MaintenancePlan:
             lines.append(f"{name}: compacts and deletes nothing: {self.waits_for}")
         lines += [f"{name}: deletes {deletion.line()}" for deletion in self.deletions]
         lines += [f"{name}: compacts {compaction.line()}" for compaction in self.compactions]
+        lines += [f"{name}: leaves {held}" for held in self.held]
         return lines or [f"{name}: nothing to do"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,11 +79,14 @@ class MaintenancePlan:
         }
 
 
-def plan_maintenance(pipeline: Pipeline, *, clock: Clock = utc_now) -> MaintenancePlan:
+def plan_maintenance(
+    pipeline: Pipeline, *, will_roll: bool = True, clock: Clock = utc_now
+) -> MaintenancePlan:
     """Say what maintenance will do; changes nothing.
 
     Args:
         pipeline: Whose archive, and what is in order there.
+        will_roll: Whether a generation that is due for it counts as closed.
         clock: The time; replaced in tests.
 
     Raises:
@@ -96,7 +103,7 @@ def plan_maintenance(pipeline: Pipeline, *, clock: Clock = utc_now) -> Maintenan
             waits_for="a reprocess was begun and hasn't ended; run that again first",
         )
     generations = archive.generations()
-    closed = generations if roll else generations[:-1]
+    closed = generations if roll and will_roll else generations[:-1]
     try:
         deletions = (
             plan_deletions(archive, closed, pipeline.retention_days, clock())
@@ -104,13 +111,33 @@ def plan_maintenance(pipeline: Pipeline, *, clock: Clock = utc_now) -> Maintenan
             else []
         )
         going = {file.path for deletion in deletions for file in deletion.files}
-        compactions = plan_compactions(archive, closed, pipeline.target_file_bytes, going)
+        found = plan_compactions(archive, closed, pipeline.target_file_bytes, going)
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
             "which. Nothing was changed"
         ) from error
-    return MaintenancePlan(archive, roll, compactions, deletions)
+    compactions, held = _without_half_sent(archive, found)
+    return MaintenancePlan(archive, roll, compactions, deletions, held)
+
+
+def _without_half_sent(
+    archive: Archive, compactions: Iterable[Compaction]
+) -> tuple[list[Compaction], list[str]]:
+    """Leave files alone of which a follower has sent some: it takes large files whole or not."""
+    sent, free, held = followers(archive), list[Compaction](), list[str]()
+    for found in compactions:
+        halves = {
+            name
+            for name, through in sent
+            if len({has_sent(through, receipt) for receipt in found.piece.receipts}) > 1
+        }
+        if halves:
+            who = ", ".join(sorted(halves))
+            held.append(f"{found.line()}: follower {who} has sent only some of them so far")
+        else:
+            free.append(found)
+    return free, held
 
 
 def run_maintenance(
@@ -120,6 +147,7 @@ def run_maintenance(
     *,
     run: str,
     say: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
     """Do what is due; what a killed run left behind comes first.
@@ -130,6 +158,7 @@ def run_maintenance(
         submit: Runs an application to its end; calls the second argument where that fails.
         run: Who runs it, for people.
         say: Takes lines of progress.
+        wait_seconds: So long a roll waits for a drain and its validation to end.
         clock: The time; replaced in tests.
 
     Returns:
@@ -149,13 +178,16 @@ def run_maintenance(
         rolled = None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
-            rolled = roll_between_drains(archive, cluster, run=run, say=say)
+            rolled = roll_between_drains(
+                archive, cluster, run=run, say=say, wait_seconds=wait_seconds
+            )
         sealed: list[str] = []
         if not plan.waits_for:
             remove_unsealed(archive, say)
             remove_superseded(archive, say)
             # Anew: what a killed run has sealed was removed just now, and the roll may have waited.
-            plan = plan_maintenance(pipeline, clock=clock)
+            # And as it is: a generation that couldn't be closed belongs to drains.
+            plan = plan_maintenance(pipeline, will_roll=False, clock=clock)
             for line in plan.lines():
                 say(line)
             sealed += _delete(plan, run, say)

@@ -19,6 +19,7 @@ from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.pieces import Piece
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity, seal_deletion
 from kafka_drain.superseding import next_number
@@ -123,14 +124,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
         file_format=deletion.files[0].file_format,
         partition_by=[],
         before=time_text(deletion.before_ms),
-        replaced={
-            "files": len(paths),
-            "bytes": deletion.bytes,
-            "records": [
-                {"topic": tp.topic, "partition": tp.partition, "records": number}
-                for tp, number in sorted(deletion.records.items())
-            ],
-        },
+        replaced=Piece(ranges, paths, deletion.bytes, deletion.records).replaced(),
     )
     document = archive.document()
     receipt = seal_deletion(

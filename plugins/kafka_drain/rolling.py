@@ -18,7 +18,7 @@ from kafka_drain.lease import hold_lease
 from kafka_drain.moved import moved_from
 from kafka_drain.offsets import TopicPartition, to_spark_json
 
-__all__ = ["RollPlan", "due_for_roll", "plan_roll", "roll", "roll_between_drains"]
+__all__ = ["WAIT_SECONDS", "RollPlan", "due_for_roll", "plan_roll", "roll", "roll_between_drains"]
 
 #: So long maintenance waits for a drain and its validation to end.
 WAIT_SECONDS = 300.0
@@ -211,7 +211,7 @@ def roll_between_drains(
     *,
     run: str,
     say: Callable[[str], None],
-    wait_seconds: float = WAIT_SECONDS,
+    wait_seconds: float,
 ) -> RollPlan | None:
     """Roll as soon as no drain runs and everything is sealed.
 

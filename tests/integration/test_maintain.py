@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -28,7 +29,7 @@ from kafka_drain.gap_reasons import GapReason
 from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import CompactSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
+from kafka_drain.lease import hold_lease, utc_now
 from kafka_drain.maintaining import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
@@ -258,6 +259,35 @@ def test_maintain_leaves_open_generation(
 
     assert data_files(pipeline.archive) == before
     assert not figures["rolled"]
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_maintain_cannot_roll(
+    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, is_drained: bool
+) -> None:
+    """While a drain runs, or isn't validated yet, its generation is left, though it is due."""
+    archive = Archive.at(pipeline.archive)
+    said: list[str] = []
+    with ExitStack() as stack:
+        if is_drained:
+            (archive.generation(1).folder / "receipts" / f"{BATCHES - 1:012d}.json").unlink()
+        else:
+            stack.enter_context(hold_lease(archive.root, run="a drain", say=print))
+        before = data_files(pipeline.archive)
+
+        figures = run_maintenance(
+            pipeline,
+            cluster,
+            submit,
+            run="tests",
+            say=said.append,
+            wait_seconds=0.5,
+            clock=later,
+        )
+
+        assert data_files(pipeline.archive) == before
+    assert (figures["rolled"], figures["windows"]) == (False, [])
+    assert any("WARNING not this time" in line for line in said)
 
 
 def test_maintain_rolls_long_manifest(pipeline: Pipeline, maintain: Maintain) -> None:
@@ -673,3 +703,27 @@ def test_maintain_sends_followers_nothing_again(
     maintain(pipeline, retention_days=30)
 
     assert republish(archive, target, follows=True)["records"] == 0
+
+
+def test_maintain_waits_for_followers(
+    pipeline: Pipeline,
+    maintain: Maintain,
+    republish: Callable[..., dict[str, Any]],
+    make_topic: Callable[..., str],
+    send: Callable[..., None],
+    drain: Any,
+    cluster: KafkaCluster,
+) -> None:
+    """What a follower has sent half of is compacted when it has caught up; nothing comes twice."""
+    archive, target = Archive.at(pipeline.archive), make_topic(2)
+    republish(archive, target, follows=True)
+    fill(pipeline, send, drain, cluster, range(BATCHES, BATCHES + 1))
+
+    assert maintain(pipeline)["windows"] == []
+    waiting = plan_maintenance(pipeline, clock=later).lines()
+    assert republish(archive, target, follows=True)["records"] == 2 * RECORDS
+    assert maintain(pipeline)["files_after"] == 1
+
+    assert any("has sent only some of them so far" in line for line in waiting)
+    assert republish(archive, target, follows=True)["records"] == 0
+    refuse_changed(pipeline, cluster)

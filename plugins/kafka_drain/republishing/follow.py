@@ -7,6 +7,7 @@ at once both go on with the same number, and the protocol lets each record count
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,20 @@ from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
 from kafka_drain.window import Window
 
-__all__ = ["asked_before", "follower_key", "new_files", "next_run", "through_now"]
+__all__ = [
+    "asked_before",
+    "follower_key",
+    "followers",
+    "has_sent",
+    "new_files",
+    "next_run",
+    "through_now",
+]
+
+
+#: What `run_key` makes of a follower's name.
+_FOLLOWER = re.compile(r"follow-.*-[0-9a-f]{12}")
+_DIGITS = 6
 
 
 def follower_key(name: str) -> str:
@@ -40,7 +54,7 @@ def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, Mapping[str
             return run, since
         since = receipt["through"]
     number = int(runs[-1].key.rpartition(".")[2]) + 1 if runs else 1
-    return RepublishRun(archive.root, f"{follower}.{number:06d}"), since
+    return RepublishRun(archive.root, f"{follower}.{number:0{_DIGITS}d}"), since
 
 
 def _is_run_of(key: str, follower: str) -> bool:
@@ -53,6 +67,37 @@ def asked_before(archive: Archive, follower: str) -> Mapping[str, Any] | None:
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     receipts = (run.receipt() for run in reversed(runs[-2:]))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
+
+
+def has_sent(through: Mapping[str, Any], receipt: Receipt) -> bool:
+    """Whether a follower that has sent so much has sent a segment's files."""
+    if receipt.generation is None:
+        return receipt.window in through.get("windows", [])
+    last: str = through.get("generations", {}).get(str(receipt.generation), "")
+    return receipt.name <= last
+
+
+def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return how much each follower has sent: name, and `through` of its last ended run.
+
+    One whose last run hasn't ended is there twice: it may turn out to have sent that as well.
+    """
+    keys: dict[str, list[RepublishRun]] = {}
+    for run in list_runs(archive.root):
+        name, _, number = run.key.rpartition(".")
+        if _FOLLOWER.fullmatch(name) and _is_run_of(run.key, name) and len(number) == _DIGITS:
+            keys.setdefault(name, []).append(run)
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for name, runs in keys.items():
+        for run in runs[-2:]:
+            receipt = run.receipt()
+            plan = run.plan() if receipt is None else None
+            if receipt is not None:
+                found = [(n, through) for n, through in found if n != name]
+                found.append((name, receipt["through"]))
+            elif plan is not None and plan.through is not None:
+                found.append((name, plan.through))
+    return found
 
 
 def through_now(archive: Archive) -> dict[str, Any]:
