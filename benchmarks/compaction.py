@@ -1,58 +1,39 @@
-"""`python -m benchmarks.compaction`: 10,000 small files of a closed generation become large ones.
+"""10,000 small files of a closed generation become large ones.
 
 A real broker, a real drain whose files hold 200 records each, and `kafka-drain maintain`. Says
 files, bytes, time and the memory of the largest process, whether every receipt still proves, and
-how much of the new files a reader of one tenth of the time has to read. About four minutes on two
-processors that nobody else uses.
+how much of the new files a reader of one tenth of the time has to read.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from benchmarks.kafka_records import produce
+from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
-from benchmarks.validation import machine, say
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.data_files import read_records
 from kafka_drain.data_files.records import Wanted
 
-RESULTS = Path(__file__).with_name("results-compaction.json")
+__all__ = ["measure_compaction"]
+
 TOPIC = "orders"
+RECORDS = 2_000_000
+FILES = 10_000
 
 
-def main() -> int:
-    """Measure, write the results and print them."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
-    parser.add_argument("--files", type=int, default=10_000, help="about so many (%(default)s)")
-    parser.add_argument("--records", type=int, default=2_000_000, help="so many (%(default)s)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kafka-drain-bench-") as folder:
-        figures = measure(Path(folder), options.files, options.records)
-    figures |= {
-        "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine(),
-    }
-    options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(figures, indent=1))
-    return 0
-
-
-def measure(folder: Path, files: int, records: int) -> dict[str, Any]:
-    """Drain, compact, validate, read a tenth of the time.
+def measure_compaction(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Drain, compact, validate, read a tenth of the time; once, whatever the rounds.
 
     Raises:
         RuntimeError: When a command fails.
@@ -60,24 +41,24 @@ def measure(folder: Path, files: int, records: int) -> dict[str, Any]:
     archive = folder / "archive"
     with LocalKafka(folder / "broker") as broker:
         kafka = ["--bootstrap-servers", broker.bootstrap_servers]
-        say(f"sends {records:,} records")
-        measured(produce, broker.bootstrap_servers, TOPIC, records)
-        say(f"drains them to about {files:,} files")
+        say(f"compact: sends {RECORDS:,} records")
+        measured(produce, broker.bootstrap_servers, TOPIC, RECORDS)
+        say(f"compact: drains them to about {FILES:,} files")
         run(
             *("drain", archive, *kafka, "--topic", TOPIC, "--partition-by", "topic"),
-            *("--sink-option", f"maxRecordsPerFile={records // files}"),
-            *("--source-option", f"maxOffsetsPerTrigger={records // 10}"),
+            *("--sink-option", f"maxRecordsPerFile={RECORDS // FILES}"),
+            *("--source-option", f"maxOffsetsPerTrigger={RECORDS // 10}"),
         )
         run("validate", archive, *kafka)
         before = read_time_range(archive)
-        say("compacts them")
+        say("compact: compacts them")
         load, began = load_average(), time.perf_counter()
         done = measured(compact, archive, kafka).answer
         seconds = time.perf_counter() - began
-        say("validates every byte")
+        say("compact: validates every byte")
         run("validate", archive, *kafka, "--deep")
-    return {
-        "records": records,
+    figures = {
+        "records": RECORDS,
         **{key: value for key, value in done.items() if key.startswith(("files_", "bytes_"))},
         "seconds": round(seconds, 1),
         "largest_process_mib": done["largest_process_mib"],
@@ -85,6 +66,19 @@ def measure(folder: Path, files: int, records: int) -> dict[str, Any]:
         "read_a_tenth_of_the_time": {"before": before, "after": read_time_range(archive)},
         "load": load,
     }
+    return figures, [_mark(figures)]
+
+
+def _mark(figures: dict[str, Any]) -> Mark:
+    return Mark(
+        f"compaction of {figures['files_before']:,} files with {RECORDS:,} records",
+        f"{figures['files_after']:,} files, {figures['bytes_before'] / 1e6:.1f} to "
+        f"{figures['bytes_after'] / 1e6:.1f} MB, {figures['seconds']:.0f} s, "
+        f"{figures['largest_process_mib']:,} MiB",
+        wanted="",
+        met=None,
+        load=figures["load"],
+    )
 
 
 def compact(archive: Path, kafka: list[str]) -> dict[str, Any]:
@@ -177,7 +171,3 @@ def read_time_range(archive_path: Path) -> dict[str, int]:
         size += path.read
     total = sum(file.bytes for file in files)
     return {"files": opened, "bytes_read": size, "bytes_of_all_files": total, "rows": rows}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,24 +1,29 @@
-"""Records for a drain to read: JSON values of about 190 bytes with keys, a quarter with headers."""
+"""Records for a drain to read.
+
+orders  JSON values of about 190 bytes with keys, a quarter of them with headers
+random  random values of 1 KiB with keys: nothing to compress
+small   values of 100 bytes, without keys and headers
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-__all__ = ["PARTITIONS", "produce"]
+__all__ = ["KINDS", "PARTITIONS", "produce", "produce_hot", "produce_more"]
 
 PARTITIONS = 8
 FIRST_TIME = 1_735_689_600_000  # 2025-01-01 00:00 UTC, in milliseconds
 _POLL_EVERY = 10_000
 
-Record = tuple[bytes, bytes, list[tuple[str, bytes]] | None, int]
+Record = tuple[bytes | None, bytes, list[tuple[str, bytes]] | None, int]
 
 
-def _records(number: int) -> Iterator[Record]:
+def _orders(number: int) -> Iterator[Record]:
     """Yield records that are the same in every run and compress as orders do."""
     random = Random(1)
     for n in range(number):
@@ -34,7 +39,26 @@ def _records(number: int) -> Iterator[Record]:
         yield b"customer-%05d" % customer, value.encode(), headers, FIRST_TIME + 10 * n
 
 
-def produce(bootstrap_servers: str, topic: str, number: int) -> float:
+def _random(number: int) -> Iterator[Record]:
+    random = Random(2)
+    for n in range(number):
+        yield b"%016x" % random.getrandbits(64), random.randbytes(1024), None, FIRST_TIME + 10 * n
+
+
+def _small(number: int) -> Iterator[Record]:
+    random = Random(3)
+    for n in range(number):
+        value = b"reading %012d of sensor %05d: %068x" % (
+            *(n, n % 10_007),
+            random.getrandbits(96),
+        )
+        yield None, value, None, FIRST_TIME + 10 * n
+
+
+KINDS = {"orders": _orders, "random": _random, "small": _small}
+
+
+def produce(bootstrap_servers: str, topic: str, number: int, kind: str = "orders") -> float:
     """Create a topic and fill it, evenly over its partitions.
 
     Returns:
@@ -43,9 +67,37 @@ def produce(bootstrap_servers: str, topic: str, number: int) -> float:
     Raises:
         KafkaException: When Kafka refused a record.
     """
-    new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([new])[topic].result(20)
+    return _send(bootstrap_servers, topic, KINDS[kind](number), lambda n: n % PARTITIONS)
+
+
+def produce_more(bootstrap_servers: str, topic: str, number: int) -> float:
+    """Send the same records again, to a topic that is there."""
+    return _send(bootstrap_servers, topic, _orders(number), lambda n: n % PARTITIONS, create=False)
+
+
+def produce_hot(bootstrap_servers: str, topic: str, number: int) -> float:
+    """Create a topic and fill it, nine tenths of it in partition 0."""
+    others = PARTITIONS - 1
+    return _send(
+        bootstrap_servers,
+        topic,
+        _orders(number),
+        lambda n: 0 if n % 10 else 1 + n // 10 % others,
+    )
+
+
+def _send(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterator[Record],
+    place: Callable[[int], int],
+    *,
+    create: bool = True,
+) -> float:
+    if create:
+        new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        admin.create_topics([new])[topic].result(20)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -57,9 +109,10 @@ def produce(bootstrap_servers: str, topic: str, number: int) -> float:
             "log_level": 3,
         }
     )
-    size = 0
-    for n, (key, value, headers, timestamp) in enumerate(_records(number)):
+    size = number = 0
+    for n, (key, value, headers, timestamp) in enumerate(records):
         size += len(value)
+        number += 1
         options: dict[str, Any] = {"headers": headers} if headers else {}
         while True:
             try:
@@ -67,7 +120,7 @@ def produce(bootstrap_servers: str, topic: str, number: int) -> float:
                     topic,
                     key=key,
                     value=value,
-                    partition=n % PARTITIONS,
+                    partition=place(n),
                     timestamp=timestamp,
                     on_delivery=_refuse,
                     **options,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kafka_drain.job_spec import CompactSpec
 from kafka_drain_spark.compact import run_compact
-from kafka_drain_spark.job import run_job
+from kafka_drain_spark.job import run_jobs
 
 if __name__ == "__main__":
     spec = CompactSpec.read(Path(sys.argv[1]))
-    sys.exit(run_job(spec, run_compact))
+    sys.exit(run_jobs([spec], run_compact))

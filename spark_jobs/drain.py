@@ -1,4 +1,4 @@
-"""Spark application: drain Kafka to files as the job spec says. `spark-submit drain.py SPEC`."""
+"""Spark application: drain Kafka to files as job specs say. `spark-submit drain.py SPEC…`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain_spark.drain import run_drain
-from kafka_drain_spark.job import run_job
+from kafka_drain_spark.job import run_jobs
 
 if __name__ == "__main__":
-    spec = DrainSpec.read(Path(sys.argv[1]))
-    sys.exit(run_job(spec, run_drain))
+    specs = [DrainSpec.read(Path(path)) for path in sys.argv[1:]]
+    sys.exit(run_jobs(specs, run_drain))

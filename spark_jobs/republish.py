@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from kafka_drain.job_spec import SendSpec
-from kafka_drain_spark.job import run_job
+from kafka_drain_spark.job import run_jobs
 from kafka_drain_spark.send import run_send
 
 if __name__ == "__main__":
     spec = SendSpec.read(Path(sys.argv[1]))
-    sys.exit(run_job(spec, run_send))
+    sys.exit(run_jobs([spec], run_send))

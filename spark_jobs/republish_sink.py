@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from kafka_drain.job_spec import SinkSpec
-from kafka_drain_spark.job import run_job
+from kafka_drain_spark.job import run_jobs
 from kafka_drain_spark.sink import run_sink
 
 if __name__ == "__main__":
     spec = SinkSpec.read(Path(sys.argv[1]))
-    sys.exit(run_job(spec, run_sink))
+    sys.exit(run_jobs([spec], run_sink))

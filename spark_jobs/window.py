@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from kafka_drain.job_spec import WindowSpec
-from kafka_drain_spark.job import run_job
+from kafka_drain_spark.job import run_jobs
 from kafka_drain_spark.window import run_window
 
 if __name__ == "__main__":
     spec = WindowSpec.read(Path(sys.argv[1]))
-    sys.exit(run_job(spec, run_window))
+    sys.exit(run_jobs([spec], run_window))

@@ -22,7 +22,7 @@ PURE = """
     gap_reasons acknowledgements intervals receipts sealing hadoop_crc
     html_parts report_page
     option_checks source_options sink_options spark_conf sealed_json reprocess_plan
-    pieces compaction_plan
+    pieces compaction_plan splitting
     republishing.selection republishing.shards republishing.placement republishing.plan
 """.split()
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kafka_drain.backfill_command import add_backfill, backfill_command
+from kafka_drain.class_archive_command import class_archive_command
 from kafka_drain.commands import (
     drain_command,
     files_command,
@@ -218,6 +219,12 @@ def _parser() -> argparse.ArgumentParser:
         "jars", jars_command, "fetch the jars that Spark needs; the only command that does"
     )
     fetch.add_argument("--broker", action="store_true", help="those of the local broker as well")
+
+    command(
+        "class-archive",
+        class_archive_command,
+        "let Spark start faster on this machine: keep the classes that Java loads for a drain",
+    )
     return parser
 
 

@@ -199,8 +199,7 @@ def compile_spec(
         reader_options=options | connection,
         file_format=pipeline.format,
         writer_options={
-            "compression": pipeline.compression,
-            **{name: str(value) for name, value in pipeline.sink_options.items()},
+            **pipeline.writer_options,
             "path": str(generation.data),
             "checkpointLocation": str(generation.checkpoint),
         },

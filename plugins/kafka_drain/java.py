@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_drain.errors import MachineError
@@ -25,10 +25,11 @@ _WHAT_TO_DO = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A `java` command that has been run, and its major version."""
+    """A `java` command that has been run, its major version, and what it says of itself."""
 
     path: Path
     major: int
+    version: str = field(default="", compare=False)
 
 
 def require_java() -> Java:
@@ -49,7 +50,7 @@ def require_java() -> Java:
     major = int(found.group(1))
     if major not in SUPPORTED_MAJORS:
         raise MachineError(f"{path} is Java {major}, expected Java 17 or 21. {_WHAT_TO_DO}")
-    return Java(path, major)
+    return Java(path, major, output)
 
 
 def _find() -> Path:

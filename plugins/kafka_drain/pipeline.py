@@ -18,7 +18,12 @@ from typing_extensions import Self
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.option_checks import refuse, unknown
-from kafka_drain.sink_options import COMPRESSIONS, PARTITION_COLUMNS, check_sink_options
+from kafka_drain.sink_options import (
+    COMPRESSIONS,
+    PARTITION_COLUMNS,
+    check_sink_options,
+    writer_defaults,
+)
 from kafka_drain.source_options import check_source_options
 from kafka_drain.spark_conf import check_log_levels, check_spark_conf
 
@@ -202,6 +207,12 @@ class Pipeline(BaseModel):
     def source(self) -> dict[str, Any]:
         """What is drained: the one of topics, topic_pattern and assign that is given."""
         return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
+
+    @property
+    def writer_options(self) -> dict[str, str]:
+        """Options of the file sink, with the compression and what is set unless told otherwise."""
+        defaults = writer_defaults(self.format, self.compression)
+        return defaults | {name: str(value) for name, value in self.sink_options.items()}
 
     @property
     def isolation_level(self) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from kafka_drain import jars as jar_files
 from kafka_drain import java
+from kafka_drain.class_archive import archive_name, find_class_archive, sharing_options
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
+from kafka_drain.spark_conf import DEFAULTS, FIXED, add_java_options
 
 __all__ = ["SparkApplication", "Submit", "kafka_options", "prepare_application", "spark_version"]
 
@@ -174,9 +175,12 @@ def prepare_application(
     jars: list[str] = []
     if needs_connector:
         jars = pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
-    for side in ("driver", "executor"):
-        key = f"spark.{side}.extraJavaOptions"
-        conf[key] = f"{conf[key]} {JAVA_OPTIONS}" if key in conf else JAVA_OPTIONS
+    class_path = [*jars, *filter(None, [conf.get("spark.driver.extraClassPath")])]
+    if class_path:
+        # Only classes of the path that Java starts with can come from the class archive.
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
+    archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
+    add_java_options(conf, sharing_options(archive))
     return SparkApplication(
         name=name,
         path=path,
@@ -194,6 +198,8 @@ def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[st
     return {
         # Executors would otherwise take whatever `python3` is on their PATH.
         "PYSPARK_PYTHON": sys.executable,
+        # For the Java that only puts the command line of the next one together.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(machine_java.path.resolve().parents[1]),
         "PATH": f"{home / 'bin'}{os.pathsep}{current.get('PATH', os.defpath)}",

@@ -30,6 +30,7 @@ __all__ = [
     "json_file",
     "pairs",
     "print_fields",
+    "run_environment",
     "say",
     "submit",
     "the_cluster",
@@ -75,14 +76,20 @@ def print_fields(document: dict[str, Any]) -> Callable[[Console], None]:
 
 def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
     """Run spark-submit; its output goes to standard error."""
-    environment = {**os.environ, **application.environment}
-    if master.startswith("local"):
-        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    environment = run_environment(application, master)
     ended = subprocess.run(application.command(master), env=environment, stdout=sys.stderr)
     if ended.returncode:
         # The result says what went wrong; without one, the exit code has to do.
         explain()
         raise SparkJobError(f"spark-submit ended with exit code {ended.returncode}")
+
+
+def run_environment(application: SparkApplication, master: str) -> dict[str, str]:
+    """Return the environment of spark-submit."""
+    environment = {**os.environ, **application.environment}
+    if master.startswith("local"):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment
 
 
 def bootstrap_servers(options: argparse.Namespace) -> bool:

@@ -187,10 +187,7 @@ def prepare_window(
         reader_options=options | bounds | connection,
         where=_condition(ranges),
         file_format=plan["format"],
-        writer_options={
-            "compression": pipeline.compression,
-            **{name: str(value) for name, value in pipeline.sink_options.items()},
-        },
+        writer_options=pipeline.writer_options,
         path=str(window.data / attempt),
         partition_by=plan["partition_by"],
         columns={column: PARTITION_COLUMNS[column] for column in plan["partition_by"]},

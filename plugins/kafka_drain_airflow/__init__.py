@@ -6,8 +6,9 @@ from kafka_drain_airflow import Pipeline, create_dags
 from __future__ import annotations
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.dag_factory import create_dags
+from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -15,6 +16,7 @@ from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
 __all__ = [
+    "KafkaDrainGroupOperator",
     "KafkaDrainOperator",
     "MaintainOperator",
     "Pipeline",
@@ -23,4 +25,5 @@ __all__ = [
     "RepublishToKafkaOperator",
     "ValidateManifestOperator",
     "create_dags",
+    "create_group_dags",
 ]

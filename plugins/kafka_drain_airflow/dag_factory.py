@@ -9,7 +9,9 @@ from typing import Any
 from airflow.providers.common.compat.sdk import DAG, Asset, Param
 
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.pipeline_group import check_group
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -18,7 +20,7 @@ from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 from kafka_drain_airflow.republish_params import republish_params
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
-__all__ = ["archive_asset", "create_dags"]
+__all__ = ["archive_asset", "create_dags", "create_group_dags"]
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
@@ -42,15 +44,66 @@ def create_dags(
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
     """
-    common: dict[str, Any] = {
+    common = _common(start_date, default_args, [pipeline.name, *tags])
+    return _pipeline_dags(pipeline, common, drain_schedule(pipeline.schedule))
+
+
+def create_group_dags(
+    name: str,
+    pipelines: Sequence[Pipeline],
+    *,
+    start_date: datetime = START_DATE,
+    default_args: dict[str, Any] | None = None,
+    tags: Sequence[str] = (),
+) -> dict[str, DAG]:
+    """Make the DAGs of pipelines that are drained together, by one Spark application.
+
+    Spark starts once for all of them. Each pipeline keeps its own DAGs; its `drain_<name>` is left
+    to backfills and to people, and scheduled drains are runs of `drain_group_<name>`.
+
+    Args:
+        name: The group's name.
+        pipelines: The pipelines, in the order in which they are drained.
+        start_date: From when on drains are scheduled.
+        default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
+        tags: Tags beside `kafka-drain`, the group's name and the pipeline's.
+
+    Returns:
+        The DAGs by id: `drain_group_<name>`, and of each pipeline those that `create_dags` makes.
+
+    Raises:
+        ConfigError: When the pipelines differ in schedule or in what Spark is started with.
+    """
+    check_group(pipelines)
+    dag = _drain_group_dag(name, pipelines, _common(start_date, default_args, [name, *tags]))
+    dags = {dag.dag_id: dag}
+    for pipeline in pipelines:
+        common = _common(start_date, default_args, [pipeline.name, name, *tags])
+        dags |= _pipeline_dags(pipeline, common, backfill_schedule(pipeline.schedule))
+    return dags
+
+
+def _common(
+    start_date: datetime, default_args: dict[str, Any] | None, tags: Sequence[str]
+) -> dict[str, Any]:
+    return {
         "start_date": start_date,
         "catchup": False,
         "max_active_runs": 1,
         "default_args": DEFAULT_ARGS | (default_args or {}),
-        "tags": ["kafka-drain", pipeline.name, *tags],
+        "tags": ["kafka-drain", *tags],
     }
-    make = (_drain_dag, _republish_dag, _reprocess_dag, _maintain_dag)
-    dags = [dag(pipeline, common) for dag in make]
+
+
+def _pipeline_dags(
+    pipeline: Pipeline, common: dict[str, Any], schedule_of_drains: Any
+) -> dict[str, DAG]:
+    dags = [
+        _drain_dag(pipeline, common, schedule_of_drains),
+        _republish_dag(pipeline, common),
+        _reprocess_dag(pipeline, common),
+        _maintain_dag(pipeline, common),
+    ]
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -66,10 +119,10 @@ def _source(pipeline: Pipeline) -> str:
     return ", ".join(f"`{topic}`" for topic in pipeline.topics or pipeline.assign or [])
 
 
-def _drain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+def _drain_dag(pipeline: Pipeline, common: dict[str, Any], schedule: Any) -> DAG:
     with DAG(
         dag_id=f"drain_{pipeline.name}",
-        schedule=drain_schedule(pipeline.schedule),
+        schedule=schedule,
         description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
         render_template_as_native_obj=True,
         params={
@@ -148,6 +201,42 @@ A failed task says what was seen and what to do. Clearing any task is safe.
             task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)], **window
         )
         check >> drain >> validate
+    return dag
+
+
+def _drain_group_dag(name: str, pipelines: Sequence[Pipeline], common: dict[str, Any]) -> DAG:
+    rows = "\n".join(f"| `{p.name}` | {_source(p)} | `{p.archive}` |" for p in pipelines)
+    with DAG(
+        dag_id=f"drain_group_{name}",
+        schedule=drain_schedule(pipelines[0].schedule),
+        description=f"Drain {len(pipelines)} pipelines with one Spark application, and prove each",
+        doc_md=f"""
+### Drain group {name}
+
+Spark starts once and drains one pipeline after the other; each is then validated as in its own DAG.
+
+| pipeline | drains | to |
+| --- | --- | --- |
+{rows}
+
+What fails in one pipeline stops no other. The task `drain` fails then, and with it the run; a retry
+only drains what is missing. Forms, backfills and windows are those of the pipelines' own DAGs.
+""",
+        **common,
+    ) as dag:
+        drain = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+        # A run is as good as its last tasks: without this one, a failed drain would be forgotten
+        # over validations that succeeded.
+        done = DoneOperator(task_id="done")
+        drain >> done
+        for pipeline in pipelines:
+            validate = ValidateManifestOperator(
+                task_id=f"validate_{pipeline.name}",
+                pipeline=pipeline,
+                outlets=[archive_asset(pipeline)],
+                trigger_rule="all_done",
+            )
+            drain >> validate >> done
     return dag
 
 

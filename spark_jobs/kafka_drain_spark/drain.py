@@ -18,6 +18,7 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
+from kafka_drain.splitting import min_partitions
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.tasks import records_read
@@ -25,6 +26,7 @@ from kafka_drain_spark.tasks import records_read
 __all__ = ["run_drain"]
 
 PROGRESS_SECONDS = 2.0
+FORMAT_OPTIONS = ("parquet.", "orc.")
 
 
 class Batches:
@@ -145,8 +147,41 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
 def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
     """Start the streaming query that the spec describes."""
-    options = spec.reader_options | secret_options(spec.secrets_path)
-    records: DataFrame = spark.readStream.format("kafka").options(**options).load()
+    session = own_session(spark, spec)
+    options = splitting(spark, spec) | spec.reader_options | secret_options(spec.secrets_path)
+    return start_writing(session.readStream.format("kafka").options(**options).load(), spec)
+
+
+def splitting(spark: SparkSession, spec: DrainSpec) -> dict[str, str]:
+    """Return the option that lets several tasks read one large partition."""
+    if "maxRecordsPerPartition" in spec.reader_options:
+        return {}
+    planned = ranges_between(from_spark_json(spec.start), from_spark_json(spec.planned_end))
+    sizes = [len(r) for _, r in planned]
+    limit = spec.reader_options.get("maxOffsetsPerTrigger")
+    if limit:
+        # Spark takes so many from all partitions together, in proportion.
+        share = min(1.0, int(limit) / max(1, sum(sizes)))
+        sizes = [int(size * share) for size in sizes]
+    pieces = min_partitions(sizes, spark.sparkContext.defaultParallelism)
+    return {"minPartitions": str(pieces)} if pieces else {}
+
+
+def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
+    """Return a session with the options of the format.
+
+    The streaming sink hands its options on to neither Parquet nor ORC: these read the session's
+    configuration (FileStreamSink in Spark 4.0).
+    """
+    session = spark.newSession()
+    for name, value in spec.writer_options.items():
+        if name.startswith(FORMAT_OPTIONS):
+            session.conf.set(name, value)
+    return session
+
+
+def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
+    """Start the query that writes records, which have the columns of Spark's Kafka source."""
     records = records.observe(NAME, *fingerprint_columns(records))
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))

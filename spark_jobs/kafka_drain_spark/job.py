@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from py4j import protocol  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_drain.job_spec import write_private
 
-__all__ = ["SPARK_ERRORS", "JobFailed", "explain", "run_job", "secret_options"]
+__all__ = ["SPARK_ERRORS", "JobFailed", "explain", "run_jobs", "secret_options"]
 
 #: What pyspark raises for an error in the JVM: an aborted job comes as Py4J's own exception.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -39,29 +40,41 @@ class JobFailed(Exception):
     """Raised when a job has to end with an error whose message says everything."""
 
 
-def run_job(spec: S, work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
-    """Run a job and write its result file; return the process's exit code.
+def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
+    """Run jobs one after the other in one session; return the process's exit code.
 
-    The result of a failed job is `{"error": message}`: the caller turns it into its own error,
-    and the log needs no stack trace.
+    Each writes its result file, and one that fails stops no other. The result of a failed job is
+    `{"error": message}`: the caller turns it into its own error, and the log needs no stack trace.
     """
     began = time.monotonic()
+    forget_numpy()
     spark = SparkSession.builder.getOrCreate()
-    session_seconds = time.monotonic() - began
+    session_seconds = round(time.monotonic() - began, 1)
+    failed = 0
     try:
-        set_log_levels(spark, spec.log_levels)
-        result = work(spark, spec)
-    except (JobFailed, *SPARK_ERRORS) as error:
-        message = explain(error)
-        write_private(Path(spec.result_path), {"error": message})
-        print(f"ERROR {message}", flush=True)
-        return 1
-    else:
-        result |= {"spark_version": spark.version, "session_seconds": round(session_seconds, 1)}
-        write_private(Path(spec.result_path), result)
-        return 0
+        for spec in specs:
+            try:
+                set_log_levels(spark, spec.log_levels)
+                result = work(spark, spec)
+                result |= {"spark_version": spark.version, "session_seconds": session_seconds}
+            except (JobFailed, *SPARK_ERRORS) as error:
+                result = {"error": explain(error)}
+                print(f"ERROR {result['error']}", flush=True)
+                failed = 1
+            write_private(Path(spec.result_path), result)
     finally:
         spark.stop()
+    return failed
+
+
+def forget_numpy() -> None:
+    """Take pyspark's converters of NumPy's numbers out of Py4J: no job has such numbers.
+
+    The first of them imports pyspark.testing, and with it pandas: 1.5 seconds of each start
+    (pyspark.sql.types in Spark 4.0).
+    """
+    converters = protocol.INPUT_CONVERTER
+    converters[:] = [one for one in converters if not type(one).__name__.startswith("Numpy")]
 
 
 def explain(error: Exception) -> str:

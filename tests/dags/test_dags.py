@@ -64,6 +64,7 @@ print(json.dumps({
                     "module": type(task).__module__,
                     "downstream": sorted(task.downstream_task_ids),
                     "retries": task.retries,
+                    "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
                     "fields": {
                         name: getattr(task, name)
                         for name in getattr(task, "template_fields", ())

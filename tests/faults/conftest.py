@@ -61,7 +61,7 @@ def start(
 ) -> Iterator[Start]:
     """Start a drain as spark-submit would, but in the shared session, and don't wait for it."""
     from kafka_drain_spark.drain import run_drain
-    from kafka_drain_spark.job import run_job
+    from kafka_drain_spark.job import run_jobs
 
     # The session outlives the job.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
@@ -73,7 +73,7 @@ def start(
             folder.mkdir()
             job = prepare_drain(pipeline, cluster, folder)
             spec = DrainSpec.read(folder / "drain.json")
-            return Running(job, pool.submit(run_job, spec, run_drain))
+            return Running(job, pool.submit(run_jobs, [spec], run_drain))
 
         yield run
         for query in spark.streams.active:

@@ -414,7 +414,7 @@ def run_job(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[DrainSpec]
     from kafka_drain_spark.drain import run_drain
 
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    return lambda spec: job.run_job(spec, run_drain)
+    return lambda spec: job.run_jobs([spec], run_drain)
 
 
 def test_run_job_with_log_levels(

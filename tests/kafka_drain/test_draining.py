@@ -60,6 +60,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
     }
     assert spec.writer_options == {
         "compression": "zstd",
+        "parquet.enable.dictionary": "false",
         "path": "/x/generations/0001/data",
         "checkpointLocation": "/x/generations/0001/checkpoint",
     }

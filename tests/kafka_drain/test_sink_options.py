@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.sink_options import COMPRESSIONS, PARTITION_COLUMNS, check_sink_options
+from kafka_drain.sink_options import (
+    COMPRESSIONS,
+    PARTITION_COLUMNS,
+    check_sink_options,
+    writer_defaults,
+)
 
 
 @pytest.mark.parametrize("file_format", sorted(COMPRESSIONS))
@@ -98,3 +103,18 @@ def test_compressions_uncompressed() -> None:
 def test_partition_columns() -> None:
     """Folders are named by topic, or by the day or hour of the record's time."""
     assert list(PARTITION_COLUMNS) == ["topic", "date", "hour"]
+
+
+@pytest.mark.parametrize(
+    ("file_format", "compression", "expected"),
+    [
+        ("parquet", "zstd", {"parquet.enable.dictionary": "false"}),
+        ("parquet", "gzip", {"parquet.enable.dictionary": "false"}),
+        ("parquet", "snappy", {}),
+        ("parquet", "uncompressed", {}),
+        ("orc", "zstd", {}),
+    ],
+)
+def test_writer_defaults(file_format: str, compression: str, expected: dict[str, str]) -> None:
+    """Dictionaries are off where the compression makes up for them, and nowhere else."""
+    assert writer_defaults(file_format, compression) == {"compression": compression, **expected}

@@ -13,6 +13,7 @@ from kafka_drain.spark_conf import (
     FIXED,
     LOG_LEVELS,
     LOGGERS,
+    add_java_options,
     check_log_levels,
     check_spark_conf,
 )
@@ -146,3 +147,25 @@ def test_log_levels_unknown_level(logger: str, level: str) -> None:
     assert str(raised.value) == (
         f"log_levels[{logger!r}] = {level!r} is not acceptable; accepted: {', '.join(LOG_LEVELS)}"
     )
+
+
+def test_java_options_added() -> None:
+    """Driver and executors get the time zone; the driver a collector and what is only for it."""
+    conf: dict[str, str] = {}
+
+    add_java_options(conf, ["-Xshare:auto"])
+
+    assert conf == {
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -Xshare:auto -XX:+UseParallelGC",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    }
+
+
+@pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseSerialGC"])
+def test_java_options_with_a_collector(collector: str) -> None:
+    """A collector of the pipeline's stays the only one: Java refuses to start with two."""
+    conf = {"spark.driver.extraJavaOptions": f"-Dx=1 {collector} -Dy=2"}
+
+    add_java_options(conf, [])
+
+    assert conf["spark.driver.extraJavaOptions"] == f"-Dx=1 {collector} -Dy=2 -Duser.timezone=UTC"

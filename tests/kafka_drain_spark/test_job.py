@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kafka_drain.job_spec import write_private
+from kafka_drain_spark import without_zipped_pyspark
 from kafka_drain_spark.job import JobFailed, explain, secret_options
+
+ROOT = Path(__file__).resolve().parents[2]
 
 ABORTED = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -80,3 +86,42 @@ def test_secret_options_of_file(tmp_path: Path) -> None:
 def test_secret_options_without_file() -> None:
     """No path means that nothing is secret."""
     assert secret_options("") == {}
+
+
+def test_without_zipped_pyspark_where_it_is_installed() -> None:
+    """spark-submit's zip of an installed pyspark is left out, and nothing else is."""
+    zipped = "/venv/site-packages/pyspark/python/lib/pyspark.zip"
+    path = ["/job", zipped, "/venv/site-packages/pyspark/python/lib/py4j-src.zip"]
+
+    assert without_zipped_pyspark([*path, "/venv/site-packages"]) == [
+        "/job",
+        "/venv/site-packages/pyspark/python/lib/py4j-src.zip",
+        "/venv/site-packages",
+    ]
+    assert without_zipped_pyspark(path) == path
+    assert without_zipped_pyspark(["/opt/spark/python/lib/pyspark.zip"]) == [
+        "/opt/spark/python/lib/pyspark.zip"
+    ]
+
+
+def test_forget_numpy_spares_pandas() -> None:
+    """A job's process converts a list for Java without importing pandas (pyspark 4.0 would)."""
+    code = """
+import sys
+from kafka_drain_spark.job import forget_numpy
+import pyspark.sql.types
+from py4j.protocol import INPUT_CONVERTER
+forget_numpy()
+found = [converter for converter in INPUT_CONVERTER if converter.can_convert({})]
+print(type(found[0]).__name__, "pandas" in sys.modules)
+"""
+    path = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (ended.stdout.split(), ended.stderr) == (["MapConverter", "False"], "")

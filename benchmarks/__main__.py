@@ -1,0 +1,139 @@
+"""`python -m benchmarks`: what everything costs, beside what else there is, on this machine.
+
+drain      a drain beside a stock Spark job, Kafka to nowhere, and a script by hand
+warm       the second drain of a group, in a session that is warm
+hot        one partition with nine tenths of all records
+hourly     1,000 new records, from the operator's start to the sealed receipt
+memory     the peak memory of each job with 2 and with 20 million records
+republish  both engines beside Spark's sink and a bare loop
+batch      validating 2,000,000 records: the share of the drain's time
+manifest   a manifest of 1,000,000 lines, and its receipts: time and memory
+growth     validating a small new batch in archives of 1,000 to 100,000 files
+compact    10,000 small files of a closed generation become large ones
+scale      what planning, specs and leases cost with thousands of partitions and pipelines
+
+Arms are taken in turns after a warm-up round; ratios are within a round; an arm whose outcome is
+wrong has no figure. About two hours on two processors that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.marks import Mark, Say, markdown
+from benchmarks.processes import load_average
+
+RESULTS = Path(__file__).with_name("results.json")
+
+Part = Callable[[Path, int, Say], tuple[dict[str, Any], list[Mark]]]
+
+#: Where each part is; imported when it is measured: this process stays small.
+PARTS = {
+    "drain": "benchmarks.drain:measure_drain",
+    "warm": "benchmarks.warm:measure_warm",
+    "hot": "benchmarks.hot:measure_hot",
+    "hourly": "benchmarks.hourly:measure_hourly",
+    "memory": "benchmarks.memory:measure_memory",
+    "republish": "benchmarks.republish:measure_republish",
+    "batch": "benchmarks.batch:measure_batch",
+    "manifest": "benchmarks.manifest_lines:measure_manifest",
+    "growth": "benchmarks.growth:measure_growth",
+    "compact": "benchmarks.compaction:measure_compaction",
+    "scale": "benchmarks.scale:measure_scale",
+}
+
+
+def main() -> int:
+    """Measure, write the results and print the table; 1 when a mark isn't met."""
+    options = _parse()
+    results = _read(options.output)
+    names = options.parts or list(PARTS)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-bench-", dir=options.folder) as folder:
+        for name in names:
+            say(f"{name}: begins, load average {load_average()}")
+            started = time.monotonic()
+            figures, marks = _part(name)(Path(folder) / name, options.rounds, say)
+            results["parts"][name] = {
+                "measured_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "took_seconds": round(time.monotonic() - started),
+                "machine": machine(),
+                "marks": [asdict(mark) for mark in marks],
+                **figures,
+            }
+            # After each part: a later one may fail.
+            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    marks = [Mark(**m) for name in names for m in results["parts"][name]["marks"]]
+    print(markdown(marks))
+    say(f"took {time.monotonic() - began:.0f} s; figures: {options.output}")
+    return 1 if any(mark.met is False for mark in marks) else 0
+
+
+def _part(name: str) -> Part:
+    module, _, function = PARTS[name].partition(":")
+    part: Part = getattr(import_module(module), function)
+    return part
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="measure these; all if not said")
+    parser.add_argument("--rounds", type=int, default=5, help="of each figure (%(default)s)")
+    parser.add_argument("--folder", help="where to put temporary folders (the system's)")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, help="JSON file; parts that aren't measured stay"
+    )
+    options = parser.parse_args()
+    unknown = sorted(set(options.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return options
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    print(f"{datetime.now():%H:%M:%S} {line}", file=sys.stderr, flush=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if path.is_file():
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    return {"parts": {}}
+
+
+def machine() -> dict[str, Any]:
+    """Return what a figure depends on: processors, memory, versions, and who else was busy."""
+    packages = ("apache-airflow", "confluent-kafka", "pyarrow", "pyspark")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processors": os.cpu_count(),
+        "memory_gib": round(memory / (1 << 30), 1),
+        "python": platform.python_version(),
+        "java": java.split('"')[1] if '"' in java else "unknown",
+        **{name: version(name) for name in packages},
+        "load": load_average(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""Arms of a comparison: each taken in turn, with what its whole process tree cost."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import load_average, measured
+
+__all__ = ["Cost", "compared", "figures_of", "run_command", "take_turns"]
+
+_SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of an arm cost.
+
+    Attributes:
+        seconds: The part that is compared, such as the query alone.
+        process_seconds: The whole process.
+        cpu_seconds: What the processors worked for its process tree.
+        peak_mib: The most that the tree held in memory at a time (RSS, sampled).
+    """
+
+    seconds: float
+    process_seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+def take_turns(
+    arms: Mapping[str, Callable[[], Cost]], rounds: int, say: Say, what: str
+) -> dict[str, list[Cost]]:
+    """Run A B C A B C …; the first round warms up the broker and the page cache."""
+    costs: dict[str, list[Cost]] = {arm: [] for arm in arms}
+    for number in range(rounds + 1):
+        for arm, run in arms.items():
+            cost = run()
+            if number:
+                costs[arm].append(cost)
+            say(
+                f"{what}: round {number} of {rounds}: {arm} {cost.seconds:.2f} s, "
+                f"process {cost.process_seconds:.2f} s, CPU {cost.cpu_seconds:.1f} s"
+            )
+    return costs
+
+
+def figures_of(costs: Mapping[str, Sequence[Cost]], records: int) -> dict[str, Any]:
+    """Return median, least and greatest of each figure of each arm, and each run."""
+    figures = {}
+    for arm, runs in costs.items():
+        found: dict[str, Any] = {
+            name: {
+                "median": round(statistics.median(values), 3),
+                "min": round(min(values), 3),
+                "max": round(max(values), 3),
+            }
+            for name in asdict(runs[0])
+            for values in [[getattr(run, name) for run in runs]]
+        }
+        found["records_per_second"] = round(records / found["seconds"]["median"])
+        found["runs"] = [{k: round(v, 3) for k, v in asdict(run).items()} for run in runs]
+        figures[arm] = found
+    return figures
+
+
+def compared(
+    what: str,
+    costs: Mapping[str, Sequence[Cost]],
+    arm: str,
+    base: str,
+    owed: float | None,
+    *,
+    figure: str = "seconds",
+) -> Mark:
+    """Compare the speed of two arms: the median of the ratios within a round.
+
+    Args:
+        what: What is compared, for people.
+        costs: The runs of the arms.
+        arm: Which arm.
+        base: Which one it is compared with.
+        owed: The least ratio of speeds; None where the figure stands for itself.
+        figure: Which figure of a run.
+    """
+    pairs = list(zip(costs[arm], costs[base], strict=True))
+    ratios = sorted(getattr(b, figure) / getattr(a, figure) for a, b in pairs)
+    ratio = statistics.median(ratios)
+    ours, theirs = (statistics.median(getattr(c, figure) for c in costs[n]) for n in (arm, base))
+    return Mark(
+        what,
+        f"{ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); {ours:.1f} s, {theirs:.1f} s",
+        "" if owed is None else f"at least {owed:.2f}",
+        None if owed is None else ratio >= owed,
+        load_average(),
+    )
+
+
+def run_command(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> tuple[str, Cost]:
+    """Run a command; return what it printed and what its process tree cost.
+
+    Raises:
+        RuntimeError: When it ends with an error.
+    """
+    run = measured(_run, list(command), dict(environment or {}))
+    printed, seconds, cpu_seconds, peak_mib = run.answer
+    return printed, Cost(seconds, seconds, cpu_seconds, peak_mib)
+
+
+def _run(command: list[str], environment: dict[str, str]) -> tuple[str, float, float, float]:
+    variables = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    before, began = _children_seconds(), time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        env=variables | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    sampler = _Sampler(process.pid)
+    out, err = process.communicate()
+    seconds = time.perf_counter() - began
+    peak = sampler.stop()
+    if process.returncode:
+        name = Path(command[0]).name
+        raise RuntimeError(f"{name} ended with {process.returncode}: {err[-3000:]}")
+    return out, seconds, _children_seconds() - before, peak
+
+
+def _children_seconds() -> float:
+    used = os.times()
+    return used.children_user + used.children_system
+
+
+class _Sampler:
+    """Looks again and again how much memory a process tree holds."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._peak = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def _sample(self) -> None:
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            held = 0
+            try:
+                tree = [self._root, *self._root.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            for process in tree:
+                try:
+                    held += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            self._peak = max(self._peak, held / (1 << 20))
+
+    def stop(self) -> float:
+        self._ended.set()
+        self._thread.join()
+        return self._peak

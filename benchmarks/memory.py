@@ -1,0 +1,77 @@
+"""The peak memory of each job with 2 and with 20 million records."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arms import Cost, run_command
+from benchmarks.kafka_records import produce
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import load_average, measured
+from demo.broker import KafkaCluster as LocalKafka
+
+__all__ = ["measure_memory"]
+
+FEW, MANY = 2_000_000, 20_000_000
+#: How much more memory ten times the records may take: a heap that is given 1 GiB uses it in time.
+MOST = 1.3
+
+
+def measure_memory(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Run each job once with each number of records, whatever the rounds.
+
+    Raises:
+        RuntimeError: When a job fails; republishes verify themselves.
+    """
+    costs = {}
+    for records in (FEW, MANY):
+        with LocalKafka(folder / str(records) / "broker") as broker:
+            say(f"memory: sends {records:,} records")
+            measured(produce, broker.bootstrap_servers, "orders", records)
+            costs[records] = _jobs(folder / str(records), broker.bootstrap_servers, say)
+        shutil.rmtree(folder / str(records))
+    figures = {
+        job: {
+            str(records): {
+                "peak_mib": round(costs[records][job].peak_mib),
+                "process_seconds": round(costs[records][job].seconds, 1),
+            }
+            for records in (FEW, MANY)
+        }
+        for job in costs[FEW]
+    }
+    marks = [_mark(job, costs[FEW][job], costs[MANY][job]) for job in costs[FEW]]
+    return {"records": [FEW, MANY], "jobs": figures}, marks
+
+
+def _jobs(folder: Path, servers: str, say: Say) -> dict[str, Cost]:
+    archive = str(folder / "archive")
+    spark = ("--master", "local[2]")
+    send = ("republish", archive, "--create-target")
+    commands = {
+        "drain": ("drain", archive, "--topic", "orders", *spark),
+        "validate": ("validate", archive),
+        "validate --deep": ("validate", archive, "--deep"),
+        "republish, worker": (*send, "--target-topic", "worker", "--engine", "worker"),
+        "republish, Spark": (*send, "--target-topic", "spark", "--engine", "spark", *spark),
+    }
+    costs = {}
+    for job, arguments in commands.items():
+        command = [sys.executable, "-m", "kafka_drain.cli", *arguments]
+        _, costs[job] = run_command([*command, "--bootstrap-servers", servers])
+        say(f"memory: {job}: {costs[job].peak_mib:,.0f} MiB, {costs[job].seconds:.0f} s")
+    return costs
+
+
+def _mark(job: str, few: Cost, many: Cost) -> Mark:
+    ratio = many.peak_mib / few.peak_mib
+    return Mark(
+        f"peak memory of {job}, {MANY:,} of {FEW:,} records",
+        f"{ratio:.2f}: {many.peak_mib:,.0f} of {few.peak_mib:,.0f} MiB",
+        f"at most {MOST:.2f}",
+        ratio <= MOST,
+        load_average(),
+    )

@@ -1,0 +1,85 @@
+"""Drain the pipelines of a group with one Spark application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+__all__ = ["DoneOperator", "KafkaDrainGroupOperator"]
+
+
+class DoneOperator(BaseOperator):
+    """Does nothing, and so succeeds when all tasks before it have.
+
+    Airflow's EmptyOperator is in another package with each major version.
+    """
+
+    def execute(self, context: Context) -> None:
+        """Do nothing."""
+
+
+class KafkaDrainGroupOperator(SparkJobOperator):
+    """Drain what Kafka holds now for several pipelines, one after the other in one Spark session.
+
+    Checks each pipeline first, and holds each archive's lease. Starts no Spark when nothing is new
+    in any. What fails in one pipeline stops no other; the task fails at its end, naming them, and a
+    retry only drains what is missing.
+
+    Returns the result of each pipeline by its name, as `KafkaDrainOperator` returns one.
+
+    :param pipelines: the pipelines; they share Spark's connection and configuration
+    """
+
+    ui_color = "#d6eaf8"
+
+    def __init__(self, *, pipelines: Sequence[Pipeline], **kwargs: Any) -> None:
+        super().__init__(pipeline=pipelines[0], **kwargs)
+        self.pipelines = list(pipelines)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the drains; their progress goes to the task's log.
+
+        Raises:
+            AirflowFailException: When something has to be changed first, in each pipeline that
+                failed; says what.
+            SparkJobError: When a retry can help one of them.
+        """
+        from kafka_drain.drain_group import finish_group, open_group, raise_failures
+
+        with terminal_errors_fail():
+            clusters = {
+                conn_id: kafka_cluster(conn_id)
+                for conn_id in {pipeline.kafka_conn_id for pipeline in self.pipelines}
+            }
+            with (
+                private_folder() as folder,
+                open_group(
+                    self.pipelines,
+                    clusters,
+                    folder,
+                    run=context["run_id"],
+                    say=self.log.warning,
+                ) as group,
+            ):
+
+                def finish() -> dict[str, Any]:
+                    finish_group(group)
+                    raise_failures(group)
+                    return group.results
+
+                for name in group.results:
+                    self.log.info("drain %s: nothing new", name)
+                for name, error in group.failures.items():
+                    self.log.error("drain %s: not drained: %s", name, error)
+                if group.application is None:
+                    return finish()
+                return self.submit(group.application, finish, context)

@@ -1,0 +1,57 @@
+"""The DAGs of a group of pipelines, as Airflow loads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dags.test_dags import LOAD_BAG, run_python
+
+DAG_FILE = """
+from kafka_drain_airflow import Pipeline, create_group_dags
+
+pipelines = [
+    Pipeline(name=name, topics=[name], archive=f"/archives/{name}") for name in ("a", "b")
+]
+create_group_dags("hourly", pipelines)
+"""
+
+
+@pytest.fixture(scope="module")
+def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The DAGs of a file that declares one group of two pipelines."""
+    folder = tmp_path_factory.mktemp("dags")
+    (folder / "group.py").write_text(DAG_FILE)
+    bag = run_python(LOAD_BAG, Path(folder), tmp_path_factory.mktemp("airflow"))
+    assert bag["errors"] == {}
+    found: dict[str, Any] = bag["dags"]
+    return found
+
+
+def test_group_dags_are_those_of_group_and_pipelines(dags: dict[str, Any]) -> None:
+    """One DAG drains the group; each pipeline keeps its own four."""
+    kinds = ("drain", "republish", "reprocess", "maintain")
+
+    assert set(dags) == {"drain_group_hourly", *(f"{k}_{name}" for k in kinds for name in "ab")}
+
+
+def test_group_dag_drains_once_and_validates_each(dags: dict[str, Any]) -> None:
+    """A validation runs whatever became of the others, and a failed drain fails the run."""
+    tasks = dags["drain_group_hourly"]["tasks"]
+
+    assert tasks["drain"]["class"] == "KafkaDrainGroupOperator"
+    assert tasks["drain"]["downstream"] == ["done", "validate_a", "validate_b"]
+    for name in ("validate_a", "validate_b"):
+        assert tasks[name]["downstream"] == ["done"]
+        assert tasks[name]["trigger_rule"] == "all_done"
+        assert tasks[name]["outlets"] == [f"file:///archives/{name[-1]}"]
+    assert (tasks["done"]["downstream"], tasks["done"]["trigger_rule"]) == ([], "all_success")
+
+
+def test_group_dag_alone_is_scheduled(dags: dict[str, Any]) -> None:
+    """The scheduler starts the group's drains; those of a pipeline are left to backfills."""
+    assert dags["drain_group_hourly"]["schedule"] == ["CronDataIntervalTimetable", "0 * * * *"]
+    for name in "ab":
+        assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "0 * * * *"]
