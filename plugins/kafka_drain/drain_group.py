@@ -76,10 +76,15 @@ def open_group(
             else:
                 group.jobs[pipeline.name] = job
         if group.jobs:
-            applications = [job.application for job in group.jobs.values()]
-            specs = [argument for one in applications for argument in one.arguments]
-            group.application = replace(applications[0], name="drain_group", arguments=specs)
+            group.application = _application(list(group.jobs.values()))
         yield group
+
+
+def _application(jobs: list[DrainJob]) -> SparkApplication:
+    """Return one application for several drains: that of the largest, with the specs of all."""
+    largest = max(jobs, key=lambda job: job.plan.offsets)
+    specs = [argument for job in jobs for argument in job.application.arguments]
+    return replace(largest.application, name="drain_group", arguments=specs)
 
 
 def finish_group(group: GroupJob) -> None:

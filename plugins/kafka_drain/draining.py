@@ -30,6 +30,7 @@ from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import (
     SparkApplication,
     check_spark_version,
+    for_offsets,
     kafka_options,
     prepare_application,
 )
@@ -118,6 +119,7 @@ def check_drain(
     # A connection that Java can't use is refused here.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec.write(spec_path)
+    application = for_offsets(application, plan.offsets)
     return DrainJob(plan, application, Path(spec.result_path))
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from kafka_drain.errors import MachineError
@@ -68,6 +69,7 @@ def _find() -> Path:
     return Path(on_path).absolute()
 
 
+@cache
 def _version_output(path: Path) -> str:
     try:
         run = subprocess.run(

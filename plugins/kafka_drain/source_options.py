@@ -48,7 +48,7 @@ STARTING_POSITIONS = ("startingOffsets", "startingTimestamp", "startingOffsetsBy
 
 #: What a drain sets unless told otherwise. Spark's own default starting position is `latest`, an
 #: archive's is `earliest`; headers are lost without `includeHeaders`; aborted records come along
-#: without `read_committed`. The other four were measured: fewer and larger fetches.
+#: without `read_committed`. The others were measured: fewer and larger fetches.
 DEFAULTS: dict[str, str] = {
     "startingOffsets": "earliest",
     "failOnDataLoss": "true",
@@ -57,6 +57,9 @@ DEFAULTS: dict[str, str] = {
     "kafka.max.poll.records": "50000",
     "kafka.max.partition.fetch.bytes": str(16 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
+    # A task asks for the partition's bounds after each poll, behind the fetch for more that the
+    # consumer has sent meanwhile; at the end of the log, the broker holds that for 500 ms.
+    "kafka.fetch.max.wait.ms": "10",
 }
 
 # Options of Spark's source that something else decides.

@@ -16,6 +16,7 @@ __all__ = [
     "add_java_options",
     "check_log_levels",
     "check_spark_conf",
+    "compile_less",
 ]
 
 #: What a job sets unless the pipeline says otherwise.
@@ -113,6 +114,18 @@ def add_java_options(conf: MutableMapping[str, str], for_driver: Sequence[str]) 
         if side == "driver" and not re.search(r"-XX:\+Use\w+GC\b", given):
             added.append(_COLLECTOR)
         conf[key] = " ".join(filter(None, added))
+
+
+def compile_less(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration of a short job: its driver's Java skips the costly compiler.
+
+    C2's code pays off after some hundred thousand records; until then it takes a processor.
+    """
+    key = "spark.driver.extraJavaOptions"
+    given = conf.get(key, "")
+    if "-XX:TieredStopAtLevel" in given:
+        return dict(conf)
+    return {**conf, key: f"{given} -XX:TieredStopAtLevel=1".strip()}
 
 
 #: Parquet warns for each file that shares the heap with others; it then does what is right.

@@ -6,7 +6,7 @@ import os
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,9 +17,19 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.spark_conf import DEFAULTS, FIXED, add_java_options
+from kafka_drain.spark_conf import DEFAULTS, FIXED, add_java_options, compile_less
 
-__all__ = ["SparkApplication", "Submit", "kafka_options", "prepare_application", "spark_version"]
+__all__ = [
+    "SparkApplication",
+    "Submit",
+    "for_offsets",
+    "kafka_options",
+    "prepare_application",
+    "spark_version",
+]
+
+#: A drain of so many offsets or fewer is over before Java's second compiler pays off.
+SHORT_JOB_OFFSETS = 200_000
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,13 @@ class SparkApplication:
             str(self.path),
             *self.arguments,
         ]
+
+
+def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication:
+    """Return an application as it is best started for so many offsets."""
+    if offsets > SHORT_JOB_OFFSETS:
+        return application
+    return replace(application, conf=compile_less(application.conf))
 
 
 #: Runs an application to its end; calls the function where spark-submit fails, for the reason.

@@ -372,6 +372,65 @@ def test_drain_compression(
     assert all(row["headers"] == [{"key": "n", "value": row["value"]}] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("given", "has_dictionary"), [({}, False), ({"parquet.enable.dictionary": True}, True)]
+)
+def test_drain_parquet_options(
+    given: dict[str, Any], has_dictionary: bool, archive_folder: str, drain: Drain, topic: str
+) -> None:
+    """Parquet's options reach the files, which Spark's streaming sink alone wouldn't see to."""
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder, sink_options=given)
+
+    drain(pipeline)
+
+    for path in data_files(archive_folder):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        encodings = {e for n in range(group.num_columns) for e in group.column(n).encodings}
+        assert any("DICTIONARY" in encoding for encoding in encodings) is has_dictionary
+
+
+def test_drain_orc_options(archive_folder: str, drain: Drain, topic: str) -> None:
+    """ORC's options reach the files; and those of one drain don't reach the next one's."""
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        format="orc",
+        sink_options={"orc.row.index.stride": 2000},
+    )
+    other = pipeline.model_copy(update={"archive": f"{archive_folder}-2", "sink_options": {}})
+
+    strides = []
+    for one in (pipeline, other):
+        drain(one)
+        strides.append({orc.ORCFile(p).row_index_stride for p in data_files(one.archive)})
+
+    assert strides == [{2000}, {10000}]
+
+
+def test_drain_splits_a_hot_partition(
+    archive_folder: str, drain: Drain, make_topic: Any, bootstrap_servers: str
+) -> None:
+    """A partition that is much larger than a core's share is read by several tasks, each once."""
+    name, count = make_topic(partitions=2), 600_000
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50, "log_level": 0})
+    for n in range(count):
+        while True:
+            try:
+                producer.produce(name, b"v", partition=0, timestamp=NOON + n)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.produce(name, b"v", partition=1, timestamp=NOON)
+    assert producer.flush(60) == 0
+
+    drain(Pipeline(name="p", topics=[name], archive=archive_folder))
+    rows = sorted(pq.ParquetFile(path).metadata.num_rows for path in data_files(archive_folder))
+
+    assert rows == [1, count // 2, count // 2]
+    assert held(archive_folder) == {name: {0: set(range(count)), 1: {0}}}
+
+
 def test_drain_partition_by_hour(
     archive_folder: str, drain: Drain, make_topic: Any, send: Any
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import Topic
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.spark_submit import SparkApplication
 from kafka_drain.topic_settings import TopicSettings
 
 
@@ -112,3 +114,9 @@ class FakeCluster:
         if isolation_level == "read_committed" and log.stable is not None:
             return log.stable
         return log.end
+
+
+def fake_application(name: str, **_: object) -> SparkApplication:
+    """Take the place of `prepare_application` on a machine that needs no Java for it."""
+    nowhere = Path("/nowhere")
+    return SparkApplication(name, nowhere, [], {}, [], nowhere, "1g", {})

@@ -57,6 +57,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "kafka.max.poll.records": "50000",
         "kafka.max.partition.fetch.bytes": "16777216",
         "kafka.fetch.max.bytes": "67108864",
+        "kafka.fetch.max.wait.ms": "10",
     }
     assert spec.writer_options == {
         "compression": "zstd",

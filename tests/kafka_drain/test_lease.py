@@ -20,7 +20,7 @@ from kafka_drain.lease import Lease, hold_lease, refuse_while_held
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
-from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 FOREVER = 1e6
@@ -395,7 +395,7 @@ def test_hold_lease_lost(root: UPath, said: list[str]) -> None:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A cluster to prepare drains with, on a machine that needs no Java for it."""
-    monkeypatch.setattr("kafka_drain.draining.prepare_application", lambda *_, **__: None)
+    monkeypatch.setattr("kafka_drain.draining.prepare_application", fake_application)
     return ClusterInPython({TopicPartition("a", 0): Log(end=30)})
 
 

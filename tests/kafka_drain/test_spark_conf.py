@@ -16,6 +16,7 @@ from kafka_drain.spark_conf import (
     add_java_options,
     check_log_levels,
     check_spark_conf,
+    compile_less,
 )
 
 
@@ -169,3 +170,11 @@ def test_java_options_with_a_collector(collector: str) -> None:
     add_java_options(conf, [])
 
     assert conf["spark.driver.extraJavaOptions"] == f"-Dx=1 {collector} -Dy=2 -Duser.timezone=UTC"
+
+
+def test_compile_less_of_a_short_job() -> None:
+    """A short job's driver compiles once; a level of the pipeline's stays."""
+    key = "spark.driver.extraJavaOptions"
+
+    assert compile_less({key: "-Dx=1"}) == {key: "-Dx=1 -XX:TieredStopAtLevel=1"}
+    assert compile_less({key: "-XX:TieredStopAtLevel=4"}) == {key: "-XX:TieredStopAtLevel=4"}

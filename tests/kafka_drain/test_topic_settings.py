@@ -16,7 +16,7 @@ from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.topic_settings import TopicSettings, read_topic_settings, write_topic_settings
-from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 
 SMALL = TopicSettings(2, 1)
 LARGE = TopicSettings(12, 3, 5_000_000, {"retention.ms": "1000", "cleanup.policy": "compact"})
@@ -94,7 +94,7 @@ def test_topic_settings_text() -> None:
 
 def test_prepare_drain_notes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drain notes how its topics are set up before it reads them."""
-    monkeypatch.setattr("kafka_drain.draining.prepare_application", lambda *_, **__: None)
+    monkeypatch.setattr("kafka_drain.draining.prepare_application", fake_application)
     logs = {TopicPartition("a", 0): Log(end=3), TopicPartition("a", 1): Log(end=3)}
     cluster = FakeCluster(logs, configs={"a": {"retention.ms": "5"}})
     cluster.config = KafkaConfig({"bootstrap.servers": "broker:9092"})  # type: ignore[attr-defined]
