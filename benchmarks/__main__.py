@@ -34,6 +34,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks import page
 from benchmarks.marks import Mark, Say, markdown
 from benchmarks.processes import load_average
 
@@ -77,6 +78,8 @@ def main() -> int:
             }
             # After each part: a later one may fail.
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            if options.output == RESULTS:
+                page.update(results)
     marks = [Mark(**m) for name in names for m in results["parts"][name]["marks"]]
     print(markdown(marks))
     say(f"took {time.monotonic() - began:.0f} s; figures: {options.output}")

@@ -1,4 +1,4 @@
-"""C: what the validation of one small new batch costs in an archive that has grown old."""
+"""What the validation of one small new batch costs in an archive that has grown old."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ __all__ = ["measure_growth"]
 FILES = 8  # of a batch
 #: Sealed files of each generation. A generation is closed at 50,000 lines of its manifest: an
 #: archive of 100,000 files is slowest just before that, and fastest just after it.
-ARCHIVES: dict[str, tuple[int, ...]] = {
-    "1,000": (1_000,),
-    "10,000": (10_000,),
-    "100,000, the open generation full": (50_000, 50_000),
-}
+SMALL, FULL = "1,000", "100,000, the open generation full"
 ROLLED = "100,000, a generation just opened"
+HUGE = "1,000,000, the open generation full"
+ARCHIVES: dict[str, tuple[int, ...]] = {
+    SMALL: (1_000,),
+    "10,000": (10_000,),
+    FULL: (50_000,) * 2,
+    HUGE: (50_000,) * 20,
+}
 SCOPES: tuple[Scope, ...] = ("open", "all")
 
 
@@ -38,13 +41,15 @@ def measure_growth(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
 
     def measure(name: str, root: Path, generations: tuple[int, ...]) -> None:
         found: dict[str, Any] = {}
-        for scope in SCOPES:
+        # Reading all receipts of the largest takes minutes, each time.
+        scopes = SCOPES[:1] if name == HUGE else SCOPES
+        for scope in scopes:
             runs = [_validate(root, generations, scope) for _ in range(rounds)]
             median = median_of(runs)
             found[scope] = median.to_dict()
             found[scope]["all_seconds"] = [round(run.seconds, 3) for run in runs]
             marks.append(_mark(name, scope, median))
-        told = ", ".join(f"{scope} {found[scope]['seconds']:.2f} s" for scope in SCOPES)
+        told = ", ".join(f"{scope} {found[scope]['seconds']:.2f} s" for scope in scopes)
         say(f"growth: {name}: {told}")
         figures["archives"][name] = {"generations": list(generations), **found}
 
@@ -54,21 +59,20 @@ def measure_growth(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
         measured(make, str(root), generations)
         say(f"growth: {name}: made in {time.perf_counter() - began:.0f} s")
         measure(name, root, generations)
-    measured(roll, str(root))
-    *closed, full = generations
-    measure(ROLLED, root, (*closed, full + FILES, 0))
-    shutil.rmtree(folder)
+        if name == FULL:
+            measured(roll, str(root))
+            *closed, full = generations
+            measure(ROLLED, root, (*closed, full + FILES, 0))
+        shutil.rmtree(root)
     marks.append(_by_age(figures["archives"], marks[-1].load))
     return figures, marks
 
 
 def _by_age(archives: dict[str, Any], load: float) -> Mark:
     """Say what each sealed file adds to the validation of a new batch."""
-    small, full, rolled = (
-        archives[name]["open"]["seconds"] for name in (*list(ARCHIVES)[::2], ROLLED)
-    )
-    still_open = (full - small) / ARCHIVES[list(ARCHIVES)[-1]][-1] * 1e6
-    closed = (rolled - small) / sum(ARCHIVES[list(ARCHIVES)[-1]]) * 1e6
+    small, full, rolled = (archives[name]["open"]["seconds"] for name in (SMALL, FULL, ROLLED))
+    still_open = (full - small) / ARCHIVES[FULL][-1] * 1e6
+    closed = (rolled - small) / sum(ARCHIVES[FULL]) * 1e6
     return Mark(
         "scope open, for each sealed file",
         f"{still_open:.1f} µs while its generation is open, {closed:.1f} µs once it is closed",

@@ -1,35 +1,61 @@
-"""One partition with nine tenths of all records: drained by both cores, and by one task."""
+"""One partition with nine tenths of all records: cut for both cores, and read by one task."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import compared, figures_of, take_turns
-from benchmarks.drain import Arms
+from benchmarks.arms import Cost, compared, figures_of
+from benchmarks.drain import Arms, checked
 from benchmarks.kafka_records import produce_hot
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
+from benchmarks.session import run_session
 from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.pipeline import Pipeline
 
 __all__ = ["measure_hot"]
 
 RECORDS = 5_000_000
 #: An option that says how to cut takes the place of our own cut; this one cuts nothing.
-WHOLE = ("--source-option", f"maxRecordsPerPartition={RECORDS}")
+WHOLE = {"maxRecordsPerPartition": RECORDS}
+#: The queries of a session: the first two are cold, and warm the others.
+QUERIES: dict[str, dict[str, Any]] = {
+    "cut-cold": {},
+    "whole-cold": WHOLE,
+    "cut": {},
+    "whole": WHOLE,
+}
 
 
 def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Drain with and without the cut, in turns.
+    """Take a stock job and a session of drains with and without the cut in turns.
 
     Raises:
         RuntimeError: When an arm's files don't hold what Kafka holds.
     """
+    costs: dict[str, list[Cost]] = {}
     with LocalKafka(folder / "broker") as broker:
+        servers = broker.bootstrap_servers
         say(f"hot: sends {RECORDS:,} records, nine tenths of them to one partition")
-        measured(produce_hot, broker.bootstrap_servers, "hot", RECORDS)
-        arms = Arms(broker.bootstrap_servers, "hot", folder / "out")
-        both = {"cut": arms.ours, "one task": lambda: arms.ours(*WHOLE)}
-        costs = take_turns(both, rounds, say, "hot")
-    marks = [compared("a hot partition, cut, of one task", costs, "cut", "one task", 1.6)]
+        measured(produce_hot, servers, "hot", RECORDS)
+        stock = Arms(servers, "hot", folder / "out")
+        pipelines = [
+            Pipeline(name=name, topics=["hot"], archive=str(folder / name), source_options=options)
+            for name, options in QUERIES.items()
+        ]
+        for number in range(rounds + 1):
+            taken = {"stock": stock.stock("files")} | run_session(pipelines, servers)
+            for name in QUERIES:
+                checked(folder / name, stock.expected)
+            for arm, cost in taken.items():
+                if number:
+                    costs.setdefault(arm, []).append(cost)
+            told = ", ".join(f"{arm} {cost.seconds:.2f} s" for arm, cost in taken.items())
+            say(f"hot: round {number} of {rounds}: {told}")
+    what = "a hot partition"
+    marks = [
+        compared(f"{what}, cut, of one task, warm", costs, "cut", "whole", 1.6),
+        compared(f"{what}, cut, of a stock job (one task), cold", costs, "cut-cold", "stock", 1.6),
+    ]
     return {"records": RECORDS, "rounds": rounds, "arms": figures_of(costs, RECORDS)}, marks

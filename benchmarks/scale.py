@@ -1,0 +1,131 @@
+"""What grows with what: planning, specs, receipts, leases and DAG files of large installations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import measured
+from benchmarks.session import run_session
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive import Archive
+from kafka_drain.draining import open_drain
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.lease import hold_lease
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.validation import validate_archive
+
+__all__ = ["measure_scale"]
+
+PARTITIONS = (100, 1_000, 5_000)
+PIPELINES = (1, 10, 100)
+GROUP = 10
+DAG_FILE = """
+import sys, time
+from kafka_drain_airflow import Pipeline, create_dags
+began = time.perf_counter()
+for n in range(int(sys.argv[1])):
+    create_dags(Pipeline(name=f"p{n}", topics=[f"t{n}"], archive=f"/archives/p{n}"))
+print(time.perf_counter() - began)
+"""
+
+
+def measure_scale(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Measure the points of the model, each once.
+
+    Raises:
+        RuntimeError: When something doesn't work at that size.
+    """
+    points: list[dict[str, Any]] = []
+
+    def point(what: str, size: str, found: str) -> None:
+        points.append({"what": what, "size": size, "measured": found})
+        say(f"scale: {what}, {size}: {found}")
+
+    for count in PIPELINES:
+        ended = subprocess.run(
+            [sys.executable, "-c", DAG_FILE, str(count)], capture_output=True, text=True, check=True
+        )
+        seconds = float(ended.stdout.splitlines()[-1])
+        point("DAG file, all DAGs of its pipelines", f"{count} pipelines", f"{seconds:.2f} s")
+    with LocalKafka(folder / "broker") as broker:
+        servers = broker.bootstrap_servers
+        for count in PARTITIONS:
+            for what, found in measured(plan, servers, str(folder / str(count)), count).answer:
+                point(what, f"{count:,} partitions", found)
+        for what, found in _group(servers, folder):
+            point(what, f"{GROUP} pipelines of 1,000 records", found)
+    point("lease, one renewal", "an archive", _renewals(folder))
+    return {"points": points}, []
+
+
+def plan(servers: str, folder: str, partitions: int) -> list[tuple[str, str]]:
+    """Plan, drain and prove a topic of many partitions with a record each."""
+    topic = f"wide-{partitions}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(300)
+    producer = Producer({"bootstrap.servers": servers})
+    for partition in range(partitions):
+        producer.produce(topic, b"value", partition=partition)
+    if producer.flush(120):
+        raise RuntimeError(f"{topic} wasn't filled within two minutes")
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
+    pipeline = Pipeline(name=topic, topics=[topic], archive=folder)
+    with tempfile.TemporaryDirectory() as private:
+        began = time.perf_counter()
+        with open_drain(pipeline, cluster, Path(private), run="benchmark", say=print):
+            planned = time.perf_counter() - began
+            size = (Path(private) / "drain.json").stat().st_size
+    cost = run_session([pipeline], servers)[topic]
+    began = time.perf_counter()
+    report = validate_archive(Archive.at(folder), cluster, scope="open")
+    proven = time.perf_counter() - began
+    if not report.complete or report.records != partitions:
+        raise RuntimeError(f"{topic}: {report.lines()}")
+    receipts = list(Path(folder).glob("generations/0001/receipts/*.json"))
+    return [
+        ("checks and plan of a drain, twice as ever", f"{planned:.1f} s"),
+        ("job spec", f"{size / 1e3:,.0f} kB"),
+        ("query, a record and a file for each partition", f"{cost.seconds:.0f} s"),
+        ("proof of these files, and their receipt", f"{proven:.1f} s"),
+        ("receipt", f"{sum(path.stat().st_size for path in receipts) / 1e3:,.0f} kB"),
+    ]
+
+
+def _group(servers: str, folder: Path) -> list[tuple[str, str]]:
+    from benchmarks.kafka_records import produce
+
+    pipelines = []
+    for number in range(GROUP):
+        topic = f"small-{number}"
+        measured(produce, servers, topic, 1_000)
+        pipelines.append(Pipeline(name=topic, topics=[topic], archive=str(folder / topic)))
+    costs = run_session(pipelines, servers)
+    first, *others = (cost.seconds for cost in costs.values())
+    whole = next(iter(costs.values())).process_seconds
+    return [
+        ("group: the first drain's query", f"{first:.1f} s"),
+        ("group: each further drain's query", f"{sum(others) / len(others):.2f} s"),
+        ("group: the whole Spark application", f"{whole:.1f} s"),
+    ]
+
+
+def _renewals(folder: Path) -> str:
+    root = Archive.at(str(folder / "lease")).root
+    with hold_lease(root, run="benchmark", say=print) as lease:
+        size = len(json.dumps(json.loads((root / "lock.json").read_text())))
+        began = time.perf_counter()
+        for _ in range(100):
+            lease.renew()
+        seconds = (time.perf_counter() - began) / 100
+    return f"{seconds * 1000:.1f} ms, {size} bytes"
