@@ -1,4 +1,4 @@
-"""The tables of `docs/performance.md`, from `results.json`."""
+"""The tables and the picture of `docs/performance.md`, from `results.json`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chart import CHART, drawn
 from benchmarks.marks import Mark, markdown
 
 __all__ = ["PAGE", "update", "written"]
@@ -17,8 +18,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
 
 def update(results: Mapping[str, Any]) -> None:
-    """Write the tables of the page anew."""
+    """Write the tables of the page anew, and its picture."""
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    if {"drain", "warm", "republish"} <= set(results["parts"]):
+        CHART.write_text(drawn(results), encoding="utf-8")
 
 
 def written(page: str, results: Mapping[str, Any]) -> str:
