@@ -100,18 +100,23 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
     return checked
 
 
-def add_java_options(conf: MutableMapping[str, str], for_driver: Sequence[str]) -> None:
+def add_java_options(
+    conf: MutableMapping[str, str], for_driver: Sequence[str], elsewhere: str = ""
+) -> None:
     """Add what Java needs to the options of driver and executors.
 
     Args:
-        conf: Spark's configuration; its own choice of a garbage collector stays.
+        conf: Spark's configuration.
         for_driver: Options for the driver alone.
+        elsewhere: Options that reach the driver's Java by other ways. Where they or `conf` choose
+            a garbage collector, it stays the only one: Java refuses to start with two.
     """
+    elsewhere += conf.get("spark.driver.defaultJavaOptions", "")
     for side, options in (("driver", for_driver), ("executor", ())):
         key = f"spark.{side}.extraJavaOptions"
         given = conf.get(key, "")
         added = [given, JAVA_OPTIONS, *options]
-        if side == "driver" and not re.search(r"-XX:\+Use\w+GC\b", given):
+        if side == "driver" and not re.search(r"-XX:\+Use\w+GC\b", given + elsewhere):
             added.append(_COLLECTOR)
         conf[key] = " ".join(filter(None, added))
 

@@ -77,6 +77,9 @@ def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication
     return replace(application, conf=compile_less(application.conf))
 
 
+#: Variables whose options the JDK, or spark-submit, adds to those of the command line.
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+
 #: Runs an application to its end; calls the function where spark-submit fails, for the reason.
 Submit = Callable[[SparkApplication, Callable[[], object]], object]
 
@@ -192,12 +195,13 @@ def prepare_application(
     jars: list[str] = []
     if needs_connector:
         jars = pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
-    class_path = [*jars, *filter(None, [conf.get("spark.driver.extraClassPath")])]
+    local = [jar for jar in jars if jar.startswith("/")]
+    class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
     if class_path:
         # Only classes of the path that Java starts with can come from the class archive.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
     archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
-    add_java_options(conf, sharing_options(archive))
+    add_java_options(conf, sharing_options(archive), _java_options_elsewhere(os.environ))
     return SparkApplication(
         name=name,
         path=path,
@@ -210,13 +214,23 @@ def prepare_application(
     )
 
 
+def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
+    """Return the options that the machine gives each driver's Java, in whatever order."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf")
+    defaults = folder / "spark-defaults.conf"
+    found = [environment.get(name, "") for name in _JAVA_VARIABLES]
+    if defaults.is_file():
+        found.append(defaults.read_text(errors="replace"))
+    return "\n".join(found)
+
+
 def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
     home = spark_home()
     return {
         # Executors would otherwise take whatever `python3` is on their PATH.
         "PYSPARK_PYTHON": sys.executable,
         # For the Java that only puts the command line of the next one together.
-        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_LAUNCHER_OPTS": current.get("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1"),
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(machine_java.path.resolve().parents[1]),
         "PATH": f"{home / 'bin'}{os.pathsep}{current.get('PATH', os.defpath)}",

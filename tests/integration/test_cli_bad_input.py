@@ -593,12 +593,12 @@ def sink_job(
 
 def failure_of(job: RepublishJob, spark: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a job that has to fail, in the shared session; return the error's message."""
-    from kafka_drain_spark.job import run_job
+    from kafka_drain_spark.job import run_jobs
     from kafka_drain_spark.sink import run_sink
 
     # The shared session outlives the job.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    assert run_job(SinkSpec.read(Path(job.application.arguments[0])), run_sink) == FAILED
+    assert run_jobs([SinkSpec.read(Path(job.application.arguments[0]))], run_sink) == FAILED
     with pytest.raises(SparkJobError) as caught:
         finish_republish(job)
     return str(caught.value)

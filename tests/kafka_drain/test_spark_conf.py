@@ -172,6 +172,18 @@ def test_java_options_with_a_collector(collector: str) -> None:
     assert conf["spark.driver.extraJavaOptions"] == f"-Dx=1 {collector} -Dy=2 -Duser.timezone=UTC"
 
 
+def test_java_options_with_a_collector_elsewhere() -> None:
+    """A collector that the machine chooses for all of Java is as good as the pipeline's own."""
+    key = "spark.driver.extraJavaOptions"
+    plain: dict[str, str] = {}
+    default = {"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}
+
+    add_java_options(plain, [], "-Xss4m -XX:+UseG1GC")
+    add_java_options(default, [])
+
+    assert plain[key] == default[key] == "-Duser.timezone=UTC"
+
+
 def test_compile_less_of_a_short_job() -> None:
     """A short job's driver compiles once; a level of the pipeline's stays."""
     key = "spark.driver.extraJavaOptions"
