@@ -18,6 +18,7 @@
     │   └── VerifyError               the target doesn't hold what a republish sent, once each
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
+        ├── OpenTransactionError      an open transaction began before the cursor
         ├── LockedError               another drain holds the archive's lease
         ├── SparkJobError             spark-submit ended with an error that has no other name here
         ├── GroupInUseError           a consumer group has members
@@ -46,6 +47,7 @@ __all__ = [
     "MachineError",
     "ManifestInvalidError",
     "NotSealedError",
+    "OpenTransactionError",
     "ProgressError",
     "SourceRecordError",
     "SparkJobError",
@@ -127,6 +129,10 @@ class VerifyError(TerminalError):
 
 class KafkaUnavailableError(TransientError):
     """Raised when the Kafka brokers don't answer."""
+
+
+class OpenTransactionError(TransientError):
+    """Raised when the last stable offset is before the cursor: an open transaction is."""
 
 
 class LockedError(TransientError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from kafka_drain.acknowledgements import range_name
-from kafka_drain.errors import DataLossError
+from kafka_drain.errors import DataLossError, OpenTransactionError
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.gaps import classify_gaps
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
@@ -33,13 +33,29 @@ Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], lis
 SAMPLED = 20
 
 
-def refuse_truncated(start: Offsets, end: Offsets) -> None:
-    """Refuse a log that is shorter than what was drained.
+def refuse_truncated(start: Offsets, end: Offsets, hidden: Offsets) -> None:
+    """Refuse a log that ends before the cursor.
+
+    Args:
+        start: The cursor.
+        end: Where a drain would end.
+        hidden: How many offsets wait behind an open transaction.
 
     Raises:
-        DataLossError: Names each partition.
+        DataLossError: When the log itself is shorter than what was drained; names each partition.
+        OpenTransactionError: When the cursor, as a first drain's can be, is beyond the beginning of
+            an open transaction: Spark would take that for data loss.
     """
-    truncated = [tp for tp in start if end[tp] < start[tp]]
+    before = [tp for tp in start if end[tp] < start[tp]]
+    truncated = [tp for tp in before if end[tp] + hidden.get(tp, 0) < start[tp]]
+    if before and not truncated:
+        shown = ", ".join(
+            f"{tp} is readable to {end[tp]}, drained from {start[tp]}" for tp in before
+        )
+        raise OpenTransactionError(
+            f"an open transaction began before the cursor: {shown}. A drain can begin when it has "
+            "ended; find its producer, or abort it with kafka-transactions.sh"
+        )
     if truncated:
         shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
         raise DataLossError(

@@ -163,10 +163,10 @@ def preflight(
         _check_drained_topics(start, partitions, pipeline)
     # A partition that was added since is read from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
-    refuse_truncated(start, end)
+    hidden = hidden_offsets(pipeline, cluster, end)
+    refuse_truncated(start, end, hidden)
     accepted = parse_acknowledgements(acknowledge_expired)
     warnings = refuse_expired(pipeline, start, first, accepted)
-    hidden = hidden_offsets(pipeline, cluster, end)
     observed = read_observations(archive)
     warnings += [
         *hidden_warnings(hidden, end, observed),

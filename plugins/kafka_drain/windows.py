@@ -35,7 +35,12 @@ from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
-from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
+from kafka_drain.spark_submit import (
+    SparkApplication,
+    for_offsets,
+    kafka_options,
+    prepare_application,
+)
 from kafka_drain.window import Window, range_rows
 
 __all__ = [
@@ -181,9 +186,10 @@ def prepare_window(
         "endingOffsets": to_spark_json({tp: rs[-1].end for tp, rs in ranges.items()}),
         "failOnDataLoss": "true",
     }
+    offsets = sum(count(rs) for rs in ranges.values())
     WindowSpec(
         window=window.key,
-        offsets=sum(count(rs) for rs in ranges.values()),
+        offsets=offsets,
         reader_options=options | bounds | connection,
         where=_condition(ranges),
         file_format=plan["format"],
@@ -202,6 +208,7 @@ def prepare_window(
         pipeline=pipeline,
         folder=folder,
     )
+    application = for_offsets(application, offsets)
     return WindowJob(window, ranges, attempt, application, result_path)
 
 

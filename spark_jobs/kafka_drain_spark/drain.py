@@ -18,9 +18,9 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
-from kafka_drain.splitting import min_partitions
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
 
 __all__ = ["run_drain"]
@@ -148,23 +148,10 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
     """Start the streaming query that the spec describes."""
     session = own_session(spark, spec)
-    options = splitting(spark, spec) | spec.reader_options | secret_options(spec.secrets_path)
-    return start_writing(session.readStream.format("kafka").options(**options).load(), spec)
-
-
-def splitting(spark: SparkSession, spec: DrainSpec) -> dict[str, str]:
-    """Return the option that lets several tasks read one large partition."""
-    if "maxRecordsPerPartition" in spec.reader_options:
-        return {}
     planned = ranges_between(from_spark_json(spec.start), from_spark_json(spec.planned_end))
-    sizes = [len(r) for _, r in planned]
-    limit = spec.reader_options.get("maxOffsetsPerTrigger")
-    if limit:
-        # Spark takes so many from all partitions together, in proportion.
-        share = min(1.0, int(limit) / max(1, sum(sizes)))
-        sizes = [int(size * share) for size in sizes]
-    pieces = min_partitions(sizes, spark.sparkContext.defaultParallelism)
-    return {"minPartitions": str(pieces)} if pieces else {}
+    options = with_splits(spark, spec.reader_options, [len(r) for _, r in planned])
+    options |= secret_options(spec.secrets_path)
+    return start_writing(session.readStream.format("kafka").options(**options).load(), spec)
 
 
 def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:

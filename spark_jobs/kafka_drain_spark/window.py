@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_drain.job_spec import WindowSpec
+from kafka_drain.offsets import from_spark_json, ranges_between
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.splitting import with_splits
 
 __all__ = ["run_window"]
 
@@ -22,7 +24,11 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
         records, fingerprint, seconds.
     """
     began = time.monotonic()
-    options = spec.reader_options | secret_options(spec.secrets_path)
+    bounds = [
+        from_spark_json(spec.reader_options[name]) for name in ("startingOffsets", "endingOffsets")
+    ]
+    sizes = [len(r) for _, r in ranges_between(*bounds)]
+    options = with_splits(spark, spec.reader_options, sizes) | secret_options(spec.secrets_path)
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
     records: DataFrame = spark.read.format("kafka").options(**options).load().where(spec.where)
     observation = Observation(NAME)

@@ -36,7 +36,7 @@ from tests.faults.spark_cluster import executors, process
 
 pytestmark = pytest.mark.integration
 
-BATCHES = 15  # record batches of each partition and day, 100 ms each
+BATCHES = 40  # record batches of each partition and day, 100 ms each
 SIZE = 5
 DAYS = 2
 

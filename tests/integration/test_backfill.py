@@ -21,6 +21,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.validation import validate_archive
 from tests.brute_force import data_files, offsets_in_files, refuse_inexact
+from tests.faults.injection import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +63,7 @@ def late_pipeline(topic: str, archive: str) -> Pipeline:
 
 
 @pytest.fixture
-def abort(bootstrap_servers: str) -> Callable[..., None]:
+def abort(bootstrap_servers: str, cluster: KafkaCluster) -> Callable[..., None]:
     """Send records to partition 0 in a transaction that is aborted."""
     from confluent_kafka import Producer
 
@@ -78,6 +79,14 @@ def abort(bootstrap_servers: str) -> Callable[..., None]:
             )
         assert producer.flush(30) == 0
         producer.abort_transaction(30)
+        # The broker answers before it has written the markers.
+        tps = [TopicPartition(topic, 0)]
+        wait_for(
+            lambda: (
+                cluster.latest(tps, "read_committed") == cluster.latest(tps, "read_uncommitted")
+            ),
+            "the transaction's end",
+        )
 
     return run
 

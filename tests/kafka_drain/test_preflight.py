@@ -16,6 +16,7 @@ from kafka_drain.errors import (
     ConfigError,
     DataLossError,
     KafkaDrainError,
+    OpenTransactionError,
     TopicError,
 )
 from kafka_drain.gap_reasons import Gap, GapReason
@@ -381,6 +382,17 @@ def test_preflight_log_truncated(tmp_path: Path, folder: Path, fail_on_data_loss
     pipeline = pipeline_to(folder, source_options={"failOnDataLoss": fail_on_data_loss})
 
     refuse(tmp_path, pipeline, cluster_of(end=19), DataLossError, "a-0 ends at 19, drained to 20")
+
+
+def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Path) -> None:
+    """A log that is only hidden behind an open transaction isn't lost; a retry can help."""
+    drained_archive(folder)
+    cluster = FakeCluster({A0: Log(end=30, stable=19), A1: Log(end=5)})
+
+    refuse(
+        *(tmp_path, pipeline_to(folder), cluster, OpenTransactionError),
+        "a-0 is readable to 19, drained from 20",
+    )
 
 
 def test_preflight_added_partition_expired(tmp_path: Path, folder: Path) -> None:
