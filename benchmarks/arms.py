@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
 
-__all__ = ["Cost", "compared", "figures_of", "run_command", "take_turns"]
+__all__ = ["Cost", "compared", "figures_of", "run_command", "take_rounds", "take_turns"]
 
 _SAMPLE_SECONDS = 0.2
 
@@ -53,6 +53,21 @@ def take_turns(
                 f"{what}: round {number} of {rounds}: {arm} {cost.seconds:.2f} s, "
                 f"process {cost.process_seconds:.2f} s, CPU {cost.cpu_seconds:.1f} s"
             )
+    return costs
+
+
+def take_rounds(
+    run: Callable[[], Mapping[str, Cost]], rounds: int, say: Say, what: str
+) -> dict[str, list[Cost]]:
+    """Run all arms at once, again and again; as `take_turns`, where arms share a process."""
+    costs: dict[str, list[Cost]] = {}
+    for number in range(rounds + 1):
+        taken = run()
+        for arm, cost in taken.items():
+            if number:
+                costs.setdefault(arm, []).append(cost)
+        told = ", ".join(f"{arm} {cost.seconds:.2f} s" for arm, cost in taken.items())
+        say(f"{what}: round {number} of {rounds}: {told}")
     return costs
 
 

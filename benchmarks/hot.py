@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Cost, compared, figures_of
+from benchmarks.arms import Cost, compared, figures_of, take_rounds
 from benchmarks.drain import Arms, checked
 from benchmarks.kafka_records import produce_hot
 from benchmarks.marks import Mark, Say
@@ -34,7 +34,6 @@ def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], li
     Raises:
         RuntimeError: When an arm's files don't hold what Kafka holds.
     """
-    costs: dict[str, list[Cost]] = {}
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         say(f"hot: sends {RECORDS:,} records, nine tenths of them to one partition")
@@ -44,15 +43,14 @@ def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], li
             Pipeline(name=name, topics=["hot"], archive=str(folder / name), source_options=options)
             for name, options in QUERIES.items()
         ]
-        for number in range(rounds + 1):
+
+        def one_round() -> dict[str, Cost]:
             taken = {"stock": stock.stock("files")} | run_session(pipelines, servers)
             for name in QUERIES:
                 checked(folder / name, stock.expected)
-            for arm, cost in taken.items():
-                if number:
-                    costs.setdefault(arm, []).append(cost)
-            told = ", ".join(f"{arm} {cost.seconds:.2f} s" for arm, cost in taken.items())
-            say(f"hot: round {number} of {rounds}: {told}")
+            return taken
+
+        costs = take_rounds(one_round, rounds, say, "hot")
     what = "a hot partition"
     marks = [
         compared(f"{what}, cut, of one task, warm", costs, "cut", "whole", 1.6),
