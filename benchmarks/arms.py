@@ -5,38 +5,17 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
-
 from benchmarks.marks import Mark, Say
+from benchmarks.process_tree import Cost, PeakMemory
 from benchmarks.processes import load_average, measured
 
-__all__ = ["Cost", "compared", "figures_of", "run_command", "take_rounds", "take_turns"]
-
-_SAMPLE_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one run of an arm cost.
-
-    Attributes:
-        seconds: The part that is compared, such as the query alone.
-        process_seconds: The whole process.
-        cpu_seconds: What the processors worked for its process tree.
-        peak_mib: The most that the tree held in memory at a time (RSS, sampled).
-    """
-
-    seconds: float
-    process_seconds: float
-    cpu_seconds: float
-    peak_mib: float
+__all__ = ["compared", "figures_of", "run_command", "take_rounds", "take_turns"]
 
 
 def take_turns(
@@ -146,10 +125,10 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, float, f
         stderr=subprocess.PIPE,
         text=True,
     )
-    sampler = _Sampler(process.pid)
+    memory = PeakMemory(process.pid)
     out, err = process.communicate()
     seconds = time.perf_counter() - began
-    peak = sampler.stop()
+    peak = memory.stop()
     if process.returncode:
         name = Path(command[0]).name
         raise RuntimeError(f"{name} ended with {process.returncode}: {err[-3000:]}")
@@ -159,33 +138,3 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, float, f
 def _children_seconds() -> float:
     used = os.times()
     return used.children_user + used.children_system
-
-
-class _Sampler:
-    """Looks again and again how much memory a process tree holds."""
-
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-        self._peak = 0.0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def _sample(self) -> None:
-        while not self._ended.wait(_SAMPLE_SECONDS):
-            held = 0
-            try:
-                tree = [self._root, *self._root.children(recursive=True)]
-            except psutil.NoSuchProcess:
-                return
-            for process in tree:
-                try:
-                    held += process.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self._peak = max(self._peak, held / (1 << 20))
-
-    def stop(self) -> float:
-        self._ended.set()
-        self._thread.join()
-        return self._peak

@@ -19,6 +19,7 @@ _NAMES = {
     "payments": "kafka-drain, second of a group",
     "nowhere 2": "Spark, Kafka to nowhere, warm",
     "bare": "bare loop, no transactions",
+    "producer-performance": "Kafka's ProducerPerformance",
     "strict": "kafka-drain worker, strict",
     "fast": "kafka-drain worker, fast",
     "sink-default": "Spark's sink, default",
@@ -48,7 +49,7 @@ def drawn(results: Mapping[str, Any]) -> str:
         ("Drain, warm query: records a second", _arms(parts["warm"]["arms"])),
         (
             "Republish: records a second",
-            [(a, f["median"]) for a, f in parts["republish"]["records_per_second"].items()],
+            _arms(parts["republish"]["arms"]),
         ),
     ]
     lines = list(_lines([(title, [b for b in bars if b[0] in _NAMES]) for title, bars in charts]))

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Cost, compared, figures_of, run_command, take_turns
+from benchmarks.arms import compared, figures_of, run_command, take_turns
 from benchmarks.kafka_records import PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.outcome import hash_of_files, hash_of_topic
+from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain import jars

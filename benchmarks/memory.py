@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Cost, run_command
+from benchmarks.arms import run_command
 from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
+from benchmarks.process_tree import Cost
 from benchmarks.processes import load_average, measured
 from demo.broker import KafkaCluster as LocalKafka
 

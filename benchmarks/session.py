@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.arms import Cost, run_command
+from benchmarks.arms import run_command
+from benchmarks.process_tree import Cost
 from kafka_drain.drain_group import finish_group, open_group, raise_failures
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig

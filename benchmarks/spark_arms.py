@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.worker_arms import checked, planned
+from benchmarks.process_tree import Cost, Meter
+from benchmarks.worker_arms import checked, planned, sent
 from kafka_drain import jars
-from kafka_drain.lease import utc_now
-from kafka_drain.republishing.plan import AT_LEAST_ONCE
-from kafka_drain.republishing.republish import Limits
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.jobs import VerifyJob
+from kafka_drain.republishing.matching import PartitionMatch
+from kafka_drain.republishing.plan import AT_LEAST_ONCE, RepublishPlan
 from kafka_drain.republishing.sending import SendJob
 from kafka_drain.republishing.spark import PRODUCER_SETTINGS
+from kafka_drain.republishing.verifying import verify_partition
 from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
 from kafka_drain_spark.send import send_groups
 
@@ -49,50 +50,51 @@ def session() -> Iterator[SparkSession]:
     spark.stop()
 
 
-def run(spark: SparkSession, archive: str, servers: str, target: str, arm: str) -> float:
-    """Send by one arm, check what came, and return the seconds."""
+def run(spark: SparkSession, archive: str, servers: str, arm: str, target: str) -> Cost:
+    """Send by one arm, and check what came; the cost is that of the JVM and its workers."""
     engine, _, kind = arm.partition("-")
+    # spark-submit's script becomes Java: the process is the JVM, as long as the session.
+    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     if engine == "spark":
-        return _engine(spark, archive, servers, target, kind)
-    return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {})
+        return sent(planned(archive, servers, target, kind), SparkEngine(spark), pid)
+    return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {}, pid)
 
 
 def _sink(
-    spark: SparkSession, archive: str, servers: str, target: str, settings: dict[str, str]
-) -> float:
+    spark: SparkSession, archive: str, servers: str, target: str, settings: dict[str, str], pid: int
+) -> Cost:
     """Write the files to Kafka as one does: a task a file, which is a task a partition here."""
     plan = planned(archive, servers, target).plan
     paths = [f"{archive}/{file.path}" for shard in plan.shards for file in shard.files]
-    began = time.perf_counter()
-    (
-        spark.read.parquet(*paths)
-        .select("key", "value", "headers", "partition")
-        .write.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", target)
-        .options(**settings)
-        .save()
-    )
-    seconds = time.perf_counter() - began
+    with Meter(pid) as meter:
+        (
+            spark.read.parquet(*paths)
+            .select("key", "value", "headers", "partition")
+            .write.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", target)
+            .options(**settings)
+            .save()
+        )
     # The sink can't set timestamps, and its tasks cut files as they like: the content counts.
     checked(replace(plan, delivery=AT_LEAST_ONCE), archive, servers)
-    return seconds
+    return meter.cost
 
 
-def _engine(
-    spark: SparkSession, archive: str, servers: str, target: str, transactions: str
-) -> float:
-    republish = planned(archive, servers, target, transactions)
+@dataclass
+class SparkEngine:
+    """The Spark engine's own functions, in a session that is there."""
 
-    class Engine:
-        """Sends by the Spark engine's own function, and leaves verifying to `checked`."""
+    spark: SparkSession
 
-        def __call__(self, plan: Any, groups: list[list[SendJob]], tick: Any) -> None:
-            send_groups(spark, groups, lambda: None)
+    def __call__(
+        self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
+    ) -> None:
+        """Send groups of jobs."""
+        send_groups(self.spark, groups, lambda: None)
 
-        def verify(self, plan: Any, jobs: Any, say: Any) -> Any:
-            from kafka_drain.republishing.verifying import verify_partition
-
-            return {job.tp: verify_partition(job.root, plan, job.settings, job.tp) for job in jobs}
-
-    return float(republish.execute(Engine(), utc_now, Limits())["seconds"])
+    def verify(
+        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+    ) -> dict[TopicPartition, PartitionMatch]:
+        """Verify target partitions in this process, one after the other."""
+        return {job.tp: verify_partition(job.root, plan, job.settings, job.tp) for job in jobs}

@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Cost, compared, figures_of, take_rounds
+from benchmarks.arms import compared, figures_of, take_rounds
 from benchmarks.drain import Arms, checked
 from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
+from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
 from benchmarks.session import run_session
 from demo.broker import KafkaCluster as LocalKafka

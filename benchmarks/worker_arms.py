@@ -1,8 +1,10 @@
-"""The arms of `republish.py` without Spark: a bare loop, and the worker engine."""
+"""The arms of `republish.py` in Python, without Spark: a bare loop, and the worker engine."""
 
 from __future__ import annotations
 
-import time
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +12,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
+from benchmarks.process_tree import Cost, Meter
 from kafka_drain.archive import Archive
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.lease import utc_now
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.engines import Engines
+from kafka_drain.republishing.jobs import VerifyJob
+from kafka_drain.republishing.matching import PartitionMatch
 from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.republish import Limits, Republish, plan_republish
+from kafka_drain.republishing.republish import Engine, Limits, Republish, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.sending import SendJob
 from kafka_drain.republishing.verifying import summed_up, target_partitions, verify_partition
 
-__all__ = ["bare", "checked", "planned", "worker"]
+__all__ = ["bare", "checked", "planned", "sent", "worker"]
 
 
 def planned(archive: str, servers: str, target: str, transactions: str = "strict") -> Republish:
@@ -49,19 +56,55 @@ def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
         raise RuntimeError("\n".join(verification.lines()))
 
 
-def worker(archive: str, servers: str, target: str, transactions: str) -> float:
-    """Send with the worker engine, as many processes as it takes by itself; return the seconds."""
+@dataclass
+class Sending:
+    """An engine, and what sending alone costs a process tree: not opening, and not verifying."""
+
+    engine: Engine
+    pid: int
+
+    def __call__(
+        self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
+    ) -> None:
+        """Send a plan."""
+        with Meter(self.pid) as self.meter:
+            self.engine(plan, groups, tick)
+
+    def verify(
+        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+    ) -> dict[TopicPartition, PartitionMatch]:
+        """Verify target partitions."""
+        return self.engine.verify(plan, jobs, say)
+
+
+def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
+    """Run a republish, which verifies itself, or has no receipt; return what sending cost.
+
+    The seconds are those of opening and sending.
+    """
+    sending = Sending(engine, pid)
+    seconds = float(republish.execute(sending, utc_now, Limits())["seconds"])
+    return replace(sending.meter.cost, seconds=seconds, process_seconds=seconds)
+
+
+def worker(archive: str, servers: str, target: str, transactions: str) -> Cost:
+    """Send with the worker engine, as many processes as it takes by itself."""
     republish = planned(archive, servers, target, transactions)
     pipeline = Pipeline(name="none", topics=["none"], archive="/none")
     engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
-    # A run verifies itself, and has no receipt otherwise.
-    return float(republish.execute(engines, utc_now, Limits())["seconds"])
+    return sent(republish, engines, os.getpid())
 
 
-def bare(archive: str, servers: str, target: str) -> float:
-    """Send with a loop as one writes it by hand, with everything kept; return the seconds."""
+def bare(archive: str, servers: str, target: str) -> Cost:
+    """Send with a loop as one writes it by hand, with everything kept."""
     plan = planned(archive, servers, target).plan
-    began = time.perf_counter()
+    with Meter(os.getpid()) as meter:
+        _send_by_hand(plan, archive, servers, target)
+    checked(plan, archive, servers)
+    return meter.cost
+
+
+def _send_by_hand(plan: RepublishPlan, archive: str, servers: str, target: str) -> None:
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -78,9 +121,6 @@ def bare(archive: str, servers: str, target: str) -> float:
                 _produce(producer, target, batch)
     while producer.flush(10):
         pass
-    seconds = time.perf_counter() - began
-    checked(plan, archive, servers)
-    return seconds
 
 
 def _produce(producer: Producer, target: str, batch: pa.RecordBatch) -> None:

@@ -1,0 +1,105 @@
+"""What a process and all its descendants cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+
+import psutil  # type: ignore[import-untyped]
+
+__all__ = ["Cost", "Meter", "PeakMemory"]
+
+_SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of an arm cost.
+
+    Attributes:
+        seconds: The part that is compared, such as the query alone.
+        process_seconds: The whole process.
+        cpu_seconds: What the processors worked for its process tree.
+        peak_mib: The most that the tree held in memory at a time (RSS, sampled).
+    """
+
+    seconds: float
+    process_seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+class PeakMemory:
+    """Looks again and again how much memory a process tree holds (RSS)."""
+
+    def __init__(self, pid: int) -> None:
+        """Begin to look."""
+        self._root = psutil.Process(pid)
+        self._peak_mib = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the most that was seen, in MiB."""
+        self._ended.set()
+        self._thread.join()
+        return self._peak_mib
+
+    def _sample(self) -> None:
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            held = 0
+            for process in _tree(self._root):
+                try:
+                    held += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            self._peak_mib = max(self._peak_mib, held / (1 << 20))
+
+
+class Meter:
+    """Measures a process tree while a block runs; `cost` is there behind it."""
+
+    cost: Cost
+
+    def __init__(self, pid: int) -> None:
+        """Measure the process `pid`, which outlives the block, and its descendants."""
+        self._root = psutil.Process(pid)
+
+    def __enter__(self) -> Meter:
+        """Begin."""
+        self._memory = PeakMemory(self._root.pid)
+        self._cpu_seconds = _cpu_seconds(self._root)
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End."""
+        seconds = time.perf_counter() - self._began
+        cpu_seconds = _cpu_seconds(self._root) - self._cpu_seconds
+        self.cost = Cost(seconds, seconds, cpu_seconds, self._memory.stop())
+
+
+def _cpu_seconds(root: psutil.Process) -> float:
+    """Return what all processes of the tree have worked, those that have ended too."""
+    worked = 0.0
+    for process in _tree(root):
+        try:
+            worked += sum(process.cpu_times()[:4])  # user, system, and both of ended children
+        except psutil.NoSuchProcess:
+            continue
+    return worked
+
+
+def _tree(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
