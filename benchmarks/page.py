@@ -1,4 +1,4 @@
-"""The tables and the picture of `docs/performance.md`, from `results.json`."""
+"""The tables and the picture of the documentation, from `results.json`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from typing import Any
 from benchmarks.chart import CHART, drawn
 from benchmarks.marks import Mark, markdown
 
-__all__ = ["PAGE", "update", "written"]
+__all__ = ["PAGES", "update", "written"]
 
-#: What can be measured and isn't yet has no table.
-PARTS = ("drain", "warm", "hot", "hourly", "memory", "republish", "scale")
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (_DOCS / "performance.md", _DOCS / "validation.md")
 
 
 def update(results: Mapping[str, Any]) -> None:
-    """Write the tables of the page anew, and its picture."""
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    """Write the tables of the pages anew, and the picture."""
+    for page in PAGES:
+        page.write_text(written(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     if {"drain", "warm", "republish"} <= set(results["parts"]):
         CHART.write_text(drawn(results), encoding="utf-8")
 
 
 def written(page: str, results: Mapping[str, Any]) -> str:
-    """Return a page with its tables written anew, between `<!-- NAME -->` and `<!-- end -->`."""
+    """Return a page with its tables written anew, between `<!-- NAME -->` and `<!-- end -->`.
+
+    Raises:
+        ValueError: When there is no such table.
+    """
 
     def table(match: re.Match[str]) -> str:
         name = match["name"]
@@ -36,28 +40,35 @@ def written(page: str, results: Mapping[str, Any]) -> str:
 
 def _table(name: str, parts: Mapping[str, Any]) -> str:
     kind, _, which = name.partition(": ")
-    missing = [part for part in which.split() if part in PARTS and part not in parts]
-    if missing:
+    part, _, of = which.partition(" ")
+    wanted = which.split() if kind == "marks" else [part]
+    if missing := [name for name in wanted if name not in parts]:
         return f"Not measured yet: {', '.join(missing)}."
     if kind == "marks":
-        return markdown(Mark(**mark) for part in which.split() for mark in parts[part]["marks"])
+        return markdown(Mark(**mark) for name in wanted for mark in parts[name]["marks"])
     if kind == "arms":
-        part, _, of = which.partition(" ")
         figures = parts[part][of] if of else parts[part]
         return "\n".join(_arms(figures["arms"]))
     if kind == "machine":
-        seen = parts[which]["machine"]
+        seen = parts[part]["machine"]
         return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in seen.items())
     if kind == "points":
-        return "\n".join(_points(parts[which]["points"]))
+        return "\n".join(_points(parts[part]["points"]))
     raise ValueError(f"there is no table {name!r}")
 
 
 def _arms(arms: Mapping[str, Any]) -> Iterable[str]:
-    yield "| arm | records/s | seconds | whole process | CPU seconds | peak memory |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    columns = {
+        "seconds": "seconds",
+        "process_seconds": "whole process",
+        "cpu_seconds": "CPU seconds",
+    }
+    if all(figures["seconds"] == figures["process_seconds"] for figures in arms.values()):
+        del columns["process_seconds"]
+    yield f"| arm | records/s | {' | '.join(columns.values())} | peak memory |"
+    yield "| --- " * (3 + len(columns)) + "|"
     for arm, figures in arms.items():
-        spread = [_spread(figures[name]) for name in ("seconds", "process_seconds", "cpu_seconds")]
+        spread = [_spread(figures[name]) for name in columns]
         memory = f"{figures['peak_mib']['max']:,.0f} MiB"
         rate = f"{figures['records_per_second']:,}"
         yield f"| {arm} | {rate} | {' | '.join(spread)} | {memory} |"

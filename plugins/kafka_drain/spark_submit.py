@@ -183,7 +183,7 @@ def prepare_application(
         spec_path: The job spec, its only argument.
         pipeline: Where configuration, jars and memory come from.
         folder: A private folder for the zip.
-        needs_connector: Whether Spark's Kafka connector is needed.
+        needs_connector: Whether the application fails without Spark's Kafka connector.
         fixed: Spark configuration that nobody may change.
 
     Raises:
@@ -192,9 +192,7 @@ def prepare_application(
     machine_java = java.require_java()
     path = _application_path(application)
     conf = {**DEFAULTS, **pipeline.spark_conf, **FIXED, **(fixed or {})}
-    jars: list[str] = []
-    if needs_connector:
-        jars = pipeline.jars or [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
+    jars = pipeline.jars or _connector(needs_connector)
     local = [jar for jar in jars if jar.startswith("/")]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
     if class_path:
@@ -212,6 +210,16 @@ def prepare_application(
         driver_memory=pipeline.driver_memory,
         environment=_environment(machine_java, os.environ),
     )
+
+
+def _connector(is_needed: bool) -> list[str]:
+    """Return the connector's jars; the class archive is of no use without them."""
+    try:
+        return [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
+    except MachineError:
+        if is_needed:
+            raise
+        return []
 
 
 def _java_options_elsewhere(environment: Mapping[str, str]) -> str:

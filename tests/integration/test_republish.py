@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.intervals import time_text
 from kafka_drain.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -22,7 +22,7 @@ from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.republish import Limits, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.selection import Selection
-from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.spark_submit import SparkApplication, prepare_application
 from kafka_drain.validation import validate_archive
 
 pytestmark = pytest.mark.integration
@@ -283,6 +283,34 @@ def test_republish_creates_target(
 # Spark
 
 
+def test_prepare_application_without_connector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what needs Spark's Kafka connector fails on a machine that hasn't fetched it."""
+    pipeline = Pipeline(name="restored", topics=["any"], archive=str(tmp_path))
+
+    def prepare(application: str, *, needs_connector: bool) -> SparkApplication:
+        return prepare_application(
+            "republish",
+            application=application,
+            spec_path=tmp_path / "spec.json",
+            pipeline=pipeline,
+            folder=tmp_path,
+            needs_connector=needs_connector,
+        )
+
+    fetched = prepare("republish", needs_connector=False)
+    monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "empty"))
+    bare = prepare("republish", needs_connector=False)
+
+    # On the class path, or no class of the class archive fits.
+    assert fetched.conf["spark.driver.extraClassPath"].split(":") == fetched.jars
+    assert bare.jars == []
+    assert "spark.driver.extraClassPath" not in bare.conf
+    with pytest.raises(MachineError, match="kafka-drain jars"):
+        prepare("republish_sink", needs_connector=True)
+
+
 @pytest.fixture
 def by_spark(
     spark: Any, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -296,7 +324,6 @@ def by_spark(
     def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
         spec: Any
         if application.path.name == "republish.py":
-            assert application.jars == []
             spark.sparkContext.addPyFile(str(application.py_files))
             spec = SendSpec.read(Path(application.arguments[0]))
             result = run_send(spark, spec)

@@ -54,8 +54,8 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "includeHeaders": "true",
         "kafka.bootstrap.servers": "broker:9092",
         "kafka.isolation.level": "read_committed",
-        "kafka.max.poll.records": "50000",
-        "kafka.max.partition.fetch.bytes": "16777216",
+        "kafka.max.poll.records": "20000",
+        "kafka.max.partition.fetch.bytes": "4194304",
         "kafka.fetch.max.bytes": "67108864",
         "kafka.fetch.max.wait.ms": "10",
     }

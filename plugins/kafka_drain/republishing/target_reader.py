@@ -35,10 +35,10 @@ _CONSUMER = {
     # Records that are gone are no reason to begin elsewhere.
     "auto.offset.reset": "error",
     "check.crcs": True,
-    "fetch.message.max.bytes": 16 << 20,
+    "fetch.message.max.bytes": 4 << 20,
     "fetch.max.bytes": 64 << 20,
     "receive.message.max.bytes": (64 << 20) + 512,
-    "queued.max.messages.kbytes": 64 << 10,
+    "queued.max.messages.kbytes": 16 << 10,
     # The client pauses for so long when 100,000 records wait; a second is its default.
     "fetch.queue.backoff.ms": 10,
     # What it has to say comes as the error of a message.
