@@ -47,10 +47,7 @@ def drawn(results: Mapping[str, Any]) -> str:
     charts: list[tuple[str, Bars]] = [
         ("Drain, cold query: records a second", _arms(parts["drain"]["orders"]["arms"])),
         ("Drain, warm query: records a second", _arms(parts["warm"]["arms"])),
-        (
-            "Republish: records a second",
-            _arms(parts["republish"]["arms"]),
-        ),
+        ("Republish: records a second", _arms(parts["republish"]["arms"])),
     ]
     lines = list(_lines([(title, [b for b in bars if b[0] in _NAMES]) for title, bars in charts]))
     height = sum(_ROW * (len(bars) + 2) for _, bars in charts)

@@ -42,8 +42,7 @@ def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], li
         compared(f"{what}, cut, of one task, warm", warm, "cut", "whole", 1.6),
         compared(f"{what}, cut, of a stock job (one task), cold", cold, "ours", "stock", 1.6),
     ]
-    costs = {"ours": cold["ours"], "stock": cold["stock"], **warm}
-    return {"records": RECORDS, "rounds": rounds, "arms": figures_of(costs, RECORDS)}, marks
+    return {"records": RECORDS, "rounds": rounds, "arms": figures_of(cold | warm, RECORDS)}, marks
 
 
 def _warm(

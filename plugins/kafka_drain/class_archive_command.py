@@ -20,7 +20,7 @@ from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.spark_submit import SparkApplication, prepare_application, spark_home
 from kafka_drain.terminal import OK, answer, print_fields, run_environment
 
-__all__ = ["class_archive_command", "write_class_archive"]
+__all__ = ["class_archive_command", "class_archive_of_this_machine", "write_class_archive"]
 
 _TIME_LIMIT_SECONDS = 600
 _LINES_OF_SPARK = 8
@@ -33,6 +33,23 @@ def class_archive_command(options: argparse.Namespace) -> int:
     return OK
 
 
+def class_archive_of_this_machine() -> Path | None:
+    """Return the class archive that fits this machine's drains, where it was made.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    return find_class_archive(_name(_connector()))
+
+
+def _connector() -> list[str]:
+    return [str(jar) for jar in jars.verified(jars.CONNECTOR)]
+
+
+def _name(connector: list[str]) -> str:
+    return archive_name(require_java(), spark_home(), connector)
+
+
 def write_class_archive() -> dict[str, Any]:
     """Drain made-up records with Spark, and keep the classes that Java loaded for it.
 
@@ -43,11 +60,10 @@ def write_class_archive() -> dict[str, Any]:
         MachineError: When Java, pyspark or a jar is missing, or Java wrote no archive.
     """
     began = time.monotonic()
-    connector = [str(jar) for jar in jars.verified(jars.CONNECTOR)]
-    name = archive_name(require_java(), spark_home(), connector)
-    found = find_class_archive(name)
+    found = class_archive_of_this_machine()
     if found is None:
-        found = _write(name, connector)
+        connector = _connector()
+        found = _write(_name(connector), connector)
     return {
         "path": str(found),
         "bytes": found.stat().st_size,

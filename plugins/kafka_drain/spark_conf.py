@@ -32,11 +32,10 @@ DEFAULTS: dict[str, str] = {
     "spark.executor.heartbeatInterval": "2s",
     # Consumers that wait for another task on their partition hold what they fetched ahead: where
     # partitions are cut, and in groups, they fill the heap within the five minutes of the default.
-    **{
-        f"spark.kafka.consumer.{cache}.{name}": value
-        for cache in ("cache", "fetchedData.cache")
-        for name, value in (("timeout", "10s"), ("evictorThreadRunInterval", "5s"))
-    },
+    "spark.kafka.consumer.cache.timeout": "10s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
 }
 
 #: What an archive's correctness rests on; a pipeline can't change it.
