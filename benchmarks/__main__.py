@@ -37,7 +37,6 @@ from typing import Any
 from benchmarks import page
 from benchmarks.marks import Mark, Say, markdown
 from benchmarks.processes import load_average
-from kafka_drain.class_archive_command import class_archive_of_this_machine
 
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -126,6 +125,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Return what a figure depends on: processors, memory, versions, and who else was busy."""
+    # Only here: each process that is measured imports this module again.
+    from kafka_drain.class_archive_writing import class_archive_of_this_machine
+
     packages = ("apache-airflow", "confluent-kafka", "pyarrow", "pyspark")
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

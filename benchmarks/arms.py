@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +16,10 @@ from benchmarks.marks import Mark, Say
 from benchmarks.process_tree import Cost, PeakMemory
 from benchmarks.processes import load_average, measured
 
-__all__ = ["compared", "figures_of", "run_command", "take_rounds", "take_turns"]
+__all__ = ["KAFKA_DRAIN", "compared", "figures_of", "run_command", "take_rounds", "take_turns"]
+
+#: The command line of this package.
+KAFKA_DRAIN = (sys.executable, "-m", "kafka_drain.cli")
 
 
 def take_turns(

@@ -11,11 +11,11 @@ import json
 import os
 import resource
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from benchmarks.arms import KAFKA_DRAIN
 from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
@@ -98,7 +98,7 @@ def run(*arguments: object) -> dict[str, Any]:
     Raises:
         RuntimeError: When it fails.
     """
-    command = [sys.executable, "-m", "kafka_drain.cli", *map(str, arguments), "--json"]
+    command = [*KAFKA_DRAIN, *map(str, arguments), "--json"]
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ended.returncode:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import compared, figures_of, run_command, take_turns
+from benchmarks.arms import KAFKA_DRAIN, compared, figures_of, run_command, take_turns
 from benchmarks.kafka_records import PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.outcome import hash_of_files, hash_of_topic
@@ -104,7 +104,7 @@ class Arms:
 
     def ours(self, *options: str) -> Cost:
         """`kafka-drain drain`, as the first drain of an archive."""
-        command = [sys.executable, "-m", "kafka_drain.cli", "drain", str(self.folder), "--json"]
+        command = [*KAFKA_DRAIN, "drain", str(self.folder), "--json"]
         command += ["--bootstrap-servers", self.servers, "--topic", self.topic]
         printed, cost = run_command([*command, "--master", "local[2]", *options])
         seconds = json.loads(printed)["seconds"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import run_command
+from benchmarks.arms import KAFKA_DRAIN, run_command
 from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
 from benchmarks.process_tree import Cost
@@ -61,7 +60,7 @@ def _jobs(folder: Path, servers: str, say: Say) -> dict[str, Cost]:
     }
     costs = {}
     for job, arguments in commands.items():
-        command = [sys.executable, "-m", "kafka_drain.cli", *arguments]
+        command = [*KAFKA_DRAIN, *arguments]
         _, costs[job] = run_command([*command, "--bootstrap-servers", servers])
         say(f"memory: {job}: {costs[job].peak_mib:,.0f} MiB, {costs[job].seconds:.0f} s")
     return costs

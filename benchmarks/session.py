@@ -14,7 +14,7 @@ from kafka_drain.drain_group import finish_group, open_group, raise_failures
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.terminal import run_environment
+from kafka_drain.submitting import run_environment
 
 __all__ = ["run_session"]
 

@@ -279,6 +279,11 @@ def test_airflow_side_parses_fast(module: str) -> None:
     assert set() == tops(reached({module}, later=False)) & heavy
 
 
+def test_cli_loads_no_library() -> None:
+    """The command line answers `--help` without a library; each command brings its own."""
+    assert tops(reached({"kafka_drain.cli"}, later=True)) == {"kafka_drain"}
+
+
 def test_plugin_light() -> None:
     """What Airflow loads for every task imports only what is there already, before it is asked."""
     found = imports_of(ROOT / "plugins" / "kafka_drain_plugin.py")

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from upath import UPath
 
 from kafka_drain.archive import Archive
+from kafka_drain.commands import translate_group
 from kafka_drain.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.errors import (
     ArchiveError,
@@ -32,7 +33,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.group_records import GroupRecords
 from kafka_drain.republishing.offset_map import Block, OffsetMap, PartitionMap
 from kafka_drain.republishing.runs import RepublishRun
-from kafka_drain.translate_group_command import add_translate_group, translate_group_command
 
 pytestmark = pytest.mark.integration
 
@@ -99,14 +99,11 @@ class Restored:
     def translate(self, *arguments: str) -> int:
         """Run the command."""
         parser = argparse.ArgumentParser()
-        parser.add_argument("archive")
         parser.add_argument("--json", action="store_true")
-        parser.add_argument("--bootstrap-servers")
-        parser.add_argument("--kafka-config")
-        add_translate_group(parser)
+        translate_group.add_arguments(parser)
         servers = self.cluster.config.bootstrap_servers
         given = [] if "--group" in arguments else ["--group", self.group]
-        return translate_group_command(
+        return translate_group.run(
             parser.parse_args(
                 [str(self.archive.root), "--bootstrap-servers", servers, *given, *arguments]
             )

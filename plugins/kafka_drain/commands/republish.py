@@ -7,27 +7,22 @@ import tempfile
 from pathlib import Path
 
 from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, pairs, the_cluster
+from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.exit_codes import OK
 from kafka_drain.lease import utc_now
 from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.plan import DELIVERIES, ENGINES, EXACTLY_ONCE, TRANSACTIONS
 from kafka_drain.republishing.republish import Limits, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.selection import Selection
-from kafka_drain.terminal import (
-    OK,
-    answer,
-    pairs,
-    print_fields,
-    say,
-    submit,
-    the_cluster,
-    the_pipeline,
-)
+from kafka_drain.submitting import submit
+from kafka_drain.terminal import answer, print_fields, say
 
-__all__ = ["add_republish", "republish_command"]
+__all__ = ["add_arguments", "run"]
 
 
-def republish_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Send an archive's records to Kafka."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
     limits = Limits(options.records_per_second, options.bytes_per_second)
@@ -91,8 +86,11 @@ def _request(options: argparse.Namespace) -> RepublishRequest:
     )
 
 
-def add_republish(republish: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
+def add_arguments(republish: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(republish)
+    add_kafka(republish)
+    add_spark(republish)
     target = republish.add_mutually_exclusive_group(required=True)
     target.add_argument(
         "--target-topic",

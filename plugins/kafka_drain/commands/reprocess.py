@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.exit_codes import OK
 from kafka_drain.reprocess_plan import parse_cut
 from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
-from kafka_drain.terminal import OK, answer, print_fields, say, submit, the_cluster, the_pipeline
+from kafka_drain.submitting import submit
+from kafka_drain.terminal import answer, print_fields, say
 
-__all__ = ["add_reprocess", "reprocess_command"]
+__all__ = ["add_arguments", "run"]
 
 
-def reprocess_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show what a reprocess will do; with --apply, do it, or go on with one that was begun."""
     archive = Archive.at(options.archive)
     cut = parse_cut(
@@ -43,8 +47,11 @@ def reprocess_command(options: argparse.Namespace) -> int:
     return OK
 
 
-def add_reprocess(parser: argparse.ArgumentParser) -> None:
-    """Add the command's own options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
     parser.add_argument(
         "--from-batch",
         metavar="[GENERATION:]BATCH",

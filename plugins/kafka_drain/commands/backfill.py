@@ -8,13 +8,23 @@ from pathlib import Path
 
 from kafka_drain.backfill_planning import plan_backfill
 from kafka_drain.backfilling import finish_backfill, open_backfill
+from kafka_drain.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    the_cluster,
+)
+from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.exit_codes import OK
 from kafka_drain.intervals import Interval
-from kafka_drain.terminal import OK, answer, print_fields, say, submit, the_cluster, the_pipeline
+from kafka_drain.submitting import submit
+from kafka_drain.terminal import answer, print_fields, say
 
-__all__ = ["add_backfill", "backfill_command"]
+__all__ = ["add_arguments", "run"]
 
 
-def backfill_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Drain what no receipt covers of an interval, prove it and seal it."""
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_backfill(
@@ -42,8 +52,11 @@ def backfill_command(options: argparse.Namespace) -> int:
     return OK
 
 
-def add_backfill(parser: argparse.ArgumentParser) -> None:
-    """Add the command's own options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
     for name, what in (("start", "first time of the interval"), ("end", "time just after it")):
         parser.add_argument(
             f"--{name}",
@@ -57,4 +70,5 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
         help="drain the interval's own window again and replace it; refused where Kafka no longer "
         "holds all of it",
     )
+    add_acknowledgement(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")

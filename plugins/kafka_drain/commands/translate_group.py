@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, json_file, the_cluster
 from kafka_drain.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.errors import ArchiveError, ConfigError, GroupError, TopicError
+from kafka_drain.exit_codes import FAILED, OK
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
@@ -26,13 +28,15 @@ from kafka_drain.republishing.group_translation import (
 )
 from kafka_drain.republishing.offset_map import OffsetMap
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
-from kafka_drain.terminal import FAILED, OK, answer, json_file, say, the_cluster
+from kafka_drain.terminal import answer, say
 
-__all__ = ["add_translate_group", "translate_group_command"]
+__all__ = ["add_arguments", "run"]
 
 
-def add_translate_group(added: argparse.ArgumentParser) -> None:
-    """Add the arguments of `translate-group`, apart from the archive, Kafka's and `--json`."""
+def add_arguments(added: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(added)
+    add_kafka(added)
     added.add_argument(
         "--run", metavar="KEY", help="the republish's run; may be left out when there is one only"
     )
@@ -64,7 +68,7 @@ def add_translate_group(added: argparse.ArgumentParser) -> None:
     )
 
 
-def translate_group_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Plan a group's offsets in the target; commit them, or put back those before."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
     archive.document()

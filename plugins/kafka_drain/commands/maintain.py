@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.exit_codes import OK
 from kafka_drain.maintaining import plan_maintenance, run_maintenance
-from kafka_drain.terminal import OK, answer, print_fields, say, submit, the_cluster, the_pipeline
+from kafka_drain.submitting import submit
+from kafka_drain.terminal import answer, print_fields, say
 
-__all__ = ["add_maintain", "maintain_command"]
+__all__ = ["add_arguments", "run"]
 
 
-def maintain_command(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show what maintenance will do; with --apply, do it."""
     Archive.at(options.archive).document()  # without one, there is no pipeline either
     pipeline = the_pipeline(options)
@@ -33,8 +37,11 @@ def maintain_command(options: argparse.Namespace) -> int:
     return OK
 
 
-def add_maintain(parser: argparse.ArgumentParser) -> None:
-    """Add the command's own options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
     parser.add_argument(
         "--target-file-bytes",
         type=int,

@@ -1,8 +1,7 @@
-"""`kafka-drain class-archive`: let Java write down the classes that a drain loads."""
+"""Lets Java write down the classes that a drain loads, by draining made-up records."""
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import tempfile
 import time
@@ -18,19 +17,12 @@ from kafka_drain.job_spec import DrainSpec
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.spark_submit import SparkApplication, prepare_application, spark_home
-from kafka_drain.terminal import OK, answer, print_fields, run_environment
+from kafka_drain.submitting import run_environment
 
-__all__ = ["class_archive_command", "class_archive_of_this_machine", "write_class_archive"]
+__all__ = ["class_archive_of_this_machine", "write_class_archive"]
 
 _TIME_LIMIT_SECONDS = 600
 _LINES_OF_SPARK = 8
-
-
-def class_archive_command(options: argparse.Namespace) -> int:
-    """Write the class archive of this machine, where there is none."""
-    document = write_class_archive()
-    answer(options, document, print_fields(document))
-    return OK
 
 
 def class_archive_of_this_machine() -> Path | None:

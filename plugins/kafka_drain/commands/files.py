@@ -1,0 +1,32 @@
+"""`kafka-drain files`: list the committed data files."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive
+from kafka_drain.exit_codes import OK
+from kafka_drain.inspection import committed_files
+from kafka_drain.terminal import answer
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the files that readers take."""
+    files = committed_files(Archive.at(options.archive))
+
+    def show(_: Console) -> None:
+        for file in files:
+            print(file["path"])
+
+    answer(options, files, show)
+    return OK

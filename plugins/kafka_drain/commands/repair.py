@@ -1,0 +1,83 @@
+"""`kafka-drain repair`: drain lost offsets again, write a damaged manifest anew."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.commands.report_answer import answer_report
+from kafka_drain.exit_codes import FAILED, OK
+from kafka_drain.findings import errors
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import hold_lease
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.repairing import plan_repair, repair_manifest
+from kafka_drain.report import Report
+from kafka_drain.sealing import Identity
+from kafka_drain.submitting import submit
+from kafka_drain.terminal import answer, print_fields, say
+from kafka_drain.validation import validate_archive
+from kafka_drain.windows import finish_window, open_window, prepare_window
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Drain lost offsets again and write a damaged manifest anew; then validate."""
+    archive, cluster = Archive.at(options.archive), the_cluster(options)
+
+    def validated() -> Report:
+        return validate_archive(archive, cluster, say, deep=options.deep)
+
+    report = validated()
+    plan = plan_repair(archive, report)
+    for line in plan.lines():
+        say(line)
+    if options.dry_run:
+        say("dry run: nothing was changed")
+        answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+        return FAILED if errors(report.findings) else OK
+    if plan.nothing_to_do:
+        return answer_report(options, archive, report)
+    with hold_lease(archive.root, run="terminal", say=say):
+        if plan.manifest is not None:
+            say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
+            # What looked lost may only have been unlisted.
+            plan = plan_repair(archive, validated())
+        if plan.ranges:
+            _drain_window(options, archive, cluster, plan.ranges, plan.window_key, plan.replaces)
+    return answer_report(options, archive, validated())
+
+
+def _drain_window(
+    options: argparse.Namespace,
+    archive: Archive,
+    cluster: KafkaCluster,
+    ranges: dict[TopicPartition, list[OffsetRange]],
+    key: str,
+    replaces: list[str],
+) -> None:
+    pipeline = the_pipeline(options)
+    document = archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+    window = open_window(archive, key, ranges, pipeline=pipeline, replaces=replaces)
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+        job = prepare_window(
+            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+        )
+        submit(job.application, options.master, lambda: finish_window(job, cluster, identity, say))
+        receipt = finish_window(job, cluster, identity, say)
+    say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")

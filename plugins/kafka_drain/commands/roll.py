@@ -1,0 +1,40 @@
+"""`kafka-drain roll`: close the open generation, open the next at exact offsets."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import add_archive, add_kafka, the_cluster
+from kafka_drain.exit_codes import OK
+from kafka_drain.lease import hold_lease
+from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.terminal import answer, print_fields, say
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Close the open generation and open the next one."""
+    archive = Archive.at(options.archive)
+    cluster = the_cluster(options)
+    plan = plan_roll(archive, cluster)
+    if options.dry_run:
+        for line in plan.lines():
+            say(line)
+        say("dry run: nothing was changed")
+    else:
+        with hold_lease(archive.root, run="terminal", say=say):
+            plan = plan_roll(archive, cluster)
+            for line in plan.lines():
+                say(line)
+            roll(plan, say)
+    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    return OK

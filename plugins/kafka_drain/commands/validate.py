@@ -1,0 +1,48 @@
+"""`kafka-drain validate`: prove that every drained offset is there."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive import Archive
+from kafka_drain.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    names_kafka,
+    the_cluster,
+)
+from kafka_drain.commands.report_answer import answer_report
+from kafka_drain.terminal import say
+from kafka_drain.validation import validate_archive
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    parser.add_argument(
+        "--scope",
+        choices=["all", "open"],
+        default="all",
+        help="all generations and receipts, or only the one that drains append to (%(default)s)",
+    )
+    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    add_acknowledgement(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Validate an archive and seal what is proven."""
+    archive = Archive.at(options.archive)
+    cluster = the_cluster(options) if names_kafka(options) else None
+    report = validate_archive(
+        archive,
+        cluster,
+        say,
+        scope=options.scope,
+        deep=options.deep,
+        acknowledge_expired=options.acknowledge_expired,
+    )
+    return answer_report(options, archive, report)

@@ -1,0 +1,53 @@
+"""The command line finds its commands, and tells what it doesn't know."""
+
+from __future__ import annotations
+
+import argparse
+from pkgutil import iter_modules
+
+import pytest
+
+from kafka_drain import commands
+from kafka_drain.cli import COMMANDS, main, parser
+
+#: Modules that commands share.
+SHARED = {"arguments", "pipeline_arguments", "report_answer"}
+
+
+def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next(a.choices for a in of._actions if isinstance(a, argparse._SubParsersAction))
+
+
+def test_commands_are_modules() -> None:
+    """Each command is a module of its name, and each module that isn't shared is a command."""
+    found = {module.name for module in iter_modules(commands.__path__)}
+
+    assert found == {name.replace("-", "_") for name in COMMANDS} | SHARED
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_parser_of_one_command(name: str) -> None:
+    """A command's help is the same whether the others have been imported or not."""
+    alone, all_of_them = subparsers(parser([name]))[name], subparsers(parser())[name]
+
+    assert alone.format_help() == all_of_them.format_help()
+    assert callable(alone.get_default("command"))
+
+
+def test_main_command_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that there isn't ends with 2 and the names of those that there are."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["drian", "/archive"])
+
+    said = capsys.readouterr().err
+    assert "invalid choice: 'drian'" in said
+    assert all(name in said for name in COMMANDS)
+
+
+def test_main_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` lists every command with what it does."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(text in said for text in COMMANDS.values())
