@@ -4,7 +4,8 @@ bare          a confluent-kafka loop over pyarrow batches, no transactions, one 
 strict, fast  the worker engine, exactly once
 sink          Spark's own Kafka sink over the same files: default options, and tuned
 spark-strict, spark-fast
-              the Spark engine, exactly once, in the same session as the sink's arms
+              the Spark engine, exactly once; it and the sink have a new session each time, as each
+              republish has
 producer-performance
               Kafka's own ProducerPerformance: values alone, any of 100,000, in any order
 
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import SparkSession
 
 from benchmarks import spark_arms
 from benchmarks.arms import compared, figures_of, take_turns
@@ -57,7 +57,7 @@ def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
     Raises:
         RuntimeError: When an arm's target doesn't hold what the archive holds.
     """
-    with LocalKafka(folder / "broker") as broker, spark_arms.session() as spark:
+    with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         archive = folder / "archive"
         say(f"republish: sends and drains {RECORDS:,} records")
@@ -65,7 +65,7 @@ def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
         drain(archive, servers)
         if not validate(str(archive), servers)["complete"]:
             raise RuntimeError("the archive isn't complete")
-        arms = _arms(spark, str(archive), servers, folder)
+        arms = _arms(str(archive), servers, folder)
         costs = take_turns(arms, rounds, say, "republish")
     figures = {"records": RECORDS, "partitions": PARTITIONS, "rounds": rounds}
     marks = [
@@ -74,9 +74,7 @@ def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
     return figures | {"arms": figures_of(costs, RECORDS)}, marks
 
 
-def _arms(
-    spark: SparkSession, archive: str, servers: str, folder: Path
-) -> dict[str, Callable[[], Cost]]:
+def _arms(archive: str, servers: str, folder: Path) -> dict[str, Callable[[], Cost]]:
     values = folder / "values"
     write_values(archive, values)
     by_function: dict[str, Callable[[str], Cost]] = {
@@ -86,13 +84,18 @@ def _arms(
         "producer-performance": partial(producer_performance, values, servers, RECORDS),
     }
     for name in SPARK_ARMS:
-        by_function[name] = partial(spark_arms.run, spark, archive, servers, name)
+        by_function[name] = partial(_on_spark, archive, servers, name)
 
     def to_new_topic(send: Callable[[str], Cost]) -> Cost:
         with _topic(servers) as target:
             return send(target)
 
     return {name: partial(to_new_topic, send) for name, send in by_function.items()}
+
+
+def _on_spark(archive: str, servers: str, arm: str, target: str) -> Cost:
+    cost: Cost = measured(spark_arms.run, archive, servers, arm, target).answer
+    return cost
 
 
 @contextmanager

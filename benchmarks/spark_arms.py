@@ -1,11 +1,10 @@
-"""The arms of `republish.py` on Spark: its own sink, and the Spark engine, in one warm session."""
+"""The arms of `republish.py` on Spark: its own sink, and the Spark engine, a session for each."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,13 +23,29 @@ from kafka_drain.republishing.verifying import verify_partition
 from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
 from kafka_drain_spark.send import send_groups
 
-__all__ = ["run", "session"]
+__all__ = ["run"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@contextmanager
-def session() -> Iterator[SparkSession]:
+def run(archive: str, servers: str, arm: str, target: str) -> Cost:
+    """Send by one arm from a fresh JVM, as a republish does, and check what came.
+
+    The process that calls this should end then: the JVM lasts as long.
+
+    Returns:
+        What the sending cost the JVM and its workers; without the session's start.
+    """
+    engine, _, kind = arm.partition("-")
+    spark = _session()
+    # spark-submit's script becomes Java: the process is the JVM.
+    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    if engine == "spark":
+        return sent(planned(archive, servers, target, kind), SparkEngine(spark), pid)
+    return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {}, pid)
+
+
+def _session() -> SparkSession:
     """Start Spark as spark-submit starts it for a republish."""
     conf = {
         **DEFAULTS,
@@ -45,19 +60,7 @@ def session() -> Iterator[SparkSession]:
     # Tasks import our packages from where they are; spark-submit would take a zip of them.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = f"{ROOT}/plugins{os.pathsep}{ROOT}/spark_jobs"
-    spark = SparkSession.builder.getOrCreate()
-    yield spark
-    spark.stop()
-
-
-def run(spark: SparkSession, archive: str, servers: str, arm: str, target: str) -> Cost:
-    """Send by one arm, and check what came; the cost is that of the JVM and its workers."""
-    engine, _, kind = arm.partition("-")
-    # spark-submit's script becomes Java: the process is the JVM, as long as the session.
-    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    if engine == "spark":
-        return sent(planned(archive, servers, target, kind), SparkEngine(spark), pid)
-    return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {}, pid)
+    return SparkSession.builder.getOrCreate()
 
 
 def _sink(
