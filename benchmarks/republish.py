@@ -76,7 +76,7 @@ def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
 
 def _arms(archive: str, servers: str, folder: Path) -> dict[str, Callable[[], Cost]]:
     values = folder / "values"
-    write_values(archive, values)
+    measured(write_values, archive, values)
     by_function: dict[str, Callable[[str], Cost]] = {
         "bare": lambda target: measured(bare, archive, servers, target).answer,
         "strict": lambda target: measured(worker, archive, servers, target, "strict").answer,

@@ -14,16 +14,13 @@ from typing import Any
 
 from kafka_drain import errors
 from kafka_drain.errors import DeliveryError
+from kafka_drain.republishing.allocation import ALLOCATION
 from kafka_drain.republishing.jobs import Job
 
 __all__ = ["Child"]
 
 #: How long a child may take to abort its transactions and end.
 GRACE_SECONDS = 15.0
-
-#: Threads of pyarrow and librdkafka come and go, and free what another one allocated: glibc's
-#: arenas (eight a core) and pyarrow's own pool would keep 40 MB more for each million records.
-_MEMORY = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 class Child:
@@ -37,7 +34,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**_MEMORY, **os.environ, "PYTHONPATH": path},
+            env={**ALLOCATION, **os.environ, "PYTHONPATH": path},
         )
         self._lock = threading.Lock()
         self._waiting: dict[int, SimpleQueue[dict[str, Any]]] = {}

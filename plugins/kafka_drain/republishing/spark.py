@@ -15,6 +15,7 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.job_spec import SendSpec, SinkSpec, read_result, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing.allocation import ALLOCATION
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.sending import SendJob
 from kafka_drain.spark_submit import SparkApplication, kafka_options, prepare_application
@@ -78,7 +79,8 @@ def prepare_send(
         pipeline=pipeline,
         folder=folder,
         needs_connector=False,
-        fixed=NO_SPECULATION,
+        fixed=NO_SPECULATION
+        | {f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
     )
     return RepublishJob(application, result_path)
 
