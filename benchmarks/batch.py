@@ -117,7 +117,7 @@ def _validate_by_command(folder: str, servers: str) -> Measured:
     load = load_average()
     printed, cost = run_command([*command, "--bootstrap-servers", servers])
     report = json.loads(printed)
-    complete = report["complete"] and report["receipts_written"] == 1
+    complete = report["verdict"] == "complete" and report["receipts"]["written"] == 1
     answer = {"complete": complete, "records": report["records"]}
     return Measured(answer, cost.seconds, cost.cpu_seconds, cost.seconds, cost.peak_mib, load)
 
