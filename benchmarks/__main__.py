@@ -8,7 +8,7 @@ memory     the peak memory of each job with 2 and with 20 million records
 republish  both engines beside Spark's sink and a bare loop
 batch      validating 2,000,000 records: the share of the drain's time
 manifest   a manifest of 1,000,000 lines, and its receipts: time and memory
-growth     validating a small new batch in archives of 1,000 to 100,000 files
+growth     validating a small new batch in archives of 1,000 to 1,000,000 files
 compact    10,000 small files of a closed generation become large ones
 scale      what planning, specs and leases cost with thousands of partitions and pipelines
 
