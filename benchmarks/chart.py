@@ -46,7 +46,7 @@ def drawn(results: Mapping[str, Any]) -> str:
     parts = results["parts"]
     charts: list[tuple[str, Bars]] = [
         ("Drain, cold query: records a second", _arms(parts["drain"]["orders"]["arms"])),
-        ("Drain, warm query: records a second", _arms(parts["warm"]["arms"])),
+        ("Drain, second pipeline of a run: records a second", _arms(parts["warm"]["arms"])),
         ("Republish: records a second", _arms(parts["republish"]["arms"])),
     ]
     lines = list(_lines([(title, [b for b in bars if b[0] in _NAMES]) for title, bars in charts]))
