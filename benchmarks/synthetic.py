@@ -10,7 +10,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -321,7 +321,9 @@ class SyntheticCluster(KafkaCluster):
         """Return the one topic."""
         return [TOPIC]
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+    def topics(
+        self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
+    ) -> dict[str, Topic]:
         """Describe the one topic."""
         numbers = tuple(tp.partition for tp in PARTITIONS)
         return {name: Topic(name, TOPIC_ID, numbers) for name in names}

@@ -10,10 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -44,6 +44,7 @@ class LocalAirflow:
         port: The UI's.
         dags: Folder of the DAG files.
         database: URL of Airflow's database; None for SQLite in its home.
+        kafka: More of the Kafka connection, in librdkafka's words.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class LocalAirflow:
         port: int = 8080,
         dags: Path = ROOT / "dags",
         database: str | None = None,
+        kafka: Mapping[str, Any] | None = None,
     ) -> None:
         self.home = folder / "airflow"
         self.archives = folder / "archives"
@@ -63,7 +65,7 @@ class LocalAirflow:
         # Airflow 2 refuses SQLite with any but the sequential one, which Airflow 3 dropped.
         is_sequential = database is None and version("apache-airflow").startswith("2.")
         self.executor = "SequentialExecutor" if is_sequential else "LocalExecutor"
-        self._bootstrap_servers = bootstrap_servers
+        self._kafka = {"bootstrap.servers": bootstrap_servers, **(kafka or {})}
         self._process: subprocess.Popen[str] | None = None
         self._standalone: subprocess.Popen[bytes] | None = None
 
@@ -98,9 +100,7 @@ class LocalAirflow:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "false",
-            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(
-                {"conn_type": "kafka", "extra": {"bootstrap.servers": self._bootstrap_servers}}
-            ),
+            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": self._kafka}),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "KAFKA_DRAIN_ARCHIVES": str(self.archives),
             "SPARK_LOCAL_IP": "127.0.0.1",

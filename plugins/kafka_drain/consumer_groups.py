@@ -31,7 +31,7 @@ from kafka_drain.kafka_cluster import (
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["Committed", "ConsumerGroups", "Group", "Member"]
+__all__ = ["Committed", "ConsumerGroups", "Group", "Member", "offsets_of"]
 
 T = TypeVar("T")
 
@@ -74,6 +74,11 @@ class Committed:
 
     offset: int
     metadata: str = ""
+
+
+def offsets_of(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+    """Return what was committed, without metadata."""
+    return {tp: found.offset for tp, found in committed.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
     │   ├── SourceRecordError         a row of a data file can't be sent to Kafka
+    │   ├── AuthenticationError       Kafka refuses the login
     │   ├── AuthorizationError        Kafka's ACLs don't allow it; names the one that is missing
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
     │   ├── SupersededError           a later attempt of the same republish took over
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArchiveError",
+    "AuthenticationError",
     "AuthorizationError",
     "CheckpointError",
     "ConfigError",
@@ -105,6 +107,10 @@ class DataFileError(TerminalError):
 
 class SourceRecordError(TerminalError):
     """Raised when a row of a data file can't be sent to Kafka."""
+
+
+class AuthenticationError(TerminalError):
+    """Raised when Kafka refuses the login."""
 
 
 class AuthorizationError(TerminalError):

@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
@@ -21,6 +21,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtra
 __all__ = ["classify_gaps"]
 
 POLL_SECONDS = 20.0
+#: Nothing is committed with it, but Kafka asks for the right to read with it.
+_GROUP = "kafka-drain-validate"
 #: So many offsets further on, the next gap is reached sooner by reading on than by a jump.
 NEAR = 1_000
 _END = 1 << 63
@@ -36,6 +38,7 @@ def classify_gaps(
         missing: The gaps of each partition, sorted and disjoint.
 
     Raises:
+        AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     if not missing:
@@ -76,7 +79,7 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
     consumer = Consumer(
         {
             **cluster.config.for_librdkafka(),
-            "group.id": "kafka-drain-validate",
+            "group.id": _GROUP,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation_level,
@@ -138,6 +141,11 @@ def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterato
             yield message.offset()
         elif error.code() == KafkaError._PARTITION_EOF:
             return
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise AuthorizationError(
+                f"Kafka refused to say why {tp} has no record from offset {start} on "
+                f"({error.str()}); expected the ACL READ on Group {_GROUP}; add it"
+            )
         else:
             raise KafkaUnavailableError(
                 f"Kafka answered {error.str()!r} when asked for {tp} from offset {start}; try again"

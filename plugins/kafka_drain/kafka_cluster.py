@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -20,7 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_drain.access import missing_acls, require_access
 from kafka_drain.errors import (
+    AuthenticationError,
     AuthorizationError,
     ConfigError,
     KafkaDrainError,
@@ -56,7 +58,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__tra
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster describes it."""
+    """A topic as the cluster describes it.
+
+    Attributes:
+        name: Its name.
+        id: Its id (KIP-516).
+        partitions: The numbers of its partitions.
+    """
 
     name: str
     id: str
@@ -90,11 +98,18 @@ class KafkaCluster:
         """
         self.config = config
         self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
+        #: Why a broker closed the connection, as far as it said so.
+        self._refusals: dict[int, str] = {}
 
     @cached_property
     def _admin(self) -> AdminClient:
         # librdkafka prints refused connections to stderr; the error that we raise says it once.
-        return AdminClient({**self.config.for_librdkafka(), "log_level": 2})
+        settings: dict[str, Any] = {"log_level": 2, "error_cb": self._note_refusal}
+        return AdminClient({**self.config.for_librdkafka(), **settings})
+
+    def _note_refusal(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusals[error.code()] = error.str()
 
     def _ask(self, question: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._timeout
@@ -123,11 +138,7 @@ class KafkaCluster:
             KafkaError.REQUEST_TIMED_OUT,
             *LEADERSHIP,
         ):
-            return KafkaUnavailableError(
-                f"no answer from Kafka at {self.config.bootstrap_servers} within "
-                f"{self._timeout:g} s ({error.str()}); check that the broker runs, that "
-                "bootstrap.servers is right and reachable from here"
-            )
+            return self._explain_silence(error)
         if error.code() in (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -139,6 +150,25 @@ class KafkaCluster:
             )
         return TopicError(f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}")
 
+    def _explain_silence(self, error: KafkaError) -> KafkaDrainError:
+        # librdkafka tries a refused login again and again; the request only times out.
+        self._admin.poll(0)
+        servers = self.config.bootstrap_servers
+        if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
+            return AuthenticationError(
+                f"Kafka at {servers} refuses the login: {refusal}; correct sasl.username, "
+                "sasl.password or sasl.mechanism in the Kafka connection"
+            )
+        if refusal := self._refusals.get(KafkaError._SSL):
+            return KafkaUnavailableError(
+                f"no TLS with Kafka at {servers}: {refusal}; check security.protocol, the port, "
+                "ssl.ca.location and the client's certificate in the Kafka connection"
+            )
+        return KafkaUnavailableError(
+            f"no answer from Kafka at {servers} within {self._timeout:g} s ({error.str()}); check "
+            "that the broker runs, that bootstrap.servers is right and reachable from here"
+        )
+
     def cluster_id(self) -> str:
         """Return the cluster's id."""
         # Of any broker: `describe_cluster` waits for the controller that the client has known.
@@ -149,15 +179,23 @@ class KafkaCluster:
         listed = self._ask(lambda: self._admin.list_topics(timeout=self._timeout))
         return sorted(listed.topics.keys() - INTERNAL_TOPICS)
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """Describe topics.
+    def topics(
+        self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
+    ) -> dict[str, Topic]:
+        """Describe topics, which this user may do some things with.
+
+        Args:
+            names: Which.
+            needed: What has to be allowed, by the names of Kafka's ACL operations.
 
         Raises:
-            TopicError: When one doesn't exist; names it and the nearest that does.
+            TopicError: When one doesn't exist; names those that do.
+            AuthorizationError: When something isn't allowed; names topic and operations, and the
+                command that allows them.
         """
         deadline = time.monotonic() + self._timeout
         while True:
-            described = self._describe(names)
+            described = self._describe(names, needed)
             missing = set(names) - described.keys()
             if not missing:
                 return described
@@ -173,13 +211,15 @@ class KafkaCluster:
             f"{': ' + shown if existing else ''}; create it or correct the name"
         )
 
-    def _describe(self, names: Collection[str]) -> dict[str, Topic]:
+    def _describe(self, names: Collection[str], needed: Sequence[str]) -> dict[str, Topic]:
         """Describe those topics that exist."""
         if not names:
             return {}
         futures = self._ask(
             lambda: self._admin.describe_topics(
-                TopicCollection(sorted(names)), request_timeout=self._timeout
+                TopicCollection(sorted(names)),
+                include_authorized_operations=True,
+                request_timeout=self._timeout,
             )
         )
         described: dict[str, Topic] = {}
@@ -189,29 +229,18 @@ class KafkaCluster:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise missing_acls(self.config, name, needed) from error
                 raise self._explain(error.args[0]) from error
             partitions = tuple(sorted(p.id for p in answer.partitions))
+            allowed = frozenset(operation.name for operation in answer.authorized_operations or ())
+            require_access(self.config, name, allowed, needed)
             described[name] = Topic(name, str(answer.topic_id), partitions)
         return described
 
     def has_topic(self, name: str) -> bool:
         """Whether there is a topic of this name."""
         return name in self.topic_names()
-
-    def allowed_on(self, name: str) -> set[str]:
-        """Return what this user may do with a topic, by the names of Kafka's ACL operations.
-
-        Everything, where the cluster has no authorizer.
-        """
-        futures = self._ask(
-            lambda: self._admin.describe_topics(
-                TopicCollection([name]),
-                include_authorized_operations=True,
-                request_timeout=self._timeout,
-            )
-        )
-        described = self._ask(lambda: futures[name].result(self._timeout + 5))
-        return {operation.name for operation in described.authorized_operations or ()}
 
     def topic_settings(self, name: str) -> TopicSettings:
         """Return how a topic is set up, so that another can be made like it."""

@@ -22,11 +22,23 @@ _SAME = (
     "client.id",
     "ssl.endpoint.identification.algorithm",
 )
-_SECRET = ("sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password")
+_SECRET = (
+    "sasl.password",
+    "sasl.oauthbearer.client.secret",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+)
 _LIBRDKAFKA_ONLY = (
     "sasl.mechanism",
     "sasl.mechanisms",
     "sasl.username",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.token.endpoint.url",
+    "https.ca.location",
     "ssl.ca.location",
     "ssl.ca.pem",
     "ssl.certificate.location",
@@ -47,6 +59,13 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_OAUTH = "OAUTHBEARER"
+_OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+
+
+def _mechanism(settings: Mapping[str, Any]) -> str:
+    """Return how SASL logs in; librdkafka has two names for the setting."""
+    return str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "")
 
 
 def _quoted(value: str) -> str:
@@ -70,7 +89,7 @@ class KafkaConfig:
     """How to reach a Kafka cluster. Its `repr` shows no secret.
 
     Raises:
-        ConfigError: When a key is not accepted, or bootstrap.servers is missing.
+        ConfigError: When a key or the mechanism is not accepted, or bootstrap.servers is missing.
     """
 
     settings: Mapping[str, Any] = field(repr=False)
@@ -80,6 +99,12 @@ class KafkaConfig:
             if name not in _ACCEPTED and name not in _IGNORED:
                 # The value may be a secret under a misspelt name: it isn't shown.
                 raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Kafka connection")
+        mechanism = _mechanism(self.settings)
+        if mechanism and mechanism not in (*_LOGIN_MODULES, _OAUTH):
+            raise ConfigError(
+                f"sasl.mechanism = {mechanism!r} is not acceptable; "
+                f"accepted: {', '.join([*_LOGIN_MODULES, _OAUTH])}"
+            )
         if not self.settings.get("bootstrap.servers"):
             raise ConfigError(
                 "the Kafka connection has no bootstrap.servers; put it into the connection's "
@@ -102,46 +127,91 @@ class KafkaConfig:
         """Return the settings for the Java client: the harmless ones, and the secret ones.
 
         Raises:
-            ConfigError: When a mechanism has no translation.
+            ConfigError: When a mechanism has no translation, or a file can't be read.
         """
         settings = {name: str(value) for name, value in self.for_librdkafka().items()}
         plain = {name: settings[name] for name in _SAME if name in settings}
-        secret: dict[str, str] = {}
-        mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
-        if mechanism:
-            if mechanism not in _LOGIN_MODULES:
-                raise ConfigError(
-                    f"sasl.mechanism = {mechanism!r} is not acceptable; "
-                    f"accepted: {', '.join(_LOGIN_MODULES)}"
-                )
-            plain["sasl.mechanism"] = mechanism
-            secret["sasl.jaas.config"] = (
-                f"{_LOGIN_MODULES[mechanism]} required "
-                f"username={_quoted(settings.get('sasl.username', ''))} "
-                f"password={_quoted(settings.get('sasl.password', ''))};"
-            )
         if plain.get("ssl.endpoint.identification.algorithm") == "none":
             # The Java client's word for no check of the host's name.
             plain["ssl.endpoint.identification.algorithm"] = ""
-        if "ssl.ca.location" in settings:
-            plain["ssl.truststore.type"] = "PEM"
-            plain["ssl.truststore.location"] = settings["ssl.ca.location"]
-        elif "ssl.ca.pem" in settings:
-            plain["ssl.truststore.type"] = "PEM"
-            plain["ssl.truststore.certificates"] = settings["ssl.ca.pem"]
-        certificate = _pem(settings, "ssl.certificate")
-        key = _pem(settings, "ssl.key")
-        if certificate and key:
-            # In PEM text the Java client takes the key in PKCS #8 only (KIP-651).
-            plain["ssl.keystore.type"] = "PEM"
-            plain["ssl.keystore.certificate.chain"] = certificate
-            secret["ssl.keystore.key"] = key
-        elif certificate or key:
-            raise ConfigError("ssl.certificate.… and ssl.key.… go together: give both or neither")
-        if "ssl.keystore.location" in settings:
-            plain["ssl.keystore.type"] = "PKCS12"
-            plain["ssl.keystore.location"] = settings["ssl.keystore.location"]
-        for name in ("ssl.key.password", "ssl.keystore.password"):
-            if name in settings:
-                secret[name] = settings[name]
-        return plain, secret
+        logged_in, login_secret = _login_for_java(settings)
+        trusted, key_secret = _tls_for_java(settings)
+        return plain | logged_in | trusted, login_secret | key_secret
+
+
+def _login_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Translate what SASL needs."""
+    mechanism = _mechanism(settings)
+    if not mechanism:
+        return {}, {}
+    if mechanism == _OAUTH:
+        return _oauth_for_java(settings)
+    named = {
+        "username": settings.get("sasl.username", ""),
+        "password": settings.get("sasl.password", ""),
+    }
+    jaas = _jaas(_LOGIN_MODULES[mechanism], named)
+    return {"sasl.mechanism": mechanism}, {"sasl.jaas.config": jaas}
+
+
+def _oauth_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Translate a login by OpenID Connect's client credentials (KIP-768)."""
+    prefix = "sasl.oauthbearer"
+    method = settings.get(f"{prefix}.method", "default")
+    needed = [f"{prefix}.{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
+    missing = [name for name in needed if not settings.get(name)]
+    if method.lower() != "oidc" or missing:
+        raise ConfigError(
+            f"sasl.mechanism = {_OAUTH!r} needs {prefix}.method = 'oidc' (found {method!r}) and "
+            f"{', '.join(needed)}" + (f"; missing: {', '.join(missing)}" if missing else "")
+        )
+    named = {
+        "clientId": settings[f"{prefix}.client.id"],
+        "clientSecret": settings[f"{prefix}.client.secret"],
+    }
+    if scope := settings.get(f"{prefix}.scope"):
+        named["scope"] = scope
+    for pair in filter(None, settings.get(f"{prefix}.extensions", "").split(",")):
+        name, _, value = pair.partition("=")
+        named[f"extension_{name.strip()}"] = value.strip()
+    visible = {
+        "sasl.mechanism": _OAUTH,
+        "sasl.login.callback.handler.class": f"{_OAUTH_PACKAGE}.OAuthBearerLoginCallbackHandler",
+        f"{prefix}.token.endpoint.url": settings[f"{prefix}.token.endpoint.url"],
+    }
+    jaas = _jaas(f"{_OAUTH_PACKAGE}.OAuthBearerLoginModule", named)
+    return visible, {"sasl.jaas.config": jaas}
+
+
+def _jaas(module: str, options: Mapping[str, str]) -> str:
+    written = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+    return f"{module} required {written};"
+
+
+def _tls_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Translate whom we trust, and our own certificate."""
+    plain: dict[str, str] = {}
+    if "ssl.ca.location" in settings:
+        plain["ssl.truststore.type"] = "PEM"
+        plain["ssl.truststore.location"] = settings["ssl.ca.location"]
+    elif "ssl.ca.pem" in settings:
+        plain["ssl.truststore.type"] = "PEM"
+        plain["ssl.truststore.certificates"] = settings["ssl.ca.pem"]
+    secret = {
+        name: settings[name]
+        for name in ("ssl.key.password", "ssl.keystore.password")
+        if name in settings
+    }
+    certificate = _pem(settings, "ssl.certificate")
+    key = _pem(settings, "ssl.key")
+    if certificate and key:
+        # In PEM text the Java client takes the key in PKCS #8 only (KIP-651).
+        plain["ssl.keystore.type"] = "PEM"
+        plain["ssl.keystore.certificate.chain"] = certificate
+        secret["ssl.keystore.key"] = key
+    elif certificate or key:
+        raise ConfigError("ssl.certificate.… and ssl.key.… go together: give both or neither")
+    if "ssl.keystore.location" in settings:
+        plain["ssl.keystore.type"] = "PKCS12"
+        plain["ssl.keystore.location"] = settings["ssl.keystore.location"]
+    return plain, secret

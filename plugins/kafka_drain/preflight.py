@@ -13,6 +13,7 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.access import DRAINED
 from kafka_drain.acknowledgements import parse_acknowledgements
 from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import Checkpoint
@@ -237,13 +238,14 @@ def find_partitions(
 
     Raises:
         TopicError: When a topic or partition is missing.
+        AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     if pipeline.topic_pattern:
         names = cluster.matching(pipeline.topic_pattern)
     else:
         names = list(pipeline.topics or pipeline.assign or [])
-    topics = cluster.topics(names)
+    topics = cluster.topics(names, DRAINED)
     if not pipeline.assign:
         return topics, [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
     wanted = [TopicPartition(name, p) for name, ps in pipeline.assign.items() for p in ps]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka_drain.access import TARGET, require_access
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import Topic
+from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark_submit import SparkApplication
 from kafka_drain.topic_settings import TopicSettings
@@ -48,6 +50,7 @@ class FakeCluster:
         self.topic_ids = dict(topic_ids or {})
         self.configs = dict(configs or {})
         self.allowed = dict(allowed or {})
+        self.config = KafkaConfig({"bootstrap.servers": "fake:9092"})
 
     def cluster_id(self) -> str:
         return self.id
@@ -55,10 +58,14 @@ class FakeCluster:
     def topic_names(self) -> list[str]:
         return sorted({tp.topic for tp in self.logs if not tp.topic.startswith("__")})
 
-    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+    def topics(
+        self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
+    ) -> dict[str, Topic]:
         missing = sorted(set(names) - {tp.topic for tp in self.logs})
         if missing:
             raise TopicError(f"topic {', '.join(missing)} doesn't exist")
+        for name in names:
+            require_access(self.config, name, self.allowed.get(name, TARGET), needed)
         return {
             name: Topic(
                 name,
@@ -105,9 +112,6 @@ class FakeCluster:
         for partition in range(settings.partitions):
             self.logs.setdefault(TopicPartition(name, partition), Log())
         self.configs.setdefault(name, dict(settings.config))
-
-    def allowed_on(self, name: str) -> set[str]:
-        return self.allowed.get(name, {"READ", "WRITE", "DESCRIBE", "ALTER", "DELETE"})
 
     @staticmethod
     def _end(log: Log, isolation_level: str) -> int:

@@ -187,7 +187,7 @@ def test_for_java_sasl_quoting(password: str, written: str) -> None:
     )
 
 
-@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", "plain"])
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "plain"])
 def test_for_java_sasl_unknown(mechanism: str) -> None:
     """A mechanism without a translation is refused with those that have one."""
     with pytest.raises(ConfigError) as raised:
@@ -195,8 +195,55 @@ def test_for_java_sasl_unknown(mechanism: str) -> None:
 
     assert str(raised.value) == (
         f"sasl.mechanism = {mechanism!r} is not acceptable; "
-        "accepted: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
+        "accepted: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
     )
+    assert "hunter2" not in str(raised.value)
+
+
+OIDC = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "drain",
+    "sasl.oauthbearer.client.secret": "hunter2",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+}
+
+
+def test_for_java_oauth() -> None:
+    """A login by OpenID Connect becomes the Java client's; the secret stays apart."""
+    more = {"sasl.oauthbearer.scope": "kafka", "sasl.oauthbearer.extensions": "pool=a, cluster=b"}
+    made = KafkaConfig({"bootstrap.servers": "k:1"} | OIDC | more)
+
+    plain, secret = made.for_java()
+
+    package = "org.apache.kafka.common.security.oauthbearer"
+    assert plain == {
+        "bootstrap.servers": "k:1",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+    }
+    assert {
+        "sasl.jaas.config": f'{package}.OAuthBearerLoginModule required clientId="drain" '
+        'clientSecret="hunter2" scope="kafka" extension_pool="a" extension_cluster="b";'
+    } == secret
+
+
+@pytest.mark.parametrize(
+    ("without", "match"),
+    [
+        ("sasl.oauthbearer.method", "method = 'oidc' \\(found 'default'\\)"),
+        ("sasl.oauthbearer.client.secret", r"missing: sasl\.oauthbearer\.client\.secret$"),
+        ("sasl.oauthbearer.token.endpoint.url", r"missing: sasl\.oauthbearer\.token\.endp"),
+    ],
+)
+def test_for_java_oauth_incomplete(without: str, match: str) -> None:
+    """What a login by OpenID Connect lacks is named."""
+    settings = {name: value for name, value in OIDC.items() if name != without}
+
+    with pytest.raises(ConfigError, match=match) as raised:
+        KafkaConfig({"bootstrap.servers": "k:1"} | settings).for_java()
+
     assert "hunter2" not in str(raised.value)
 
 

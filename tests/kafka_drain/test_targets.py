@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_drain.access import TARGET
 from kafka_drain.archive_files import ArchiveFile
 from kafka_drain.errors import AuthorizationError, TopicError
 from kafka_drain.offsets import TopicPartition
@@ -148,11 +149,11 @@ def test_plan_targets_partitions(made: MadeArchive) -> None:
     assert target.partitions == 1
 
 
-@pytest.mark.parametrize("missing", ["WRITE", "READ", "DESCRIBE"])
+@pytest.mark.parametrize("missing", TARGET)
 def test_plan_targets_acl_missing(made: MadeArchive, missing: str) -> None:
     """A right that this user lacks is named before the first record."""
     cluster = cluster_of()
-    cluster.allowed["copy"] = {"WRITE", "READ", "DESCRIBE", "ALTER"} - {missing}
+    cluster.allowed["copy"] = {*TARGET, "ALTER"} - {missing}
 
     with pytest.raises(AuthorizationError, match=f"may not {missing} on topic copy.*add the ACL"):
         look(made, cluster)

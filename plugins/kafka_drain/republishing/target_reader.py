@@ -28,7 +28,8 @@ BATCH_RECORDS = 10_000
 WAIT_SECONDS = 0.1
 
 _CONSUMER = {
-    "group.id": "kafka-drain-verify",
+    # It commits nothing; this prefix needs no ACL beside that of the progress.
+    "group.id": "kafka-drain-republish-verify",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,

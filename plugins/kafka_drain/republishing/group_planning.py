@@ -1,0 +1,194 @@
+"""Where a consumer group goes on in the target of a republish: asked of Kafka and planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_drain.archive import Archive
+from kafka_drain.consumer_groups import ConsumerGroups, offsets_of
+from kafka_drain.errors import ArchiveError, ConfigError, TopicError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.group_records import GroupRecords
+from kafka_drain.republishing.group_translation import (
+    TranslationPlan,
+    check_held,
+    parse_offsets,
+    plan_translation,
+)
+from kafka_drain.republishing.offset_map import OffsetMap
+from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
+
+__all__ = ["find_run", "plan_group", "read_map"]
+
+
+def find_run(archive: Archive, name: str | None) -> RepublishRun:
+    """Return the republish of a name, or the only one that has an offset map.
+
+    Raises:
+        ConfigError: When there is none, or several and no name; lists them.
+    """
+    if name:
+        named = [RepublishRun(archive.root, key) for key in (name, run_key(name))]
+        for run in named:
+            if run.offset_map() is not None:
+                return run
+    runs = [run for run in list_runs(archive.root) if run.offset_map() is not None]
+    if len(runs) == 1 and not name:
+        return runs[0]
+    by_age = {run.key: plan.created_at if (plan := run.plan()) else "" for run in runs}
+    listed = ", ".join(sorted(by_age, key=lambda key: (by_age[key], key))) or "none"
+    raise ConfigError(
+        (f"run {name!r} has no offset map in" if name else "no --run was given for")
+        + f" {archive.root}; runs with an offset map, newest last: {listed}; "
+        + ("give one with --run" if runs else "verify a republish first, which writes the map")
+    )
+
+
+def read_map(run: RepublishRun) -> OffsetMap:
+    """Read the offset map of a republish.
+
+    Raises:
+        ArchiveError: When it was changed.
+    """
+    content = run.offset_map()
+    try:
+        # Whoever removed it since is told so as for a changed one.
+        return OffsetMap.from_bytes(content or b"")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArchiveError(
+            f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "
+            "verify wrote; run verify again or restore it from a copy"
+        ) from error
+
+
+def plan_group(
+    archive: Archive,
+    run: RepublishRun,
+    offset_map: OffsetMap,
+    cluster: KafkaCluster,
+    *,
+    group: str,
+    to_group: str,
+    source: KafkaCluster | None = None,
+    offsets_file: str = "",
+    is_dry_run: bool = True,
+) -> TranslationPlan:
+    """Plan a group's offsets in the target of a republish.
+
+    Args:
+        archive: What was republished.
+        run: The republish.
+        offset_map: Which offsets became which.
+        cluster: The target's brokers.
+        group: Whose offsets are translated.
+        to_group: Who gets the new ones.
+        source: The brokers that were drained; None for the target's.
+        offsets_file: CSV with the group's offsets in the source, in place of asking it.
+        is_dry_run: Whether the new offsets aren't committed afterwards.
+
+    Returns:
+        The plan, with notes of what people should know.
+
+    Raises:
+        ConfigError: When the source isn't the cluster that was drained, or the file can't be read.
+        TopicError: When a topic was made again.
+        GroupError: When there is nothing to translate, or the target doesn't hold an offset.
+    """
+    notes: list[str] = []
+    groups, records = ConsumerGroups(cluster.config), GroupRecords(run.folder, to_group)
+    ends: dict[TopicPartition, int] = {}
+    if offsets_file:
+        committed = parse_offsets(_read(offsets_file), group, offsets_file)
+    else:
+        source = source or cluster
+        found = source.cluster_id()
+        _check_source(archive, source, found)
+        is_in_place = found == offset_map.cluster_id and to_group == group
+        record = records.newest_open() if is_in_place else None
+        targets = {partition.target for partition in offset_map.partitions}
+        if record is not None and targets & set(offset_map.sources()):
+            # The offsets that were translated are overwritten by those that they became.
+            notes.append(f"offsets before {record.written_at} are translated")
+            committed = dict(record.sources)
+        else:
+            committed, ends = _ask_source(offset_map, source, group)
+        if not is_in_place:
+            described = ConsumerGroups(source.config).describe(group)
+            if not described.is_idle:
+                notes.append(
+                    f"group {group} {described.who()} in the source; what it reads from "
+                    "now on, the target's consumers read again"
+                )
+    plan = plan_translation(
+        offset_map,
+        group=group,
+        to_group=to_group,
+        committed=committed,
+        source_ends=ends,
+    )
+    _check_targets(run, cluster, plan)
+    described = groups.describe(to_group)
+    if not described.is_idle and is_dry_run:
+        notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
+    current = offsets_of(groups.committed(to_group, plan.after))
+    return replace(plan.with_current(current), notes=(*plan.notes, *notes))
+
+
+def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
+    drained = archive.document()["cluster_id"]
+    if found != drained:
+        raise ConfigError(
+            f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected cluster "
+            f"{drained}, which was drained, for the offsets in the source; give "
+            "--source-bootstrap-servers, or --offsets-file when that cluster is gone"
+        )
+
+
+def _ask_source(
+    offset_map: OffsetMap, source: KafkaCluster, group: str
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return what a group has committed in the source, and where those partitions end."""
+    asked = ConsumerGroups(source.config)
+    committed = offsets_of(asked.committed(group, offset_map.sources()))
+    if not committed:
+        # Not what is wanted, but what the refusal names.
+        return offsets_of(asked.all_committed(group)), {}
+    described = source.topics({tp.topic for tp in committed})
+    for tp in committed:
+        drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
+        if drained and drained != now:
+            raise TopicError(
+                f"topic {tp.topic} was made again since it was drained (id {now}, drained "
+                f"{drained}): offsets that group {group} has committed there count other records; "
+                "give the group's earlier offsets with --offsets-file"
+            )
+    return committed, source.latest(committed, "read_committed")
+
+
+def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPlan) -> None:
+    """Check that the target topics are those that were republished to, and hold the offsets."""
+    after = plan.after
+    described = cluster.topics({tp.topic for tp in after})
+    republished = run.plan()
+    ids = {target.topic: target.id for target in republished.targets} if republished else {}
+    for tp in after:
+        topic = described[tp.topic]
+        known = ids.get(tp.topic) or topic.id
+        if topic.id != known or tp.partition not in topic.partitions:
+            raise TopicError(
+                f"topic {tp.topic} has id {topic.id} and {len(topic.partitions)} partitions, "
+                f"expected id {known} with partition {tp.partition}; it was made again since run "
+                f"{run.key}. Republish anew and translate with that run. Nothing was changed"
+            )
+    check_held(after, cluster.earliest(after), cluster.latest(after, "read_uncommitted"))
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} isn't text: {error}") from error

@@ -1,0 +1,45 @@
+"""What Kafka doesn't allow is named, with the command that allows it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kafka_drain.access import DRAINED, require_access
+from kafka_drain.errors import AuthorizationError
+from kafka_drain.kafka_config import KafkaConfig
+
+CONFIG = KafkaConfig({"bootstrap.servers": "k:9092", "sasl.username": "O'Hara"})
+
+
+def test_require_access_allowed() -> None:
+    """Whoever may do more than is needed passes."""
+    require_access(CONFIG, "a", {*DRAINED, "ALTER"}, DRAINED)
+    require_access(CONFIG, "b", set(DRAINED), DRAINED)
+
+
+def test_require_access_missing() -> None:
+    """Topic and operations are named, and the command can be pasted into a shell."""
+    with pytest.raises(AuthorizationError) as raised:
+        require_access(CONFIG, "b", {"DESCRIBE"}, DRAINED)
+
+    assert str(raised.value) == (
+        "user O'Hara may not READ and DESCRIBE_CONFIGS on topic b; add the ACLs: kafka-acls.sh "
+        "--bootstrap-server k:9092 --add --allow-principal 'User:O'\"'\"'Hara' "
+        "--operation Read --operation DescribeConfigs --topic b"
+    )
+
+
+def test_require_access_without_name() -> None:
+    """A user who came with a certificate has a name that only Kafka knows."""
+    config = KafkaConfig({"bootstrap.servers": "k:9092"})
+
+    with pytest.raises(AuthorizationError, match=re.escape("this user may not READ on topic t")):
+        require_access(config, "t", {"DESCRIBE"}, ["READ"])
+
+
+def test_require_access_describe_implied() -> None:
+    """Describe isn't asked for beside Read, which allows it."""
+    with pytest.raises(AuthorizationError, match=r"may not READ and DESCRIBE_CONFIGS on topic t"):
+        require_access(CONFIG, "t", set(), DRAINED)
