@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
         republish,
         offset_map,
         cluster,
+        groups,
+        records,
         group=options.group,
         to_group=to_group,
         source=_source_cluster(options),

@@ -68,6 +68,8 @@ def plan_group(
     run: RepublishRun,
     offset_map: OffsetMap,
     cluster: KafkaCluster,
+    groups: ConsumerGroups,
+    records: GroupRecords,
     *,
     group: str,
     to_group: str,
@@ -82,6 +84,8 @@ def plan_group(
         run: The republish.
         offset_map: Which offsets became which.
         cluster: The target's brokers.
+        groups: Their consumer groups.
+        records: What was applied to the group that gets the new offsets.
         group: Whose offsets are translated.
         to_group: Who gets the new ones.
         source: The brokers that were drained; None for the target's.
@@ -97,7 +101,6 @@ def plan_group(
         GroupError: When there is nothing to translate, or the target doesn't hold an offset.
     """
     notes: list[str] = []
-    groups, records = ConsumerGroups(cluster.config), GroupRecords(run.folder, to_group)
     ends: dict[TopicPartition, int] = {}
     if offsets_file:
         committed = parse_offsets(_read(offsets_file), group, offsets_file)
