@@ -17,20 +17,23 @@ TARGET = ("WRITE", "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 
 
 def require_access(
-    config: KafkaConfig, topic: str, allowed: Collection[str], needed: Sequence[str]
+    config: KafkaConfig, topic: str, allowed: Collection[str] | None, needed: Sequence[str]
 ) -> None:
     """Check what a user may do with a topic.
 
     Args:
         config: Whose login it is.
         topic: The topic.
-        allowed: The operations that Kafka allows: all, where it has no authorizer.
+        allowed: The operations that Kafka allows: all, where it has no authorizer; None where the
+            broker doesn't tell (KIP-430 came with Kafka 2.3), and there is nothing to check.
         needed: Those that have to be.
 
     Raises:
         AuthorizationError: When one isn't allowed; names topic and operations, and the command that
             allows them.
     """
+    if allowed is None:
+        return
     missing = [operation for operation in needed if operation not in allowed]
     if missing:
         raise missing_acls(config, topic, missing)

@@ -2,7 +2,7 @@
 
 Half of a small drain is Java loading 15,000 classes. An archive of them (JEP 350) is made once by
 `kafka-drain class-archive` and mapped into memory from then on; without one, Java loads classes as
-ever. It fits one Java, one pyspark and one class path: any other has another name.
+ever. It fits one Java and the jars of a class path, as they were: any other has another name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from pathlib import Path
 from kafka_drain.jars import cache_folder
 from kafka_drain.java import Java
 
-__all__ = ["archive_folder", "archive_name", "find_class_archive", "sharing_options"]
+__all__ = [
+    "archive_folder",
+    "archive_name",
+    "find_class_archive",
+    "remove_outdated",
+    "sharing_options",
+]
 
 
 def archive_folder() -> Path:
@@ -23,16 +29,40 @@ def archive_folder() -> Path:
 
 
 def archive_name(java: Java, spark: Path, jars: Sequence[str]) -> str:
-    """Return the beginning of an archive's name.
+    """Return the beginning of an archive's name: where Java and pyspark lie, and what is there.
 
     Args:
         java: The Java that runs Spark.
         spark: The folder of pyspark.
         jars: The connector's jars, in the order of the class path.
     """
-    # Java itself compares the class path's files, and goes without the archive when one changed.
-    seen = "\n".join([java.version, str(java.path.resolve()), str(spark), *jars])
-    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+    # Java compares size and time of each jar, and goes without the archive, saying nothing, when
+    # one changed: after pyspark was installed again, in the same place, for instance.
+    spark_jars = sorted(str(path) for path in (spark / "jars").glob("*.jar"))
+    stamps = [_stamp(jar) for jar in (*spark_jars, *jars)]
+    place = _digest(str(java.path.resolve()), str(spark))
+    return f"{place}-{_digest(java.version, *stamps)}"
+
+
+def _digest(*lines: str) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _stamp(jar: str) -> str:
+    """Return what Java compares of a jar; of one that isn't a file here, its name alone."""
+    try:
+        known = Path(jar).stat()
+    except OSError:
+        return jar
+    return f"{jar} {known.st_size} {known.st_mtime_ns}"
+
+
+def remove_outdated(name: str) -> None:
+    """Remove the archives of what was at this place before; a Java that uses one keeps it."""
+    place = name.partition("-")[0]
+    for path in archive_folder().glob(f"{place}-*.jsa"):
+        if not path.name.startswith(f"{name}-"):
+            path.unlink(missing_ok=True)
 
 
 def find_class_archive(name: str) -> Path | None:

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain import jars
-from kafka_drain.class_archive import archive_folder, archive_name, find_class_archive
+from kafka_drain.class_archive import (
+    archive_folder,
+    archive_name,
+    find_class_archive,
+    remove_outdated,
+)
 from kafka_drain.errors import MachineError
 from kafka_drain.java import require_java
 from kafka_drain.job_spec import DrainSpec
@@ -77,6 +82,7 @@ def _write(name: str, connector: list[str]) -> Path:
             )
         named = folder / f"{name}-{unnamed.stat().st_size}.jsa"
         unnamed.rename(named)
+    remove_outdated(name)
     return named
 
 

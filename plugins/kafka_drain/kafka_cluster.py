@@ -233,7 +233,8 @@ class KafkaCluster:
                     raise missing_acls(self.config, name, needed) from error
                 raise self._explain(error.args[0]) from error
             partitions = tuple(sorted(p.id for p in answer.partitions))
-            allowed = frozenset(operation.name for operation in answer.authorized_operations or ())
+            told = answer.authorized_operations
+            allowed = None if told is None else {operation.name for operation in told}
             require_access(self.config, name, allowed, needed)
             described[name] = Topic(name, str(answer.topic_id), partitions)
         return described

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from confluent_kafka.admin import TopicDescription
 
 from kafka_drain.access import DRAINED, require_access
 from kafka_drain.errors import AuthorizationError
@@ -43,3 +44,12 @@ def test_require_access_describe_implied() -> None:
     """Describe isn't asked for beside Read, which allows it."""
     with pytest.raises(AuthorizationError, match=r"may not READ and DESCRIBE_CONFIGS on topic t"):
         require_access(CONFIG, "t", set(), DRAINED)
+
+
+@pytest.mark.parametrize("told", [None, []])
+def test_require_access_untold(told: list[object] | None) -> None:
+    """Where a broker doesn't tell what is allowed, the requests themselves will show it."""
+    description = TopicDescription("t", None, False, [], authorized_operations=told)
+    assert description.authorized_operations is None
+
+    require_access(CONFIG, "t", description.authorized_operations, DRAINED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kafka_drain.class_archive import (
     archive_folder,
     archive_name,
     find_class_archive,
+    remove_outdated,
     sharing_options,
 )
 from kafka_drain.java import Java
@@ -45,6 +47,30 @@ def test_archive_name_changes_with_what_it_holds() -> None:
 
     assert len(names) == 6
     assert archive_name(JAVA, SPARK, ["a.jar"]) in names
+
+
+def test_archive_name_of_an_installed_again_pyspark(tmp_path: Path) -> None:
+    """The same jar at the same place with another time needs another archive: Java checks both."""
+    jar = tmp_path / "jars" / "spark-core.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"jar")
+    named = archive_name(JAVA, tmp_path, [])
+    assert archive_name(JAVA, tmp_path, []) == named
+
+    os.utime(jar, (1, 1))
+
+    assert archive_name(JAVA, tmp_path, []) != named
+
+
+def test_remove_outdated() -> None:
+    """Archives of the same Java and pyspark as they were before go, those of others stay."""
+    write("here-before", 5, 5)
+    now = write("here-now", 5, 5)
+    other = write("there-before", 5, 5)
+
+    remove_outdated("here-now")
+
+    assert sorted(archive_folder().iterdir()) == [now, other]
 
 
 def test_find_class_archive_whole() -> None:
