@@ -20,8 +20,8 @@ __all__ = ["measure_hot"]
 RECORDS = 5_000_000
 #: An option that says how to cut takes the place of our own cut; this one cuts nothing.
 WHOLE = {"maxRecordsPerPartition": RECORDS}
-#: Pairs of queries that warm a session: Java goes on compiling for minutes.
-WARMING = 2
+#: Pairs of queries that warm a session: Java compiles until ten queries are behind it.
+WARMING = 5
 
 
 def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:

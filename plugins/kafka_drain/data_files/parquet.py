@@ -25,7 +25,7 @@ Bounds: TypeAlias = "tuple[int, int] | None"
 
 INTEGERS = ("INT32", "INT64")
 
-#: Of each column, in bytes: otherwise a whole row group, 128 MiB, is in memory at a time.
+#: Of each column, in bytes: with pyarrow's pre_buffer a whole row group, 128 MiB, is in memory.
 _BUFFER = 1 << 20
 
 _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
@@ -34,7 +34,7 @@ _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10*
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns."""
     with path.open("rb") as source:
-        file = pq.ParquetFile(source, buffer_size=_BUFFER)
+        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
         yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
@@ -43,7 +43,7 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, without row groups that hold none that is wanted."""
     with path.open("rb") as source:
-        file = pq.ParquetFile(source, buffer_size=_BUFFER)
+        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             described = file.metadata.row_group(group)
