@@ -62,7 +62,7 @@ soak: setup ## kill a republish again and again, and count what is lost or twice
 lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra demo --group dev --no-annotate --quiet -o $$name.lock || exit; done
+	    --generate-hashes --extra demo --extra s3 --group dev --no-annotate --quiet -o $$name.lock || exit; done
 
 clean: stop ## remove the environments and the demo's data; keeps the jars' cache
 	@rm -rf .venv .venv-airflow2 .demo

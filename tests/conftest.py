@@ -27,6 +27,7 @@ from kafka_drain.repairing import plan_repair
 from kafka_drain.sealing import Identity
 from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
+from tests.s3_server import CREDENTIALS, s3_server, session_for
 
 Drain = Callable[..., dict[str, Any]]
 
@@ -36,6 +37,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees what the machine's user has set for himself."""
     for name in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_HOME", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +77,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
-    jar_list = ",".join(str(jar) for jar in jars.verified(jars.CONNECTOR))
+    jar_list = ",".join(
+        str(jar) for conf in (jars.CONNECTOR, jars.S3) for jar in jars.verified(conf)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --jars {jar_list} pyspark-shell")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -96,7 +101,8 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
         ):
             if job.plan.nothing_new:
                 return nothing_new(job.plan)
-            result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
+            session = session_for(spark, pipeline.archive, dict(os.environ))
+            result = run_drain(session, DrainSpec.read(Path(folder) / "drain.json"))
             write_private(job.result_path, result)
             return finish_drain(job)
 
@@ -119,8 +125,9 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
             job = prepare_window(
                 window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
             )
+            session = session_for(spark, pipeline.archive, dict(os.environ))
             write_private(
-                job.result_path, run_window(spark, WindowSpec.read(Path(folder) / "window.json"))
+                job.result_path, run_window(session, WindowSpec.read(Path(folder) / "window.json"))
             )
             return finish_window(job, cluster, identity, lambda line: None)
 
@@ -138,7 +145,8 @@ def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
             with tempfile.TemporaryDirectory() as folder:
                 job = open_backfill(plan, pipeline, cluster, Path(folder))
                 spec = WindowSpec.read(Path(folder) / "window.json")
-                write_private(job.result_path, run_window(spark, spec))
+                session = session_for(spark, pipeline.archive, dict(os.environ))
+                write_private(job.result_path, run_window(session, spec))
                 finish_backfill(plan, job, cluster, run="tests", say=print)
         return plan
 
@@ -273,6 +281,27 @@ def read(bootstrap_servers: str) -> Callable[[str], dict[int, list[Any]]]:
         return found
 
     return run
+
+
+@pytest.fixture(scope="session")
+def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of the one S3 server of this test run."""
+    with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of a new bucket; this process's environment opens it."""
+    import s3fs
+
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": s3_url}.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    name = f"bucket-{uuid.uuid4().hex[:8]}"
+    s3fs.S3FileSystem(use_listings_cache=False).mkdir(name)
+    yield f"s3://{name}"
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from upath import UPath
 from kafka_drain.documents import read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import FORMAT_VERSION, Generation
+from kafka_drain.locations import locate, require_reachable
 from kafka_drain.window import Window
 
 __all__ = ["Archive"]
@@ -24,8 +25,7 @@ class Archive:
     @classmethod
     def at(cls, path: str | UPath) -> Archive:
         """Name an archive by its folder, which need not exist."""
-        root = UPath(path)
-        return cls(root.absolute() if root.protocol in ("", "file") else root)
+        return cls(locate(path))
 
     @property
     def exists(self) -> bool:
@@ -37,7 +37,9 @@ class Archive:
 
         Raises:
             ArchiveError: When the folder is no archive, or one of a newer format.
+            StoreUnavailableError: When its object store doesn't answer.
         """
+        require_reachable(self.root)
         try:
             document = read_document(self.root / "archive.json")
         except FileNotFoundError as error:

@@ -23,6 +23,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.job_spec import CompactSpec
+from kafka_drain.locations import hadoop_path
 from kafka_drain.offset_checks import without_held
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
@@ -126,8 +127,8 @@ def prepare_compaction(
     spec_path, result_path = folder / "compact.json", folder / "result.json"
     sources: dict[tuple[str, str], list[str]] = {}
     for file in compaction.files:
-        source = sources.setdefault((str(file.owner.data), file.file_format), [])
-        source.append(str(archive.root / file.path))
+        source = sources.setdefault((hadoop_path(file.owner.data), file.file_format), [])
+        source.append(hadoop_path(archive.root / file.path))
     CompactSpec(
         window=window.key,
         sources=[
@@ -138,7 +139,7 @@ def prepare_compaction(
         files=compaction.new_files,
         file_format=compaction.file_format,
         writer_options=_writer_options(compaction, pipeline),
-        path=str(window.data / attempt),
+        path=hadoop_path(window.data / attempt),
         partition_by=list(compaction.partition_by),
         columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
         log_levels=pipeline.log_levels,

@@ -11,11 +11,23 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError
+from kafka_drain.locations import is_local, make_folder
 
-__all__ = ["create_document", "create_text", "read_document", "write_document", "write_text"]
+__all__ = [
+    "create_document",
+    "create_text",
+    "read_document",
+    "replace_document",
+    "version_of",
+    "write_document",
+    "write_text",
+]
 
 # What file systems without hard links answer.
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+
+#: S3's answers to a write whose condition didn't hold, or that met another one.
+_REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
 
 
 def read_document(path: UPath, *keys: str) -> dict[str, Any]:
@@ -60,8 +72,8 @@ def write_text(path: UPath, text: str) -> None:
         ArchiveError: When the folder can't be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.protocol not in ("", "file"):
+        make_folder(path.parent)
+        if not is_local(path):
             path.write_text(text)
             return
         beside = _beside(path)
@@ -83,9 +95,9 @@ def create_document(path: UPath, document: dict[str, Any]) -> bool:
 def create_text(path: UPath, text: str) -> bool:
     """Write a text file where there is no file yet; a reader sees nothing or the whole of it.
 
-    Of any number of callers at the same moment, one gets True. On an object store that holds only
-    where fsspec can create exclusively (as S3 and Google Cloud Storage can): elsewhere the later
-    one of two may overwrite the other, which notices when it looks again.
+    Of any number of callers with texts of their own, one gets True. On an object store that holds
+    only where fsspec can create exclusively (as S3 and Google Cloud Storage can): elsewhere the
+    later one of two may overwrite the other, which notices when it looks again.
 
     Returns:
         False when there is a file already; it is left as it is.
@@ -94,19 +106,74 @@ def create_text(path: UPath, text: str) -> bool:
         ArchiveError: When the folder can't be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
     except OSError as error:
         raise _not_written(path, error) from error
+    if not is_local(path):
+        return _create_object(path, text)
     try:
-        if path.protocol not in ("", "file"):
-            path.fs.pipe_file(path.path, text.encode(), mode="create")
-            return path.read_text() == text
         _create_local(path, text)
         return True
     except FileExistsError:
         return False
     except OSError as error:
         raise _not_written(path, error) from error
+
+
+def _create_object(path: UPath, text: str) -> bool:
+    try:
+        path.fs.pipe_file(path.path, text.encode(), mode="create")
+    except OSError as error:
+        if not isinstance(error, FileExistsError) and not _is_refused(error):
+            raise _not_written(path, error) from error
+    # Also after a refusal: the answer to a first try may have been lost, and this was a second one.
+    return path.read_text() == text
+
+
+def version_of(path: UPath) -> str | None:
+    """Return what changes with each write of an object; None where the store doesn't tell.
+
+    Raises:
+        FileNotFoundError: When there is none.
+    """
+    if is_local(path):
+        return None
+    version = path.fs.info(path.path).get("ETag")
+    return None if version is None else str(version)
+
+
+def replace_document(path: UPath, document: dict[str, Any], version: str | None) -> bool:
+    """Write a JSON object over one that still is what was read.
+
+    Args:
+        path: The file.
+        document: What to write.
+        version: What `version_of` returned before it was read; None to write in any case.
+
+    Returns:
+        False when another was written meanwhile; that is left as it is.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    if version is None:
+        write_document(path, document)
+        return True
+    text = _text(document)
+    try:
+        # RFC 9110, 13.1.1; S3 has it since November 2024.
+        path.fs.pipe_file(path.path, text.encode(), IfMatch=version)
+    except OSError as error:
+        if not _is_refused(error):
+            raise _not_written(path, error) from error
+        return path.is_file() and path.read_text() == text
+    return True
+
+
+def _is_refused(error: OSError) -> bool:
+    """Whether a store refused a conditional write, whatever fsspec made of that."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    return answer.get("Error", {}).get("Code") in _REFUSALS
 
 
 def _create_local(path: UPath, text: str) -> None:

@@ -22,6 +22,7 @@ from kafka_drain.generation import Generation
 from kafka_drain.job_spec import DrainSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, hold_lease, refuse_while_held, utc_now
+from kafka_drain.locations import hadoop_path
 from kafka_drain.offsets import to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
@@ -202,8 +203,8 @@ def compile_spec(
         file_format=pipeline.format,
         writer_options={
             **pipeline.writer_options,
-            "path": str(generation.data),
-            "checkpointLocation": str(generation.checkpoint),
+            "path": hadoop_path(generation.data),
+            "checkpointLocation": hadoop_path(generation.checkpoint),
         },
         partition_by=pipeline.partition_by,
         columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},

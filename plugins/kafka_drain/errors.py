@@ -19,6 +19,7 @@
     │   └── VerifyError               the target doesn't hold what a republish sent, once each
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
+        ├── StoreUnavailableError     the archive's object store doesn't answer
         ├── OpenTransactionError      an open transaction began before the cursor
         ├── LockedError               another drain holds the archive's lease
         ├── SparkJobError             spark-submit ended with an error that has no other name here
@@ -53,6 +54,7 @@ __all__ = [
     "ProgressError",
     "SourceRecordError",
     "SparkJobError",
+    "StoreUnavailableError",
     "SupersededError",
     "TerminalError",
     "TopicError",
@@ -135,6 +137,10 @@ class VerifyError(TerminalError):
 
 class KafkaUnavailableError(TransientError):
     """Raised when the Kafka brokers don't answer."""
+
+
+class StoreUnavailableError(TransientError):
+    """Raised when an archive's object store doesn't answer."""
 
 
 class OpenTransactionError(TransientError):

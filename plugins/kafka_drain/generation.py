@@ -19,6 +19,7 @@ from kafka_drain.documents import create_text, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.hadoop_crc import crc_name, matches_crc
+from kafka_drain.locations import is_local
 from kafka_drain.manifest import Manifest
 from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
 from kafka_drain.receipts import Receipt, parse_receipt
@@ -238,8 +239,9 @@ def _names(folder: UPath) -> list[str]:
     if not folder.is_dir():
         return []
     # With thousands of receipts, os.listdir takes a fifth of the time of UPath.iterdir.
-    local = folder.protocol in ("", "file")
-    return os.listdir(str(folder)) if local else [entry.name for entry in folder.iterdir()]
+    return (
+        os.listdir(str(folder)) if is_local(folder) else [entry.name for entry in folder.iterdir()]
+    )
 
 
 def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
@@ -260,7 +262,7 @@ def list_data_files(folder: UPath) -> dict[str, int]:
     """Return path, relative to the folder, and size in bytes of all data files below it."""
     if not folder.is_dir():
         return {}
-    if folder.protocol in ("", "file"):
+    if is_local(folder):
         return dict(_walk(str(folder), ""))
     found = folder.fs.find(folder.path, detail=True)
     prefix = folder.path.rstrip("/") + "/"

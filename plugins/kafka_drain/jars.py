@@ -1,4 +1,4 @@
-"""The jars that pip doesn't bring: Spark's Kafka connector, a broker for the demo, Kafka's tools.
+"""The jars that pip doesn't bring: Spark's Kafka connector, S3, a demo's broker, Kafka's tools.
 
 The Ivy inside pyspark fetches what `ivy.xml` declares, into a folder of the user's cache whose
 name changes with the declaration. Only `fetch` uses the network; `verified` only looks.
@@ -26,13 +26,14 @@ from pathlib import Path
 from kafka_drain.errors import ConfigError, KafkaDrainError, MachineError
 from kafka_drain.java import require_java
 
-__all__ = ["BROKER", "CONNECTOR", "TOOLS", "cache_folder", "fetch", "main", "verified"]
+__all__ = ["BROKER", "CONNECTOR", "S3", "TOOLS", "cache_folder", "fetch", "main", "verified"]
 
 CONNECTOR = "connector"
 BROKER = "broker"
+S3 = "s3"
 TOOLS = "tools"
 
-_CONFS = (CONNECTOR, BROKER, TOOLS)
+_CONFS = (CONNECTOR, S3, BROKER, TOOLS)
 _IVY_FILE = Path(__file__).with_name("ivy.xml")
 _INDEX = "index.json"
 _TIME_LIMIT_SECONDS = 1800
@@ -106,7 +107,7 @@ def verified(conf: str) -> list[Path]:
 def main() -> int:
     """Fetch all jars but those of benchmarks and print a line for each; return the exit status."""
     try:
-        for conf in (CONNECTOR, BROKER):
+        for conf in (CONNECTOR, S3, BROKER):
             jars = fetch(conf)
             size = sum(jar.stat().st_size for jar in jars)
             print(f"{conf}: {len(jars)} jars, {size / 1e6:.1f} MB in {jars[0].parent}")

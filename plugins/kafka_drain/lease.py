@@ -5,9 +5,10 @@ runs out by itself, and the next drain takes it over.
 
 Locally `lock.json` is made as a hard link, which one of many gets, and changed only under the
 kernel's lock on that very file, which ends with the process: no crash leaves anything but a lease
-that runs out. On an object store there is no such lock: of two drains that take over one lease in
-the same moment, the one that was overwritten finds out at its next renewal. The machines' clocks
-have to agree to within a part of the lease.
+that runs out. S3 makes it only where there is none, and replaces it only while it is what was read.
+On another object store, of two drains that take over one lease in the same moment, the one that was
+overwritten finds out at its next renewal. The machines' clocks have to agree to within a part of
+the lease.
 
 A process that was stopped for longer than its lease can't be kept from writing when it goes on.
 Then Spark's checkpoint and manifest let only one of the two commit a batch.
@@ -31,8 +32,9 @@ from typing import Any
 
 from upath import UPath
 
-from kafka_drain.documents import create_document, write_document
+from kafka_drain.documents import create_document, replace_document, version_of
 from kafka_drain.errors import ArchiveError, LockedError
+from kafka_drain.locations import is_local, require_reachable
 
 __all__ = [
     "Clock",
@@ -101,8 +103,10 @@ def hold_lease(
     Raises:
         LockedError: When another holds it.
         ArchiveError: When the folder can't be written, or the lock in it can't be read.
+        StoreUnavailableError: When the archive's object store doesn't answer.
     """
-    made = [folder for folder in (root, *root.parents) if _is_local(root) and not folder.exists()]
+    require_reachable(root)
+    made = [folder for folder in (root, *root.parents) if is_local(root) and not folder.exists()]
     lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock)
     try:
         lease.acquire()
@@ -188,8 +192,11 @@ class Lease:
                 continue
             self._refuse_unless_stale(found, now)
             with _alone(self.path) as alone:
-                if alone and _find(self.path) == found:
-                    write_document(self.path, self._document(self._expires_at))
+                if (
+                    alone
+                    and _find(self.path) == found
+                    and replace_document(self.path, self._document(self._expires_at), found.version)
+                ):
                     self._say(f"{self._root}: took over the lease of {found}, which ran out")
                     return
         raise ArchiveError(f"{self.path} can neither be made nor read; remove it")
@@ -208,9 +215,13 @@ class Lease:
                 if found is None or found.token != self.token or now >= self._expires_at:
                     self._lose(found)
                     return
-                write_document(self.path, self._document(now + self._lasts))
-                self._expires_at = now + self._lasts
-        except (OSError, ArchiveError) as error:
+                document = self._document(now + self._lasts)
+                if replace_document(self.path, document, found.version):
+                    self._expires_at = now + self._lasts
+                else:
+                    self._lose(_find(self.path))
+        except Exception as error:
+            # Each store has errors of its own, and none may end the thread that renews.
             self._say(f"{self._root}: the lease couldn't be renewed: {error}")
             if self._clock() >= self._expires_at:
                 self._lose(None)
@@ -224,7 +235,7 @@ class Lease:
                     self.path.unlink()
                 elif not self.lost.is_set():
                     self._lose(found)
-        except (OSError, ArchiveError) as error:
+        except Exception as error:
             self._say(f"{self.path} couldn't be removed ({error}); it runs out by itself")
 
     def _document(self, expires_at: datetime) -> dict[str, Any]:
@@ -272,6 +283,7 @@ class _Found:
     acquired_at: datetime | None = None
     expires_at: datetime | None = None
     token: str | None = None
+    version: str | None = None
 
     def __str__(self) -> str:
         if self.expires_at is None:
@@ -281,6 +293,8 @@ class _Found:
 
 def _find(path: UPath) -> _Found | None:
     try:
+        # First: what was written after it is noticed, at the latest by the store.
+        version = version_of(path)
         content = path.read_bytes()
         written_at = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
     except FileNotFoundError:
@@ -297,9 +311,10 @@ def _find(path: UPath) -> _Found | None:
             acquired_at=_time(document["acquired_at"]),
             expires_at=_time(document["expires_at"]),
             token=str(document["token"]),
+            version=version,
         )
     except (ValueError, TypeError, KeyError):
-        return _Found(content, written_at)
+        return _Found(content, written_at, version=version)
 
 
 def _time(text: str) -> datetime:
@@ -330,14 +345,10 @@ def _holder() -> str:
     return f"{user} on {socket.gethostname()}, process {os.getpid()}"
 
 
-def _is_local(path: UPath) -> bool:
-    return path.protocol in ("", "file")
-
-
 @contextmanager
 def _alone(path: UPath) -> Iterator[bool]:
     """Keep others from changing a file; False when it was replaced or removed in this moment."""
-    if not _is_local(path):
+    if not is_local(path):
         yield True
         return
     try:

@@ -13,6 +13,7 @@ from upath import UPath
 from kafka_drain.documents import write_text
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import Generation
+from kafka_drain.locations import hadoop_path, is_local
 from kafka_drain.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.receipts import Receipt
 
@@ -43,16 +44,41 @@ def rebuild_manifest(generation: Generation) -> int:
             f"{generation.folder} has no receipts to write a manifest from; restore it from a copy"
         )
     folder = generation.data / "_spark_metadata"
-    beside = generation.data / f"_spark_metadata.new-{uuid.uuid4().hex[:8]}"
     damaged = folder if folder.is_dir() else _newest_damaged(generation)
     later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
-    for name, text in _logs(generation, receipts, later).items():
+    logs = _logs(generation, receipts, later)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
+    aside = generation.data / f"{DAMAGED}{stamp}"
+    if is_local(folder):
+        _replace_folder(folder, logs, aside)
+    else:
+        _replace_objects(folder, logs, aside)
+    return sum(len(receipt.files) for receipt in receipts)
+
+
+def _replace_folder(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+    """Put whole folders in each other's place, by renames."""
+    beside = folder.with_name(f"{folder.name}.new-{uuid.uuid4().hex[:8]}")
+    for name, text in logs.items():
         write_text(beside / name, text)
     if folder.is_dir():
-        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
-        folder.rename(generation.data / f"{DAMAGED}{stamp}")
+        folder.rename(aside)
     beside.rename(folder)
-    return sum(len(receipt.files) for receipt in receipts)
+
+
+def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+    """Copy the old objects aside, write the new ones over them, remove what is left of the old.
+
+    Killed at any point and run again it does the same: what no receipt has keeps its name.
+    """
+    old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
+    for entry in old:
+        (aside / entry.name).write_bytes(entry.read_bytes())
+    for name, text in logs.items():
+        write_text(folder / name, text)
+    for entry in old:
+        if entry.name not in logs:
+            entry.unlink()
 
 
 def _newest_damaged(generation: Generation) -> UPath | None:
@@ -110,10 +136,10 @@ def _log(generation: Generation, files: Iterable[tuple[str, int]]) -> str:
 
 def _line(generation: Generation, name: str, size: int) -> str:
     path = generation.root / name
-    local = generation.root.protocol in ("", "file")
+    written = quote(hadoop_path(path), safe="/=:,+")
     modified = int(path.stat().st_mtime * 1000) if path.exists() else 0
     entry = {
-        "path": f"file://{quote(str(path), safe='/=:,+')}" if local else str(path),
+        "path": f"file://{written}" if is_local(path) else written,
         "size": size,
         "isDir": False,
         "modificationTime": modified,

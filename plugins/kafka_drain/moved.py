@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from kafka_drain.generation_state import GenerationState
+from kafka_drain.locations import is_local
 
 __all__ = ["moved_from"]
 
@@ -13,7 +14,7 @@ def moved_from(state: GenerationState) -> str:
     """Return the folder that the manifest's paths name; empty when the archive still lies there."""
     root = state.generation.root
     for written in sorted(state.manifest.roots):
-        if root.protocol in ("", "file"):
+        if is_local(root):
             path = "/" + written.removeprefix("file:").lstrip("/")
             if os.path.realpath(path) != os.path.realpath(str(root)):
                 return path

@@ -17,6 +17,7 @@ from pydantic import (
 from typing_extensions import Self
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.object_store import S3_SCHEMES, scheme_of
 from kafka_drain.option_checks import refuse, unknown
 from kafka_drain.sink_options import (
     COMPRESSIONS,
@@ -47,6 +48,8 @@ class Pipeline(BaseModel):
         assign: Partitions to drain, `{"topic": [0, 1]}`.
         archive: Folder of the archive: an absolute path or a URL.
         schedule: When drains run, as Airflow writes it; None for never by itself.
+        archive_conn_id: Airflow connection of type Amazon Web Services, for an archive on S3; None
+            for what the worker's environment or role has.
         kafka_conn_id: Airflow connection of type Kafka.
         spark_conn_id: Airflow connection of type Spark; its host is the master.
         format: Format of the data files.
@@ -76,6 +79,7 @@ class Pipeline(BaseModel):
     assign: dict[str, list[int]] | None = None
     archive: Annotated[str, Field(min_length=1)]
     schedule: str | None = "@hourly"
+    archive_conn_id: str | None = None
     kafka_conn_id: str = "kafka_default"
     spark_conn_id: str = "spark_default"
     format: Literal["parquet", "avro", "json", "orc"] = "parquet"
@@ -184,6 +188,11 @@ class Pipeline(BaseModel):
         if len(given) != 1:
             seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
             raise ConfigError(f"{seen}: say exactly one of topics, topic_pattern and assign")
+        if self.archive_conn_id and scheme_of(self.archive) not in S3_SCHEMES:
+            raise ConfigError(
+                f"archive_conn_id = {self.archive_conn_id!r} is for archives on S3, and the "
+                f"archive is {self.archive}; leave it out"
+            )
         compressions = COMPRESSIONS[self.format]
         if not self.compression:
             object.__setattr__(self, "compression", compressions[0])

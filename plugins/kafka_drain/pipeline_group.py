@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.object_store import scheme_of
 from kafka_drain.pipeline import Pipeline
 
 __all__ = ["check_group"]
 
 #: What pipelines have to agree on: there is one Spark, with one configuration.
-SHARED = ("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory")
+SHARED = (
+    *("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory"),
+    "archive_conn_id",
+)
 
 
 def check_group(pipelines: Sequence[Pipeline]) -> None:
@@ -29,6 +33,12 @@ def check_group(pipelines: Sequence[Pipeline]) -> None:
         if twice:
             raise ConfigError(f"two pipelines of a group have the {key} {twice[0]!r}")
     for pipeline in pipelines[1:]:
+        if scheme_of(first.archive) != scheme_of(pipeline.archive):
+            raise ConfigError(
+                f"pipelines {first.name} and {pipeline.name} can't be drained by one Spark: their "
+                f"archives are {first.archive} and {pipeline.archive}, and how a checkpoint is "
+                "written is one setting for all; make two groups"
+            )
         for key in SHARED:
             ours, theirs = getattr(first, key), getattr(pipeline, key)
             if ours != theirs:

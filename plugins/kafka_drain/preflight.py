@@ -33,6 +33,7 @@ from kafka_drain.kafka_side import (
     retention_warnings,
 )
 from kafka_drain.lease import Clock, is_lease_file, utc_now
+from kafka_drain.locations import is_local, require_reachable
 from kafka_drain.moved import moved_from
 from kafka_drain.observations import Observations, expiry_warnings, read_observations
 from kafka_drain.offsets import TopicPartition, count, ranges_between, to_spark_json
@@ -205,7 +206,8 @@ def _expiring(
 
 
 def _check_folder(root: UPath) -> None:
-    if root.protocol not in ("", "file"):
+    if not is_local(root):
+        require_reachable(root)
         return
     if root.exists() and not root.is_dir():
         raise ArchiveError(f"{root} is a file, expected a folder; choose another archive")

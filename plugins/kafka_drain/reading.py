@@ -10,6 +10,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile, archive_files, columns_of
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
+from kafka_drain.locations import is_local
 
 __all__ = ["archive_dataset"]
 
@@ -64,7 +65,7 @@ def _schema(columns: list[str]) -> pa.Schema:
 
 
 def _filesystem(archive: Archive) -> FileSystem:
-    if archive.root.protocol in ("", "file"):
+    if is_local(archive.root):
         return LocalFileSystem()
     return PyFileSystem(FSSpecHandler(archive.root.fs))
 

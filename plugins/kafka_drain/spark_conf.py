@@ -69,6 +69,11 @@ _ELSEWHERE = {
     "spark.submit.pyFiles": "kafka-drain sends its own package",
 }
 
+#: Hadoop's settings that hold credentials of a store.
+_SECRET = re.compile(
+    r"(secret|access|account)[.]key|session[.]token|password|encryption[.]key", re.IGNORECASE
+)
+
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
 #: Short names for the loggers that explain a drain.
 LOGGERS = {
@@ -89,6 +94,12 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
         if not name.startswith("spark."):
             raise ConfigError(
                 f"{name!r} (value {value!r}) in spark_conf doesn't start with 'spark.'"
+            )
+        if _SECRET.search(name):
+            raise ConfigError(
+                f"{name!r} doesn't belong in spark_conf: it would stand on spark-submit's command "
+                "line; give the store's credentials in the environment, as archive_conn_id, or by "
+                "Hadoop's credential provider"
             )
         if name in _ELSEWHERE:
             raise ConfigError(f"{name!r} doesn't belong in spark_conf: {_ELSEWHERE[name]}")

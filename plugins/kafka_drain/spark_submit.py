@@ -16,6 +16,7 @@ from kafka_drain.class_archive import archive_name, find_class_archive, sharing_
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.object_store import spark_conf_for
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.spark_conf import DEFAULTS, FIXED, add_java_options, compile_less
 
@@ -191,7 +192,8 @@ def prepare_application(
     """
     machine_java = java.require_java()
     path = _application_path(application)
-    conf = {**DEFAULTS, **pipeline.spark_conf, **FIXED, **(fixed or {})}
+    in_store = spark_conf_for(pipeline.archive, os.environ)
+    conf = {**DEFAULTS, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
     jars = pipeline.jars or _connector(needs_connector)
     local = [jar for jar in jars if jar.startswith("/")]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
@@ -205,7 +207,8 @@ def prepare_application(
         path=path,
         arguments=[str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
-        jars=jars,
+        # Those of the store aren't on the path that Java starts with: the class archive fits it.
+        jars=[*jars, *(_store_jars() if in_store and not pipeline.jars else [])],
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
         environment=_environment(machine_java, os.environ),
@@ -220,6 +223,10 @@ def _connector(is_needed: bool) -> list[str]:
         if is_needed:
             raise
         return []
+
+
+def _store_jars() -> list[str]:
+    return [str(jar) for jar in jar_files.verified(jar_files.S3)]
 
 
 def _java_options_elsewhere(environment: Mapping[str, str]) -> str:

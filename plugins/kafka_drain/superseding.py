@@ -10,6 +10,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.generation import Generation
 from kafka_drain.lease import utc_now
+from kafka_drain.locations import is_local
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republishing.runs import list_runs
 from kafka_drain.window_checks import check_files
@@ -103,7 +104,8 @@ def _retire(generation: Generation, gone: Collection[str]) -> None:
     for folder in (generation.data / "_spark_metadata", generation.checkpoint):
         if folder.is_dir():
             folder.fs.rm(folder.path, recursive=True)
-    _remove_empty(generation.data)
+    if is_local(generation.data):
+        _remove_empty(generation.data)
 
 
 def _remove_empty(folder: UPath) -> bool:

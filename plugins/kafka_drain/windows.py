@@ -27,6 +27,7 @@ from kafka_drain.generation import list_data_files
 from kafka_drain.job_spec import WindowSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
+from kafka_drain.locations import hadoop_path
 from kafka_drain.manifest import SinkFile
 from kafka_drain.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_json
@@ -194,7 +195,7 @@ def prepare_window(
         where=_condition(ranges),
         file_format=plan["format"],
         writer_options=pipeline.writer_options,
-        path=str(window.data / attempt),
+        path=hadoop_path(window.data / attempt),
         partition_by=plan["partition_by"],
         columns={column: PARTITION_COLUMNS[column] for column in plan["partition_by"]},
         log_levels=pipeline.log_levels,

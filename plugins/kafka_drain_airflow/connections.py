@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,11 +15,20 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
+from kafka_drain.object_store import scheme_of, variables_of
 
 if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.pipeline import Pipeline
 
-__all__ = ["is_true", "kafka_cluster", "listed", "require_connection", "terminal_errors_fail"]
+__all__ = [
+    "archive_access",
+    "is_true",
+    "kafka_cluster",
+    "listed",
+    "require_connection",
+    "terminal_errors_fail",
+]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +45,46 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
 
     require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
     return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
+
+
+@contextmanager
+def archive_access(pipeline: Pipeline) -> Iterator[None]:
+    """Open the archive's store by the pipeline's `archive_conn_id`, while the body runs.
+
+    This process's environment has the connection's credentials meanwhile, as AWS's own variables:
+    what it starts, such as Spark's driver, inherits them, and no command line shows them.
+
+    Raises:
+        ConfigError: When there is no such connection, or it has what isn't accepted.
+    """
+    conn_id = pipeline.archive_conn_id
+    if conn_id is None:
+        yield
+        return
+    needs = "the access key's id as its login and the secret key as its password"
+    require_connection(conn_id, "Amazon Web Services", needs)
+    connection = BaseHook.get_connection(conn_id)
+    variables = variables_of(
+        conn_id, connection.login, connection.password, connection.extra_dejson
+    )
+    before = dict(os.environ)
+    if "AWS_ACCESS_KEY_ID" in variables:
+        for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
+            os.environ.pop(name, None)
+    os.environ.update(variables)
+    # fsspec keeps file systems, with the credentials that they have found.
+    from fsspec import get_filesystem_class  # type: ignore[import-untyped]
+
+    filesystem = get_filesystem_class(scheme_of(pipeline.archive))
+    filesystem.clear_instance_cache()
+    try:
+        yield
+    finally:
+        filesystem.clear_instance_cache()
+        for name in variables.keys() | {"AWS_SESSION_TOKEN", "AWS_PROFILE"}:
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
 
 
 def require_connection(conn_id: str, kind: str, needs: str) -> None:

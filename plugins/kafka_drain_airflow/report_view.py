@@ -14,6 +14,7 @@ from fastapi import Depends, FastAPI, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from upath import UPath
 
+from kafka_drain.locations import is_local
 from kafka_drain_airflow.report_link import REPORT_KEY
 
 __all__ = ["app", "page_beside"]
@@ -81,7 +82,7 @@ def page_beside(path: object) -> UPath | None:
         return None
     try:
         page = UPath(path.removesuffix(".json") + ".html")
-        if page.protocol in ("", "file") and page.is_absolute():
+        if is_local(page) and page.is_absolute():
             # Where links and dots lead to is what counts.
             page = UPath(Path(page.path).resolve())
         elif page.protocol not in STORES or "::" in path or ".." in path.split("/"):

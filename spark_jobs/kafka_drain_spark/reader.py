@@ -42,16 +42,17 @@ def read_archive(
     # Here, as the jobs' side needs pyspark alone when it is imported.
     from kafka_drain.archive import Archive
     from kafka_drain.archive_files import archive_files, columns_of
+    from kafka_drain.locations import hadoop_path
 
     archive = Archive.at(archive_path)
     files = [file for file in archive_files(archive) if include_unsealed or file.sealed]
     sources: dict[str, dict[str, Any]] = {}
     for file in files:
-        folder = str(file.owner.data)
+        folder = hadoop_path(file.owner.data)
         source = sources.setdefault(
             folder, {"data_folder": folder, "file_format": file.file_format, "files": []}
         )
-        source["files"].append(str(archive.root / file.path))
+        source["files"].append(hadoop_path(archive.root / file.path))
     if any(file.file_format == "orc" for file in files):
         _check_time_zone(spark)
     columns = [name for name in columns_of(files) if name != "topic"]

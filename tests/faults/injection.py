@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.inspection import committed_files
+from kafka_drain.locations import locate
 from kafka_drain.report import Report
 
 NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
@@ -53,30 +54,30 @@ def send_slowly(send: Any, topic: str, batches: int, size: int = 5) -> None:
             send(topic, records(size, number * size), partition=partition)
 
 
-def generation(archive: str) -> Path:
-    """Return the folder of generation 1."""
-    return Path(str(Archive.at(archive).generation(1).folder))
+def generation(archive: str) -> UPath:
+    """Return the folder of generation 1, on a disk or in a store."""
+    return Archive.at(archive).generation(1).folder
 
 
-def manifest_file(archive: str, batch: int) -> Path:
+def manifest_file(archive: str, batch: int) -> UPath:
     return generation(archive) / "data" / "_spark_metadata" / str(batch)
 
 
-def part_files(archive: str) -> set[Path]:
+def part_files(archive: str) -> set[UPath]:
     """Return all data files in the sink, committed or not."""
     return set((generation(archive) / "data").rglob("part-*"))
 
 
-def listed_files(archive: str) -> set[Path]:
+def listed_files(archive: str) -> set[UPath]:
     """Return the data files that the manifest commits."""
-    return {Path(file["path"]) for file in committed_files(Archive.at(archive))}
+    return {locate(file["path"]) for file in committed_files(Archive.at(archive))}
 
 
 def held(archive: str) -> dict[int, list[int]]:
     """Return the offsets in the committed files by partition, sorted, each as often as it is."""
-    table = ds.dataset(sorted(map(str, listed_files(archive)))).to_table(
-        columns=["partition", "offset"]
-    )
+    files = sorted(file.path for file in listed_files(archive))
+    filesystem = Archive.at(archive).root.fs
+    table = ds.dataset(files, filesystem=filesystem).to_table(columns=["partition", "offset"])
     found: dict[int, list[int]] = {}
     for row in table.to_pylist():
         found.setdefault(row["partition"], []).append(row["offset"])

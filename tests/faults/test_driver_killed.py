@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.draining import prepare_drain
 from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.locations import is_local, locate
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.validation import validate_archive
 from tests.conftest import Drain
@@ -81,15 +83,26 @@ def state_of(archive: str) -> State | None:
     )
 
 
-def _names(folder: Path) -> list[str]:
-    return os.listdir(folder) if folder.exists() else []
+def _names(folder: UPath) -> list[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.exists() else []
 
 
-def _is_readable(path: Path) -> bool:
+def _is_readable(path: UPath) -> bool:
     try:
-        return bool(pq.ParquetFile(path).metadata.num_rows)
+        with path.open("rb") as file:
+            return bool(pq.ParquetFile(file).metadata.num_rows)
     except (pa.ArrowInvalid, OSError):
         return False
+
+
+def copy(source: str, target: str) -> None:
+    """Copy an archive as it lies there, on a disk or in a store."""
+    if is_local(locate(source)):
+        shutil.copytree(source, target)
+    else:
+        store = locate(source).fs
+        for path in store.find(source):
+            store.cp_file(path, path.replace(locate(source).path, locate(target).path))
 
 
 #: Each moment, and what the archive is then like.
@@ -140,44 +153,58 @@ def fill_topic(topic: str, send: Any, bootstrap_servers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def states() -> dict[str, Path]:
-    """Copies of the archive at each moment, once a test has asked for them."""
+def filled() -> set[str]:
+    """The topics that hold their records."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def places() -> dict[str, str]:
+    """Where copies of the archive at each moment lie, once a test has asked for them."""
     return {}
 
 
-@pytest.fixture
-def pipeline(
-    states: dict[str, Path],
+@pytest.fixture(params=["disk", "s3"])
+def states(
+    request: pytest.FixtureRequest,
+    places: dict[str, str],
+    filled: set[str],
     cluster: KafkaCluster,
     make_topic: Any,
     send: Any,
+    bucket: str,
     bootstrap_servers: str,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Pipeline:
-    """The pipeline of the drain that was killed, without what made it slow."""
-    if not states:
-        folder = tmp_path_factory.mktemp("killed")
+) -> str:
+    """The folder or bucket with copies of the archive at each moment."""
+    if not filled:
         make_topic(partitions=2, name=TOPIC)
         fill_topic(TOPIC, send, bootstrap_servers)
+        filled.add(TOPIC)
+    if request.param not in places:
+        folder = tmp_path_factory.mktemp("killed")
+        states = str(folder) if request.param == "disk" else bucket
         slow = {**SLOW, "maxOffsetsPerTrigger": 2 * BATCH}
-        states |= dict(_kill(_pipeline(folder, slow), cluster, folder))
-    return _pipeline(states["written"].parent, {})
+        _kill(_pipeline(f"{states}/archive", slow), cluster, folder / "run", states)
+        places[request.param] = states
+    return places[request.param]
 
 
-def _pipeline(folder: Path, source_options: dict[str, Any]) -> Pipeline:
+def _pipeline(archive: str, source_options: dict[str, Any]) -> Pipeline:
     return Pipeline(
         name="p",
         topics=[TOPIC],
-        archive=str(folder / "archive"),
+        archive=archive,
         source_options=source_options,
         spark_conf=QUICK_START,
     )
 
 
-def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Iterator[tuple[str, Path]]:
-    (folder / "run").mkdir()
-    job = prepare_drain(pipeline, cluster, folder / "run")
-    log = folder / "run" / "log"
+def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path, states: str) -> None:
+    """Stop a drain at each moment and copy the archive to `states`; then kill it."""
+    folder.mkdir()
+    job = prepare_drain(pipeline, cluster, folder)
+    log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             job.application.command("local[2]"),
@@ -189,7 +216,7 @@ def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Iterator[t
     try:
         for moment in MOMENTS:
             stop_at(moment, process, pipeline.archive, log)
-            yield moment, Path(shutil.copytree(pipeline.archive, folder / moment))
+            copy(pipeline.archive, f"{states}/{moment}")
             if moment != "written":
                 os.killpg(process.pid, signal.SIGCONT)
     finally:
@@ -198,14 +225,12 @@ def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path) -> Iterator[t
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_drain_killed_at(
-    moment: str, pipeline: Pipeline, states: dict[str, Path], drain: Drain, cluster: KafkaCluster
-) -> None:
+def test_drain_killed_at(moment: str, states: str, drain: Drain, cluster: KafkaCluster) -> None:
     """Planned and written, the range is written again; committed, it is skipped: never twice."""
-    folder = pipeline.archive
-    shutil.rmtree(folder)
-    shutil.copytree(states[moment], folder)
+    folder = f"{states}/archive"
     archive = Archive.at(folder)
+    archive.root.fs.rm(archive.root.path, recursive=True)
+    copy(f"{states}/{moment}", folder)
     killed = state_of(folder)
     assert killed is not None
     assert MOMENTS[moment](killed)
@@ -214,7 +239,7 @@ def test_drain_killed_at(
     manifest = manifest_file(folder, killed.batch)
     lines = manifest.read_text() if killed.in_manifest else None
 
-    drain(pipeline)
+    drain(_pipeline(folder, {}))
 
     after, _ = archive.generation(1).read_checkpoint()
     assert after.ends[killed.batch] == checkpoint.ends[killed.batch]
@@ -227,5 +252,5 @@ def test_drain_killed_at(
     assert held(folder) == {0: list(range(RECORDS))}
     report = validate_archive(archive, cluster)
     assert report.complete, report.lines()
-    assert {Path(folder) / path for path in orphans(report)} == left
+    assert {archive.root / path for path in orphans(report)} == left
     assert len(report.findings) == len(left)

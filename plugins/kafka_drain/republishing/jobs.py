@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from upath import UPath
-
 from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.locations import locate
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.runs import RepublishRun
@@ -77,7 +76,7 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _plan(root: str, key: str) -> RepublishPlan:
     """Read a run's plan, which never changes, once for all its target partitions."""
-    plan = RepublishRun(UPath(root), key).plan()
+    plan = RepublishRun(locate(root), key).plan()
     if plan is None:
         raise ArchiveError(f"run {key} in {root} has no plan.json; restore it from a copy")
     return plan

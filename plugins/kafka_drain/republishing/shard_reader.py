@@ -93,9 +93,10 @@ def _stream(
 def _path(root: str, path: str) -> DataPath:
     if "://" not in root:
         return Path(root, path)
-    from upath import UPath
+    # Not at the top: executors that read local files need no fsspec.
+    from kafka_drain.locations import locate
 
-    return UPath(root) / path
+    return locate(root) / path
 
 
 def _check_bytes(path: DataPath, file: ShardFile) -> None:

@@ -14,6 +14,7 @@ from kafka_drain import errors
 from kafka_drain.errors import SparkJobError
 from kafka_drain.job_spec import SendSpec, SinkSpec, read_result, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.locations import hadoop_path, locate
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.allocation import ALLOCATION
 from kafka_drain.republishing.plan import RepublishPlan
@@ -135,15 +136,16 @@ def prepare_sink(
 
 def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:
     """Return the files by data folder, each folder with one format."""
+    folder = hadoop_path(locate(root))
     folders: dict[str, dict[str, Any]] = {}
     for path, file_format in sorted(
         {(file.path, file.file_format) for shard in plan.shards for file in shard.files}
     ):
-        data_folder = "/".join([root, *path.split("/")[:2], "data"])
+        data_folder = "/".join([folder, *path.split("/")[:2], "data"])
         source = folders.setdefault(
             data_folder, {"data_folder": data_folder, "file_format": file_format, "files": []}
         )
-        source["files"].append(f"{root}/{path}")
+        source["files"].append(f"{folder}/{path}")
     return list(folders.values())
 
 

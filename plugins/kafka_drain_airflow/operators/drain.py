@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import (
+    archive_access,
     is_true,
     kafka_cluster,
     listed,
@@ -86,7 +87,7 @@ class KafkaDrainOperator(SparkJobOperator):
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
             LockedError: When another drain holds the archive's lease; a retry may help.
         """
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             pipeline = self.pipeline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import archive_access, kafka_cluster, terminal_errors_fail
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
         """
         from kafka_drain.drain_group import finish_group, open_group, raise_failures
 
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipelines[0]):
             clusters = {
                 conn_id: kafka_cluster(conn_id)
                 for conn_id in {pipeline.kafka_conn_id for pipeline in self.pipelines}

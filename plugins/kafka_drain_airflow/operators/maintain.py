@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import is_true, kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    is_true,
+    kafka_cluster,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ class MaintainOperator(SparkJobOperator):
         """
         from kafka_drain.maintaining import plan_maintenance, run_maintenance
 
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipeline):
             if is_true("dry_run", self.is_dry_run):
                 plan = plan_maintenance(self.pipeline)
                 for line in plan.lines():

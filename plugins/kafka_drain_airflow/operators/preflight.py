@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    is_true,
+    kafka_cluster,
+    listed,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.data_intervals import window_interval
 
 if TYPE_CHECKING:
@@ -71,7 +77,7 @@ class PreflightOperator(BaseOperator):
         from kafka_drain.preflight import DrainPlan, preflight
 
         plan: BackfillPlan | DrainPlan
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             accepted = listed(self.acknowledge_expired)

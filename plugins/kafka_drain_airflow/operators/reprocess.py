@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    is_true,
+    kafka_cluster,
+    listed,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ class ReprocessOperator(SparkJobOperator):
         from kafka_drain.reprocess_plan import parse_cut
         from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
 
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipeline):
             cut = parse_cut(
                 self.from_batch,
                 self.from_time,

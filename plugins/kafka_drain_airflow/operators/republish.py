@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from kafka_drain.errors import ConfigError, TransientError
-from kafka_drain_airflow.connections import is_true, kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    is_true,
+    kafka_cluster,
+    listed,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
@@ -142,7 +148,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         from kafka_drain.republishing.engines import Engines
         from kafka_drain.republishing.republish import Limits, plan_republish
 
-        with terminal_errors_fail(), private_folder() as folder:
+        with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             limits = Limits(self._number("records_per_second"), self._number("bytes_per_second"))
             plan_only = self._switch("is_dry_run")

@@ -9,7 +9,12 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import kafka_cluster, listed, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    kafka_cluster,
+    listed,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.report_link import REPORT_KEY, ReportLink
 
@@ -73,7 +78,7 @@ class ValidateManifestOperator(BaseOperator):
             AirflowFailException: When the archive is not complete; names reasons and report.
             KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
         """
-        with terminal_errors_fail():
+        with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:

@@ -1,0 +1,103 @@
+"""Where an archive lies: on a file system of this machine, mounted ones included, or in a store.
+
+An object store has no folders, no rename and no links; what is written there appears whole.
+"""
+
+from __future__ import annotations
+
+import os
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
+
+__all__ = ["hadoop_path", "is_local", "locate", "make_folder", "require_reachable"]
+
+#: What fsspec's file systems of the stores are installed with.
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
+
+#: What botocore raises when it finds no credentials, or half of them.
+_NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+
+
+def locate(path: str | os.PathLike[str] | UPath) -> UPath:
+    """Name a place by its path or URL; it need not exist.
+
+    Raises:
+        MachineError: When the package for the URL's store isn't installed.
+    """
+    try:
+        if isinstance(path, UPath) or "://" not in str(path):
+            found = UPath(path)
+        else:
+            # Others write to the same archive: a listing from a moment ago is wrong.
+            found = UPath(path, use_listings_cache=False)
+        if is_local(found):
+            return found.absolute()
+        found.fs  # noqa: B018 - imports the package
+    except ImportError as error:
+        scheme = str(path).partition("://")[0]
+        raise MachineError(
+            f"{path} needs the Python package {_PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
+            "install it beside kafka-drain, for S3 as kafka-drain[s3]"
+        ) from error
+    return found
+
+
+def is_local(path: UPath) -> bool:
+    """Whether a path is one of this machine's file systems, mounted ones included."""
+    return path.protocol in ("", "file")
+
+
+def make_folder(path: UPath) -> None:
+    """Make a folder and those above it; a store needs none, and might make a bucket of it."""
+    if is_local(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def hadoop_path(path: UPath) -> str:
+    """Return a path as Spark's file systems take it: what others call s3, Hadoop calls s3a."""
+    text = str(path)
+    return "s3a://" + text.removeprefix("s3://") if text.startswith("s3://") else text
+
+
+def require_reachable(root: UPath) -> None:
+    """Ask an object store for an archive, so that what is wrong with the store is said plainly.
+
+    Raises:
+        ArchiveError: When the bucket doesn't exist, or the credentials don't allow it.
+        StoreUnavailableError: When the store doesn't answer, or no credentials were found.
+    """
+    if is_local(root):
+        return
+    bucket = f"{root.protocol}://{root.path.lstrip('/').partition('/')[0]}"
+    try:
+        root.fs.ls(root.path, detail=False)
+    except FileNotFoundError as error:
+        # Nothing lies below the path: a new archive, or no such bucket.
+        try:
+            if root.fs.exists(bucket):
+                return
+        except OSError:
+            pass
+        raise ArchiveError(
+            f"{bucket} doesn't exist; make the bucket, or correct the archive's URL"
+        ) from error
+    except PermissionError as error:
+        raise ArchiveError(
+            f"{root} can't be listed: {error}; check the credentials (AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, a profile or a role), and that they may list and read"
+        ) from error
+    except Exception as error:
+        # Each store has errors of its own: no answer, no such host, no credentials.
+        name = type(error).__name__
+        if name in _NO_LOGIN:
+            raise ArchiveError(
+                f"{root} can't be opened: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+                "or AWS_PROFILE, give this machine a role, or name an Airflow connection as the "
+                "pipeline's archive_conn_id"
+            ) from error
+        raise StoreUnavailableError(
+            f"{root} can't be reached: {name}: {error}; check AWS_ENDPOINT_URL and AWS_REGION, and "
+            "that the store runs"
+        ) from error

@@ -1,0 +1,117 @@
+"""Archives in an object store: what Spark needs for one, and how an Airflow connection opens it.
+
+AWS's own variables say how S3 is reached (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …): the Python side,
+Spark's driver and every process that they start read them, and no command line shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from kafka_drain.errors import ConfigError
+
+__all__ = ["S3_SCHEMES", "scheme_of", "spark_conf_for", "variables_of"]
+
+S3_SCHEMES = ("s3", "s3a")
+
+_CLOUD = "org.apache.spark.internal.io.cloud"
+#: Without renames, which an object store only has as copies: the checkpoint's files appear when
+#: they are closed (HADOOP-16906), and data files when the job is committed (HADOOP-13786).
+_WITHOUT_RENAMES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_CLOUD}.AbortableStreamBasedCheckpointFileManager"
+    ),
+    "spark.sql.sources.commitProtocolClass": f"{_CLOUD}.PathOutputCommitProtocol",
+    "spark.sql.parquet.output.committer.class": f"{_CLOUD}.BindingParquetOutputCommitter",
+    "spark.hadoop.fs.s3a.committer.name": "magic",
+    # Kept in memory while they are sent: a container's disk may be small and read-only.
+    "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
+}
+
+#: What the connection's login, password and extra are called in the environment.
+_EXTRA = {
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "region_name": "AWS_REGION",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "profile_name": "AWS_PROFILE",
+}
+
+
+def scheme_of(archive: str) -> str:
+    """Return the scheme of an archive's URL; empty for a path."""
+    return archive.partition("://")[0] if "://" in archive else ""
+
+
+def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's configuration for an archive's store; nothing for one on a file system.
+
+    Args:
+        archive: The archive's path or URL.
+        environment: Where AWS's variables are looked for. Credentials aren't: Spark's driver reads
+            them itself.
+
+    Raises:
+        ConfigError: When AWS_ENDPOINT_URL is no URL, or holds a password.
+    """
+    if scheme_of(archive) not in S3_SCHEMES:
+        return {}
+    conf = dict(_WITHOUT_RENAMES)
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        _check_endpoint(endpoint)
+        conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        # As botocore does: stores at addresses of their own seldom have a name for each bucket.
+        conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    if region or endpoint:
+        # A store with an address of its own takes any; S3A would ask AWS for it.
+        conf["spark.hadoop.fs.s3a.endpoint.region"] = region or "us-east-1"
+    return conf
+
+
+def _check_endpoint(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"AWS_ENDPOINT_URL = {endpoint!r} is not acceptable; accepted: http(s)://host:port"
+        )
+    if parts.password or parts.username:
+        raise ConfigError(
+            "AWS_ENDPOINT_URL holds a user or a password, which would be seen in process lists; "
+            "give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+
+
+def variables_of(
+    conn_id: str, login: str | None, password: str | None, extra: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return an Airflow connection of type Amazon Web Services as AWS's variables.
+
+    Args:
+        conn_id: The connection's id, for messages.
+        login: The access key's id; None for what the worker's environment or role has.
+        password: The secret access key.
+        extra: `region_name`, `endpoint_url`, `aws_session_token`, `profile_name`.
+
+    Raises:
+        ConfigError: When something else is in `extra`, such as `role_arn`, or half a key is given.
+    """
+    if bool(login) != bool(password):
+        raise ConfigError(
+            f"the Airflow connection {conn_id!r} has {'a login' if login else 'a password'} "
+            f"without {'a password' if login else 'a login'}; the access key's id is the login, "
+            "the secret access key the password"
+        )
+    unknown = sorted(extra.keys() - _EXTRA.keys())
+    if unknown:
+        raise ConfigError(
+            f"the Airflow connection {conn_id!r} has {', '.join(unknown)} in its extra, which "
+            f"kafka-drain doesn't know; accepted: {', '.join(_EXTRA)}. A role is given to the "
+            "worker itself, or named by a profile (profile_name)"
+        )
+    found = {_EXTRA[name]: str(value) for name, value in extra.items() if value}
+    if login and password:
+        found |= {"AWS_ACCESS_KEY_ID": login, "AWS_SECRET_ACCESS_KEY": password}
+    return found

@@ -1,0 +1,69 @@
+"""A place is named the same way on a disk and in a store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from kafka_drain.errors import MachineError
+from kafka_drain.locations import hadoop_path, is_local, locate, make_folder
+
+
+def test_locate_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A relative path is one of this folder."""
+    monkeypatch.chdir(tmp_path)
+
+    assert locate("archive") == UPath(tmp_path / "archive")
+    assert is_local(locate("archive"))
+
+
+def test_locate_in_store() -> None:
+    """A store's path keeps its URL, and looks anew each time."""
+    path = locate("memory://folder/archive")
+
+    assert str(path) == "memory://folder/archive"
+    assert not is_local(path)
+    assert path.storage_options == {"use_listings_cache": False}
+    assert (path / "a").storage_options == path.storage_options
+
+
+def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that is missing is named."""
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+
+    with pytest.raises(MachineError, match="gs://bucket/a needs the Python package gcsfs"):
+        locate("gs://bucket/a")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/archives/a b", "/archives/a b"),
+        ("s3://bucket/a", "s3a://bucket/a"),
+        ("s3a://bucket/a", "s3a://bucket/a"),
+        ("memory://folder/a", "memory://folder/a"),
+    ],
+)
+def test_hadoop_path(path: str, expected: str) -> None:
+    """Only S3 has another name in Hadoop."""
+    assert hadoop_path(locate(path)) == expected
+
+
+def test_make_folder(tmp_path: Path) -> None:
+    """Folders above it are made as well; one that is there is left alone."""
+    make_folder(UPath(tmp_path / "a" / "b"))
+    make_folder(UPath(tmp_path / "a" / "b"))
+
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_make_folder_in_store() -> None:
+    """A store has none: nothing is written."""
+    path = locate("memory://nothing/here")
+
+    make_folder(path)
+
+    assert not path.exists()

@@ -1,0 +1,59 @@
+"""An Airflow connection opens an archive's store for as long as a task runs."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.connections import archive_access
+
+ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
+
+
+def aws_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+
+
+def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection's key takes the place of the worker's, and only meanwhile."""
+    connection = {
+        "conn_type": "aws",
+        "login": "id",
+        "password": "secret",
+        "extra": {"endpoint_url": "http://s3:9000"},
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "the worker's")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    before = aws_variables()
+
+    with archive_access(ON_S3):
+        assert aws_variables() == {
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_ENDPOINT_URL": "http://s3:9000",
+            "AWS_REGION": "eu-west-1",
+        }
+
+    assert aws_variables() == before
+
+
+def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, the worker's own environment counts."""
+    monkeypatch.setenv("AWS_PROFILE", "archives")
+
+    with archive_access(Pipeline(name="p", topics=["t"], archive="s3://bucket/a")):
+        assert aws_variables() == {"AWS_PROFILE": "archives"}
+
+
+def test_archive_access_unknown_connection() -> None:
+    """A connection that doesn't exist is named, with how to make it."""
+    with (
+        pytest.raises(ConfigError, match="no Airflow connection 'store'; make one of type Amazon"),
+        archive_access(ON_S3),
+    ):
+        pass

@@ -1,0 +1,353 @@
+"""An archive on S3 holds what a local one holds, and survives the same faults."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from upath import UPath
+
+from kafka_drain.archive import Archive
+from kafka_drain.documents import create_text, replace_document, version_of
+from kafka_drain.draining import open_drain
+from kafka_drain.errors import ArchiveError, CheckpointError, LockedError, StoreUnavailableError
+from kafka_drain.intervals import Interval
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.lease import Lease
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.reading import archive_dataset
+from kafka_drain.repairing import plan_repair, repair_manifest
+from kafka_drain.report import Report
+from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.validation import validate_archive
+from tests.conftest import Drain
+from tests.integration.command_line import Ended, kafka_drain
+from tests.security.watching import command_lines_with, files_with
+
+pytestmark = pytest.mark.integration
+
+NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
+RECORDS = 40
+HEADERS = [("a", b"1"), ("a", None), ("empty", b"")]
+
+
+def numbered(first: int, count: int = RECORDS) -> list[Any]:
+    """Records with null and empty keys and values, and headers on some."""
+    return [
+        (
+            None if n % 7 == 0 else b"%d" % n,
+            None if n % 5 == 0 else b"v" * (n % 3),
+            HEADERS if n % 4 == 0 else None,
+            NOON + n,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.fixture
+def topic(make_topic: Any, send: Any) -> str:
+    """A topic of two partitions with records."""
+    name: str = make_topic(partitions=2)
+    for partition in (0, 1):
+        send(name, numbered(0), partition=partition)
+    return name
+
+
+def pipeline_of(topic: str, archive: str) -> Pipeline:
+    """Drains in several batches."""
+    return Pipeline(
+        name="p", topics=[topic], archive=archive, source_options={"maxOffsetsPerTrigger": RECORDS}
+    )
+
+
+@pytest.fixture
+def drained(topic: str, bucket: str, drain: Drain) -> Pipeline:
+    """The pipeline of an archive on S3 with two batches, which no validation has sealed."""
+    pipeline = pipeline_of(topic, f"{bucket}/folder/archive")
+    assert drain(pipeline)["batches"] == 2
+    return pipeline
+
+
+def rows(archive: str) -> pa.Table:
+    """Return all records of an archive, in the order of their offsets."""
+    return (
+        archive_dataset(archive)
+        .to_table()
+        .sort_by([("partition", "ascending"), ("offset", "ascending")])
+    )
+
+
+def reasons(report: Report) -> set[str]:
+    return {str(finding.reason) for finding in report.findings}
+
+
+def test_archive_on_s3_equals_local(
+    topic: str,
+    bucket: str,
+    tmp_path: Path,
+    drain: Drain,
+    send: Any,
+    read: Any,
+    make_topic: Any,
+    republish: Any,
+    cluster: KafkaCluster,
+) -> None:
+    """The same offsets, records, fingerprints and verdicts; what is sent back is the same too."""
+    places = [str(tmp_path / "archive"), f"{bucket}/folder/archive"]
+    local, remote = map(Archive.at, places)
+    for round_ in range(2):
+        if round_:
+            send(topic, numbered(RECORDS), partition=1)
+        for place in places:
+            assert drain(pipeline_of(topic, place))["records"] == (
+                RECORDS if round_ else 2 * RECORDS
+            )
+            assert drain(pipeline_of(topic, place))["records"] == 0
+            assert validate_archive(Archive.at(place), cluster).complete
+
+    ours, theirs = list(local.generation(1).receipts()), list(remote.generation(1).receipts())
+
+    assert rows(places[0]).num_rows == 3 * RECORDS
+    assert rows(places[1]).equals(rows(places[0]))
+    assert [r.partitions for r in theirs] == [r.partitions for r in ours]
+    assert [r.fingerprint for r in theirs] == [r.fingerprint for r in ours]
+    deep = [validate_archive(archive, cluster, deep=True) for archive in (local, remote)]
+    assert [report.summary()["verdict"] for report in deep] == ["complete", "complete"]
+    assert deep[0].findings == deep[1].findings == []
+    target = make_topic(partitions=2)
+    assert republish(remote, target)["records"] == 3 * RECORDS
+    assert read(target) == read(topic)
+
+
+def test_checkpoint_deleted_on_s3(
+    drained: Pipeline, drain: Drain, send: Any, topic: str, cluster: KafkaCluster
+) -> None:
+    """The drain refuses before it writes, and goes on in a new generation (fault 7)."""
+    archive = Archive.at(drained.archive)
+    assert validate_archive(archive, cluster).complete
+    folder = archive.generation(1).checkpoint
+    folder.fs.rm(folder.path, recursive=True)
+    send(topic, numbered(RECORDS), partition=0)
+    before = sorted(archive.root.fs.find(archive.root.path))
+
+    with pytest.raises(CheckpointError, match="roll"):
+        drain(drained)
+
+    assert sorted(archive.root.fs.find(archive.root.path)) == before
+    roll(plan_roll(archive, cluster), run="tests", say=print)
+    assert drain(drained)["records"] == RECORDS
+    assert validate_archive(archive, cluster, scope="all").complete
+    assert rows(drained.archive).num_rows == 3 * RECORDS
+
+
+def test_manifest_file_missing_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
+    """The hole is found, and the manifest written anew from the receipts (fault 13)."""
+    archive = Archive.at(drained.archive)
+    assert validate_archive(archive, cluster).complete
+    manifest = archive.generation(1).data / "_spark_metadata"
+    (manifest / "0").unlink()
+
+    damaged = validate_archive(archive, cluster)
+
+    assert "manifest_hole" in reasons(damaged)
+    assert not damaged.complete
+    assert repair_manifest(plan_repair(archive, damaged)) > 0
+    assert validate_archive(archive, cluster, deep=True).findings == []
+    # Spark takes it: nothing is new, and nothing is drained twice.
+    listed = json.loads((manifest / "0").read_text().splitlines()[1])
+    assert listed["path"].startswith("s3a://")
+
+
+def test_manifest_rebuild_killed_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
+    """Killed after any of its writes, it does the rest when it is run again."""
+    archive = Archive.at(drained.archive)
+    assert validate_archive(archive, cluster).complete
+    manifest = archive.generation(1).data / "_spark_metadata"
+    (manifest / "0").unlink()
+    repair_manifest(plan_repair(archive, validate_archive(archive, cluster)))
+    whole = {entry.name: entry.read_bytes() for entry in manifest.iterdir()}
+    for name in whole:
+        (manifest / name).unlink()
+
+        repair_manifest(plan_repair(archive, validate_archive(archive, cluster)))
+
+        assert {entry.name: entry.read_bytes() for entry in manifest.iterdir()} == whole
+
+
+def test_listed_file_deleted_on_s3(
+    drained: Pipeline, repair: Any, cluster: KafkaCluster, topic: str, read: Any
+) -> None:
+    """It is missing, and drained again into a window (fault 14)."""
+    archive = Archive.at(drained.archive)
+    assert validate_archive(archive, cluster).complete
+    data = archive.generation(1).data
+    lost = sorted(archive.generation(1).list_data_files())[0]
+    (data / lost).unlink()
+
+    damaged = validate_archive(archive, cluster)
+
+    assert reasons(damaged) == {"file_missing"}
+    repair(archive, drained)
+    assert validate_archive(archive, cluster, scope="all").complete
+    assert rows(drained.archive).num_rows == 2 * RECORDS
+
+
+def test_backfill_to_s3(
+    topic: str, bucket: str, backfill: Callable[..., Any], cluster: KafkaCluster
+) -> None:
+    """A window's files are committed without renames, and sealed."""
+    pipeline = pipeline_of(topic, f"{bucket}/archive")
+    day = datetime(2013, 1, 1, tzinfo=timezone.utc)
+
+    backfill(pipeline, Interval(day, day + timedelta(days=1)))
+
+    archive = Archive.at(pipeline.archive)
+    assert [window.is_sealed for window in archive.windows()] == [True]
+    assert rows(pipeline.archive).num_rows == 2 * RECORDS
+    assert validate_archive(archive, cluster, scope="all", deep=True).complete
+
+
+def test_second_drain_on_s3(
+    drained: Pipeline, drain: Drain, cluster: KafkaCluster, tmp_path: Path, send: Any, topic: str
+) -> None:
+    """While one drain holds the lease, the second one is told who it is (fault 22)."""
+    send(topic, numbered(RECORDS), partition=0)
+    with (
+        open_drain(drained, cluster, tmp_path, run="first", say=lambda line: None),
+        pytest.raises(LockedError, match="run first"),
+    ):
+        drain(drained)
+
+    assert drain(drained)["records"] == RECORDS
+    assert not (Archive.at(drained.archive).root / "lock.json").exists()
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
+    """Of many takers at the same moment exactly one gets the lease, new or run out."""
+    root = UPath(f"{bucket}/archive", use_listings_cache=False)
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def taker(name: str, at: datetime) -> Lease:
+        return Lease(root, run=name, say=lambda line: None, seconds=60, clock=lambda: at)
+
+    if stale:
+        taker("dead", now - timedelta(minutes=5)).acquire()
+    takers = [taker(str(number), now) for number in range(6)]
+    start = threading.Barrier(len(takers))
+    won: list[str] = []
+    refused: list[LockedError] = []
+
+    def take(lease: Lease) -> None:
+        start.wait()
+        try:
+            lease.acquire()
+            won.append(lease.token)
+        except LockedError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=take, args=(lease,)) for lease in takers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert won == [json.loads((root / "lock.json").read_text())["token"]]
+    assert len(refused) == len(takers) - 1
+
+
+def test_create_text_on_s3(bucket: str) -> None:
+    """The second writer changes nothing."""
+    path = UPath(f"{bucket}/archive/receipt.json", use_listings_cache=False)
+
+    assert create_text(path, "first")
+    assert not create_text(path, "second")
+    assert path.read_text() == "first"
+
+
+def test_replace_document_on_s3(bucket: str) -> None:
+    """What was written since it was read isn't overwritten."""
+    path = UPath(f"{bucket}/lock.json", use_listings_cache=False)
+    path.write_text("{}")
+    seen = version_of(path)
+
+    assert replace_document(path, {"by": 1}, seen)
+    assert not replace_document(path, {"by": 2}, seen)
+    assert json.loads(path.read_text()) == {"by": 1}
+    path.unlink()
+    assert not replace_document(path, {"by": 3}, seen)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, StoreUnavailableError, "AWS_ENDPOINT_URL"),
+        (
+            {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None},
+            ArchiveError,
+            "set AWS_ACCESS_KEY_ID",
+        ),
+    ],
+    ids=["away", "no credentials"],
+)
+def test_store_out_of_reach(
+    changes: dict[str, str | None],
+    error: type[Exception],
+    match: str,
+    bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wrong with the store is said plainly, and by its type whether a retry can help."""
+    import s3fs
+
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in changes.items():
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+    with pytest.raises(error, match=match):
+        Archive.at(f"{bucket}/archive").document()
+
+
+def test_bucket_missing(bucket: str) -> None:
+    """A bucket is never made: a wrong name would make one that nobody looks at."""
+    with pytest.raises(ArchiveError, match="s3://none-such doesn't exist; make the bucket"):
+        Archive.at("s3://none-such/archive").document()
+
+
+def test_commands_on_s3(
+    topic: str, bucket: str, bootstrap_servers: str, make_topic: Any, read: Any, tmp_path: Path
+) -> None:
+    """With AWS's variables, commands work; the secret is on no command line and in no file."""
+    archive, target = f"{bucket}/archive", make_topic(partitions=2)
+    spark = ("--master", "local[2]")
+
+    def run(command: str, *arguments: object) -> Ended:
+        kafka = ("--bootstrap-servers", bootstrap_servers)
+        ended = kafka_drain(
+            command, archive, *kafka, *arguments, environment={"TMPDIR": str(tmp_path)}
+        )
+        assert ended.code == 0, ended.err
+        assert "not-in-any-log" not in ended.out + ended.err
+        return ended
+
+    with command_lines_with("not-in-any-log") as command_lines:
+        run("drain", "--topic", topic, *spark)
+        run("validate")
+        run("republish", "--target-topic", target, "--engine", "spark", *spark)
+        run("roll")
+        compacted = json.loads(run("maintain", "--apply", "--json", *spark).out)
+
+    assert read(target) == read(topic)
+    assert command_lines == set()
+    assert files_with("not-in-any-log", tmp_path) == {}
+    assert rows(archive).num_rows == 2 * RECORDS
+    assert compacted
