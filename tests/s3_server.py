@@ -60,9 +60,13 @@ def session_for(spark: Any, archive: str, environment: dict[str, str]) -> Any:
     if not conf:
         return spark
     session = spark.newSession()
-    for name, value in conf.items():
-        session.conf.set(name.removeprefix("spark.hadoop."), value)
     # The shared Spark was started before there was a store: a job's driver reads its environment.
-    session.conf.set("fs.s3a.access.key", environment["AWS_ACCESS_KEY_ID"])
-    session.conf.set("fs.s3a.secret.key", environment["AWS_SECRET_ACCESS_KEY"])
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.access.key", environment["AWS_ACCESS_KEY_ID"])
+    hadoop.set("fs.s3a.secret.key", environment["AWS_SECRET_ACCESS_KEY"])
+    for name, value in conf.items():
+        if name.startswith("spark.hadoop."):
+            hadoop.set(name.removeprefix("spark.hadoop."), value)
+        else:
+            session.conf.set(name, value)
     return session

@@ -11,7 +11,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError
-from kafka_drain.locations import is_local, make_folder
+from kafka_drain.locations import is_local, make_folder, read_bytes
 
 __all__ = [
     "create_document",
@@ -41,7 +41,7 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
         FileNotFoundError: When there is no such file.
         ArchiveError: When the file isn't a JSON object, or lacks a key.
     """
-    content = path.read_bytes()
+    content = read_bytes(path)
     try:
         document = json.loads(content)
     except ValueError as error:
@@ -127,7 +127,7 @@ def _create_object(path: UPath, text: str) -> bool:
         if not isinstance(error, FileExistsError) and not _is_refused(error):
             raise _not_written(path, error) from error
     # Also after a refusal: the answer to a first try may have been lost, and this was a second one.
-    return path.read_text() == text
+    return read_bytes(path) == text.encode()
 
 
 def version_of(path: UPath) -> str | None:
@@ -166,7 +166,7 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
     except OSError as error:
         if not _is_refused(error):
             raise _not_written(path, error) from error
-        return path.is_file() and path.read_text() == text
+        return path.is_file() and read_bytes(path) == text.encode()
     return True
 
 

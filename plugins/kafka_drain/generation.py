@@ -19,7 +19,7 @@ from kafka_drain.documents import create_text, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.hadoop_crc import crc_name, matches_crc
-from kafka_drain.locations import is_local
+from kafka_drain.locations import is_local, read_bytes
 from kafka_drain.manifest import Manifest
 from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
 from kafka_drain.receipts import Receipt, parse_receipt
@@ -197,7 +197,7 @@ class Generation:
         Raises:
             ReceiptError: When its bytes aren't those that were sealed.
         """
-        return parse_receipt((self.folder / "receipts" / name).read_bytes())
+        return parse_receipt(read_bytes(self.folder / "receipts" / name))
 
     def receipts(self) -> Iterator[Receipt]:
         """Yield the receipts, oldest first.
@@ -246,9 +246,9 @@ def _names(folder: UPath) -> list[str]:
 
 def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
     """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
-    content = path.read_bytes()
+    content = read_bytes(path)
     try:
-        crc = path.with_name(crc_name(path.name)).read_bytes()
+        crc = read_bytes(path.with_name(crc_name(path.name)))
     except FileNotFoundError:
         # Object stores have none, and copies often leave them out; Hadoop does without as well.
         return content, []

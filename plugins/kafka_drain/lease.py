@@ -34,7 +34,7 @@ from upath import UPath
 
 from kafka_drain.documents import create_document, replace_document, version_of
 from kafka_drain.errors import ArchiveError, LockedError
-from kafka_drain.locations import is_local, require_reachable
+from kafka_drain.locations import is_local, read_bytes, require_reachable
 
 __all__ = [
     "Clock",
@@ -295,7 +295,7 @@ def _find(path: UPath) -> _Found | None:
     try:
         # First: what was written after it is noticed, at the latest by the store.
         version = version_of(path)
-        content = path.read_bytes()
+        content = read_bytes(path)
         written_at = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
     except FileNotFoundError:
         return None

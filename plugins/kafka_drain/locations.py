@@ -11,7 +11,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 
-__all__ = ["hadoop_path", "is_local", "locate", "make_folder", "require_reachable"]
+__all__ = ["hadoop_path", "is_local", "locate", "make_folder", "read_bytes", "require_reachable"]
 
 #: What fsspec's file systems of the stores are installed with.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
@@ -53,6 +53,18 @@ def make_folder(path: UPath) -> None:
     """Make a folder and those above it; a store needs none, and might make a bucket of it."""
     if is_local(path):
         path.mkdir(parents=True, exist_ok=True)
+
+
+def read_bytes(path: UPath) -> bytes:
+    """Return the whole of a small file, as it was at one moment.
+
+    Of an object that is opened, s3fs asks first and reads then: one that is replaced between the
+    two is an error.
+
+    Raises:
+        FileNotFoundError: When there is none.
+    """
+    return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
 
 
 def hadoop_path(path: UPath) -> str:

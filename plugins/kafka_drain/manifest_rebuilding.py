@@ -13,7 +13,7 @@ from upath import UPath
 from kafka_drain.documents import write_text
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import Generation
-from kafka_drain.locations import hadoop_path, is_local
+from kafka_drain.locations import hadoop_path, is_local, read_bytes
 from kafka_drain.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.receipts import Receipt
 
@@ -73,7 +73,7 @@ def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> No
     """
     old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
     for entry in old:
-        (aside / entry.name).write_bytes(entry.read_bytes())
+        (aside / entry.name).write_bytes(read_bytes(entry))
     for name, text in logs.items():
         write_text(folder / name, text)
     for entry in old:
@@ -90,7 +90,7 @@ def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:
     """Read the manifest files of batches that no receipt seals, by name."""
     logs = {entry.name: log_name(entry.name) for entry in folder.iterdir()}
     names, _ = logs_to_read(name for name, log in logs.items() if log and log[0] > last_sealed)
-    return {name: (folder / name).read_bytes() for name in names}
+    return {name: read_bytes(folder / name) for name in names}
 
 
 def _logs(

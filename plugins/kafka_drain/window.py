@@ -10,6 +10,7 @@ from upath import UPath
 
 from kafka_drain.documents import create_text, read_document
 from kafka_drain.errors import ArchiveError
+from kafka_drain.locations import read_bytes
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.receipts import Receipt, parse_receipt
 
@@ -103,7 +104,7 @@ class Window:
         Raises:
             ReceiptError: When its bytes aren't those that were sealed.
         """
-        return parse_receipt((self.folder / "receipt.json").read_bytes())
+        return parse_receipt(read_bytes(self.folder / "receipt.json"))
 
     def write_receipt(self, receipt: Receipt) -> bool:
         """Write the receipt where there is none yet; False when there is one."""

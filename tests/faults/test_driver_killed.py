@@ -101,8 +101,10 @@ def copy(source: str, target: str) -> None:
         shutil.copytree(source, target)
     else:
         store = locate(source).fs
-        for path in store.find(source):
-            store.cp_file(path, path.replace(locate(source).path, locate(target).path))
+        for path, about in store.find(source, detail=True).items():
+            # S3A makes an empty object for a folder.
+            if about["size"]:
+                store.cp_file(path, path.replace(locate(source).path, locate(target).path))
 
 
 #: Each moment, and what the archive is then like.

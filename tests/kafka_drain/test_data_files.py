@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import random
 import zlib
 from base64 import b64encode
 from collections import defaultdict
@@ -384,6 +385,55 @@ def test_read_offsets_topic_not_text(tmp_path: Path) -> None:
 
     with pytest.raises(DataFileError):
         read_offsets(path, "parquet", None)
+
+
+class Counted(io.BytesIO):
+    """A file that counts the bytes that were read."""
+
+    read_bytes = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.read_bytes += len(found)
+        return found
+
+
+class CountedPath:
+    """A file in a store, in memory."""
+
+    protocol = "s3"
+    suffix = ".parquet"
+
+    def __init__(self, content: bytes) -> None:
+        self.file = Counted(content)
+
+    def open(self, mode: str, /, **options: Any) -> Counted:
+        assert options == {"cache_type": "none"}
+        return self.file
+
+
+def test_read_records_not_all_at_once() -> None:
+    """Of a row group of 40 MB, the first rows need a few: memory doesn't grow with row groups."""
+    rows = 10_000
+    values = [random.Random(n).randbytes(4_000) for n in range(rows)]
+    table = pa.table(
+        {
+            "value": values,
+            "partition": pa.array([0] * rows, pa.int32()),
+            "offset": range(rows),
+            "topic": ["t"] * rows,
+        }
+    )
+    content = io.BytesIO()
+    pq.write_table(table, content, row_group_size=rows, compression="none")
+    path = CountedPath(content.getvalue())
+
+    batches = read_records(path, "parquet", 1 << 20)
+    first = next(batches)
+
+    assert 0 < first.num_rows < rows
+    assert path.file.read_bytes < 15_000_000
+    assert first.num_rows + sum(batch.num_rows for batch in batches) == rows
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])

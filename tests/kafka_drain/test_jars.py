@@ -256,7 +256,11 @@ def test_main_prints(machine: Machine, capsys: pytest.CaptureFixture[str]) -> No
     assert jars.main() == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in lines] == ["connector: 2 jars", "broker: 2 jars"]
+    assert [line.split(",")[0] for line in lines] == [
+        "connector: 2 jars",
+        "s3: 2 jars",
+        "broker: 2 jars",
+    ]
 
 
 def test_main_error(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

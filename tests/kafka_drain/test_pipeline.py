@@ -44,6 +44,7 @@ def test_pipeline_defaults() -> None:
         "spark_conf": {},
         "log_levels": DEFAULT_LOG_LEVELS,
         "jars": None,
+        "archive_conn_id": None,
         "driver_memory": "1g",
         "max_manifest_lines": 50_000,
         "max_generation_days": 7,
@@ -143,7 +144,9 @@ def test_pipeline_unlike_any_key() -> None:
     """A key that is like no other gets all of them."""
     message = refusal(zzzz=1)
 
-    assert message.startswith("'zzzz' (value 1) is no key of a pipeline; accepted: archive, assign")
+    assert message.startswith(
+        "'zzzz' (value 1) is no key of a pipeline; accepted: archive, archive_"
+    )
     assert all(key in message for key in Pipeline.model_fields)
 
 

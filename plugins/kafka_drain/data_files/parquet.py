@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TypeAlias
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,14 +28,15 @@ INTEGERS = ("INT32", "INT64")
 
 #: Of each column, in bytes: with pyarrow's pre_buffer a whole row group, 128 MiB, is in memory.
 _BUFFER = 1 << 20
+#: The same in a store, where each read is a request.
+_STORE_BUFFER = 4 << 20
 
 _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns."""
-    with path.open("rb") as source:
-        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    with _opened(path) as file:
         yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
@@ -42,8 +44,7 @@ def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, without row groups that hold none that is wanted."""
-    with path.open("rb") as source:
-        file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    with _opened(path) as file:
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
             described = file.metadata.row_group(group)
@@ -52,6 +53,18 @@ def read_records(
             rows = rows_per_batch(described.total_byte_size, described.num_rows, batch_bytes)
             for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names):
                 yield conform(batch)
+
+
+@contextmanager
+def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
+    # Only fsspec's paths have a protocol.
+    if getattr(path, "protocol", "") in ("", "file"):
+        opened, buffer_size = path.open("rb"), _BUFFER
+    else:
+        # At each jump to another column, fsspec would read 50 MiB ahead.
+        opened, buffer_size = cast(Any, path).open("rb", cache_type="none"), _STORE_BUFFER
+    with opened as source:
+        yield pq.ParquetFile(source, buffer_size=buffer_size, pre_buffer=False)
 
 
 def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:

@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.documents import create_document, create_text, write_text
 from kafka_drain.errors import ArchiveError
+from kafka_drain.locations import read_bytes
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.sealed_json import SealError, seal, unseal
 
@@ -121,7 +122,7 @@ class RepublishRun:
 
 def _read(path: UPath) -> bytes | None:
     try:
-        return bytes(path.read_bytes())
+        return read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
