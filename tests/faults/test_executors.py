@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +166,54 @@ def test_drain_executors_stalled_and_killed(
 
 def _ended(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_two_drains_executors_killed(
+    spark_workers: tuple[str, list[int]],
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    tmp_path: Path,
+) -> None:
+    """Two applications drain at once, each loses its executor in mid-file: both are exact."""
+    master, pids = spark_workers
+    total = BATCHES * SIZE
+    pipelines = []
+    for name in ("first", "second"):
+        topic = make_topic(partitions=1)
+        for number in range(BATCHES):
+            send(topic, records(SIZE, number * SIZE), partition=0)
+        pipelines.append(
+            Pipeline(
+                name=name,
+                topics=[topic],
+                archive=str(tmp_path / name / "archive"),
+                source_options=SLOW,
+                spark_conf={**QUICK_START, "spark.cores.max": 1, "spark.executor.memory": "512m"},
+            )
+        )
+    with ExitStack() as stack:
+        jobs, drivers = [], []
+        for pipeline in pipelines:
+            folder = tmp_path / pipeline.name / "run"
+            folder.mkdir(parents=True)
+            job = prepare_drain(pipeline, cluster, folder)
+            environment = {**job.application.environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+            command = job.application.command(master)
+            driver, _ = stack.enter_context(process("driver", folder, *command, **environment))
+            jobs.append(job)
+            drivers.append(driver)
+
+        killed = set()
+        for pipeline, driver in zip(pipelines, drivers, strict=True):
+            data = Path(pipeline.archive) / "generations" / "0001" / "data"
+            executor, _ = in_mid_file(pids, data, lambda driver=driver: not _ended(driver))  # type: ignore[misc]
+            os.kill(executor, signal.SIGKILL)
+            killed.add(executor)
+        wait_for(lambda: all(map(_ended, drivers)), "the drains' end", patience=3 * PATIENCE)
+
+    assert len(killed) == 2
+    for pipeline, job in zip(pipelines, jobs, strict=True):
+        assert finish_drain(job)["records"] == total
+        assert held(pipeline.archive) == {0: list(range(total))}
+        assert validate_archive(Archive.at(pipeline.archive), cluster).complete

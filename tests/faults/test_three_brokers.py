@@ -1,0 +1,185 @@
+"""Three brokers, of which one at a time is killed and comes back: all that was done is exact."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive import Archive
+from kafka_drain.errors import TransientError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.republishing import sending
+from kafka_drain.republishing.republish import Limits
+from kafka_drain.validation import validate_archive
+from tests.brute_force import refuse_inexact
+from tests.conftest import Drain
+from tests.faults.conftest import Start
+from tests.faults.injection import wait_for
+from tests.faults.republishing import audit, read_topic, send_all
+
+pytestmark = pytest.mark.integration
+
+NODES = 3
+PARTITIONS = 6
+RECORDS = 3_000
+PATIENCE = 240.0
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Three brokers; topics have three replicas, of which two have to be in sync."""
+    # A broker that was killed may come back after that time, and not only after 9 s.
+    quick = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+    folder = tmp_path_factory.mktemp("three-brokers")
+    with LocalKafka(folder / "kafka", nodes=NODES, properties=quick, heap="384m") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(local: LocalKafka) -> str:
+    """Their addresses, for all that is used here."""
+    return local.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def cluster(bootstrap_servers: str) -> KafkaCluster:
+    """The same brokers, as the product sees them."""
+    return KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
+
+
+@pytest.fixture
+def topic(bootstrap_servers: str) -> str:
+    """A topic on all three."""
+    return topic_on_all(bootstrap_servers)
+
+
+@pytest.fixture
+def target(bootstrap_servers: str) -> str:
+    """Another one."""
+    return topic_on_all(bootstrap_servers)
+
+
+def topic_on_all(bootstrap: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    new = NewTopic(name, PARTITIONS, NODES, config={"retention.ms": "-1"})
+    admin.create_topics([new])[name].result(30)
+    wait_for(lambda: replicas_in_sync(bootstrap) == {NODES}, "three replicas of all")
+    return name
+
+
+def replicas_in_sync(bootstrap: str) -> set[int]:
+    """Return the numbers of replicas in sync that partitions on all brokers have."""
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    try:
+        topics = client.list_topics(timeout=5).topics.values()
+    except KafkaException:
+        return set()
+    partitions = [p for found in topics for p in found.partitions.values()]
+    return {len(p.isrs) for p in partitions if len(p.replicas) == NODES}
+
+
+@contextmanager
+def brokers_killed_in_turn(local: LocalKafka) -> Iterator[threading.Event]:
+    """Kill each broker and start it again while the body runs; yields the event of the end."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+    servers = local.bootstrap_servers
+
+    def kill_in_turn() -> None:
+        try:
+            for node in range(1, NODES + 1):
+                local.kill_node(node)
+                wait_for(lambda: max(replicas_in_sync(servers), default=9) < NODES, "its absence")
+                local.start_node(node)
+                wait_for(lambda: replicas_in_sync(servers) == {NODES}, "its return")
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=kill_in_turn)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        thread.join()
+    assert not failures, failures
+
+
+def until_done(attempt: Callable[[], T]) -> T:
+    """Try again as Airflow does: only after errors that say that it may help."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return attempt()
+        except TransientError:
+            assert time.monotonic() < deadline
+
+
+def test_drain_brokers_killed_in_turn(
+    archive_folder: str,
+    local: LocalKafka,
+    bootstrap_servers: str,
+    cluster: KafkaCluster,
+    topic: str,
+    start: Start,
+) -> None:
+    """Drains go on while brokers go and come; each offset is archived once, and proven."""
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
+    drains = 0
+
+    with brokers_killed_in_turn(local) as ended:
+        while not ended.is_set():
+            send_all(bootstrap_servers, topic, PARTITIONS, RECORDS)
+            until_done(lambda: start(pipeline).finish())
+            drains += 1
+    until_done(lambda: start(pipeline).finish())
+
+    assert drains > 1
+    archive = Archive.at(archive_folder)
+    report = validate_archive(archive, cluster, deep=True)
+    assert (report.complete, report.findings) == (True, [])
+    refuse_inexact(archive, cluster, topic, PARTITIONS)
+
+
+def test_republish_brokers_killed_in_turn(
+    archive_folder: str,
+    local: LocalKafka,
+    bootstrap_servers: str,
+    cluster: KafkaCluster,
+    topic: str,
+    target: str,
+    drain: Drain,
+    republish: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A republish goes on while brokers go and come; each record arrives once, in order."""
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 100)
+    monkeypatch.setattr(sending, "STEP", 50)
+    send_all(bootstrap_servers, topic, PARTITIONS, RECORDS)
+    drain(Pipeline(name="p", topics=[topic], archive=archive_folder))
+    archive = Archive.at(archive_folder)
+    assert validate_archive(archive, cluster).complete
+    # As long as it takes to kill and start three brokers.
+    slowly = Limits(records_per_second=RECORDS / 12)
+
+    with brokers_killed_in_turn(local):
+        receipt = until_done(lambda: republish(archive, target, run="three", limits=slowly))
+
+    assert receipt["records"] == RECORDS
+    sent, arrived = (read_topic(bootstrap_servers, name) for name in (topic, target))
+    assert audit(sent, arrived).is_exact
