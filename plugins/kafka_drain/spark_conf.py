@@ -66,6 +66,7 @@ _ELSEWHERE = {
     "spark.master": "it comes from the Spark connection",
     "spark.jars": "say jars=[…] in the pipeline; set in a session it would come too late",
     "spark.jars.packages": "nothing is downloaded during a run; say jars=[…] in the pipeline",
+    "spark.submit.deployMode": "the driver runs where spark-submit does (client)",
     "spark.submit.pyFiles": "kafka-drain sends its own package",
 }
 

@@ -193,7 +193,9 @@ def prepare_application(
     machine_java = java.require_java()
     path = _application_path(application)
     in_store = spark_conf_for(pipeline.archive, os.environ)
-    conf = {**DEFAULTS, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
+    # Of the driver alone: spark.pyspark.python says where executors have theirs.
+    python = {"spark.pyspark.driver.python": sys.executable}
+    conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
     jars = pipeline.jars or _connector(needs_connector)
     local = [jar for jar in jars if jar.startswith("/")]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]

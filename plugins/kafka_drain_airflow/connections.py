@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "archive_access",
+    "check_spark_connection",
     "is_true",
     "kafka_cluster",
     "listed",
@@ -100,6 +101,23 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
             f"there is no Airflow connection {conn_id!r}; make one of type {kind} with {needs} "
             f"(Admin, Connections), or set the variable AIRFLOW_CONN_{conn_id.upper()}"
         ) from error
+
+
+def check_spark_connection(conn_id: str) -> None:
+    """Refuse a connection of type Spark by which no job of kafka-drain can run.
+
+    Raises:
+        ConfigError: When there is none (Airflow's hook would take YARN), or the driver wouldn't run
+            on this machine.
+    """
+    require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
+    mode = BaseHook.get_connection(conn_id).extra_dejson.get("deploy-mode")
+    if mode not in (None, "", "client"):
+        raise ConfigError(
+            f"the Airflow connection {conn_id!r} has deploy-mode {mode!r}, accepted: client. The "
+            "driver reads its job spec from this machine and writes its result here; executors may "
+            "be anywhere"
+        )
 
 
 def listed(value: Sequence[str] | str | None) -> list[str]:

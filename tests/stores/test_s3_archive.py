@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -346,14 +347,22 @@ def test_commands_on_s3(
         assert "not-in-any-log" not in ended.out + ended.err
         return ended
 
+    # Executors may have another Python than the driver.
+    python, used = tmp_path / "python", tmp_path / "used"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {used}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    sent = ("--engine", "spark", "--conf", f"spark.pyspark.python={python}")
+
     with command_lines_with("not-in-any-log") as command_lines:
         run("drain", "--topic", topic, *spark)
         run("validate")
-        run("republish", "--target-topic", target, "--engine", "spark", *spark)
+        run("republish", "--target-topic", target, *sent, *spark)
         run("roll")
         compacted = json.loads(run("maintain", "--apply", "--json", *spark).out)
 
     assert read(target) == read(topic)
+    assert "pyspark.daemon" in used.read_text()
+    assert "republish.py" not in used.read_text()
     assert command_lines == set()
     assert files_with("not-in-any-log", tmp_path) == {}
     assert rows(archive).num_rows == 2 * RECORDS

@@ -12,7 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import require_connection
+from kafka_drain_airflow.connections import check_spark_connection
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -74,10 +74,9 @@ class SparkJobOperator(SparkSubmitOperator):
 
         Raises:
             AirflowException: When spark-submit ended with an error and left no result.
-            ConfigError: When the Spark connection doesn't exist; Airflow's hook would take YARN.
+            ConfigError: When the Spark connection doesn't exist, or asks for another deploy mode.
         """
-        conn_id = self.pipeline.spark_conn_id
-        require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
+        check_spark_connection(self.pipeline.spark_conn_id)
         self.name = application.name
         self.application = str(application.path)
         self.application_args = application.arguments

@@ -1,4 +1,4 @@
-"""An Airflow connection opens an archive's store for as long as a task runs."""
+"""What Airflow's connections may say, and how one opens an archive's store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import archive_access
+from kafka_drain_airflow.connections import archive_access, check_spark_connection
 
 ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
 
@@ -57,3 +57,21 @@ def test_archive_access_unknown_connection() -> None:
         archive_access(ON_S3),
     ):
         pass
+
+
+@pytest.mark.parametrize("extra", [{}, {"deploy-mode": "client"}, {"deploy-mode": ""}])
+def test_check_spark_connection(extra: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver runs beside the task, whatever the master."""
+    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+
+    check_spark_connection("cluster")
+
+
+def test_check_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver on another machine would find no job spec there; it is refused before it starts."""
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+
+    with pytest.raises(ConfigError, match="'cluster' has deploy-mode 'cluster', accepted: client"):
+        check_spark_connection("cluster")
