@@ -1,8 +1,13 @@
-"""The example DAGs over SASL_SSL: drained, proven, republished exactly once, and no secret left."""
+"""DAGs over SASL_SSL with an archive on S3: drained, proven, sent back once, and no secret left.
+
+Two Airflow connections open both, and nothing else does.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +16,9 @@ import pytest
 
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
+from kafka_drain.locations import locate
 from tests.faults.republishing import make_target, read_topic
+from tests.s3_server import CREDENTIALS
 from tests.security.acls import Acls, documented
 from tests.security.conftest import PASSWORD
 from tests.security.secured_kafka import SecuredKafka
@@ -21,23 +28,82 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 300
 TARGET = "flights-restored"
+KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+
+DAGS = """
+from kafka_drain_airflow import Pipeline, create_dags
+
+create_dags(
+    Pipeline(
+        name="flights",
+        topics=["flights"],
+        archive="{bucket}/flights",
+        archive_conn_id="store",
+        spark_conf={{
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.dir": "{folder}/events",
+            "spark.pyspark.python": "{folder}/python",
+        }},
+    )
+)
+"""
 
 
-def test_dags_secured(secured: SecuredKafka, acls: Acls, tmp_path: Path) -> None:
-    """Logs, XComs, rendered templates, reports, process lists: the password is in none of them."""
+@pytest.fixture
+def airflow_folder(bucket: str, tmp_path: Path) -> Path:
+    """A folder with the DAG file, and a Python for executors that notes its arguments."""
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "events").mkdir()
+    (tmp_path / "dags" / "flights.py").write_text(DAGS.format(bucket=bucket, folder=tmp_path))
+    python, used = tmp_path / "python", tmp_path / "used"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {used}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return tmp_path
+
+
+def stored_in(bucket: str) -> dict[str, bytes]:
+    """Return all objects of a bucket by path."""
+    files = locate(bucket).fs
+    return {path: files.cat_file(path) for path in files.find(bucket)}
+
+
+def test_dags_secured(
+    secured: SecuredKafka,
+    acls: Acls,
+    bucket: str,
+    airflow_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Logs, XComs, rendered templates, reports, process lists: neither secret is in any of them."""
     servers = secured.kafka.bootstrap_servers
     create_topic(servers, "flights")
     assert produce(servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
     content = read_topic(servers, "flights")
     make_target(servers, TARGET, len(content))
     kafka: dict[str, Any] = secured.scram("airflow", PASSWORD)
-    acls.only("airflow", *documented("validate", "flights"), *documented("republish", TARGET))
+    acls.only("airflow", *documented("drain", "flights"), *documented("republish", TARGET))
     send = {"target_topic": TARGET, "dry_run": False}
+    store = {
+        "conn_type": "aws",
+        "login": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "password": KEY,
+        "extra": {"endpoint_url": os.environ["AWS_ENDPOINT_URL"]},
+    }
 
     with (
-        command_lines_with(PASSWORD) as command_lines,
-        LocalAirflow(tmp_path, kafka["bootstrap.servers"], kafka=kafka) as airflow,
+        monkeypatch.context() as worker,
+        command_lines_with(PASSWORD) as with_password,
+        command_lines_with(KEY) as with_key,
+        LocalAirflow(
+            airflow_folder,
+            kafka["bootstrap.servers"],
+            dags=airflow_folder / "dags",
+            kafka=kafka,
+        ) as airflow,
     ):
+        worker.setenv("AIRFLOW_CONN_STORE", json.dumps(store))
+        for name in (*CREDENTIALS, "AWS_ENDPOINT_URL"):
+            worker.delenv(name)
         airflow.run("db", "migrate", log="migrate")
         airflow.test_dag("drain_flights", "drain", print)
         for engine in ("worker", "spark"):
@@ -45,7 +111,15 @@ def test_dags_secured(secured: SecuredKafka, acls: Acls, tmp_path: Path) -> None
             airflow.test_dag("republish_flights", engine, print, "--conf", conf)
 
     assert read_topic(servers, TARGET) == {p: [*rows, *rows] for p, rows in content.items()}
-    assert command_lines == set()
-    # Airflow's home with its database and logs, the archive with its reports.
-    assert (tmp_path / "airflow" / "airflow.db").is_file()
-    assert files_with(PASSWORD, tmp_path) == {}
+    assert with_password == with_key == set()
+    # Airflow's home with its database and logs, Spark's event logs.
+    assert (airflow_folder / "airflow" / "airflow.db").is_file()
+    assert any((airflow_folder / "events").iterdir())
+    assert files_with(PASSWORD, airflow_folder) == files_with(KEY, airflow_folder) == {}
+    stored = stored_in(bucket)
+    assert any(path.endswith("archive.json") for path in stored)
+    assert not any(secret.encode() in b"".join(stored.values()) for secret in (PASSWORD, KEY))
+    # Executors took the Python that was named for them, the driver its own.
+    used = (airflow_folder / "used").read_text()
+    assert "pyspark.daemon" in used
+    assert "republish.py" not in used
