@@ -45,7 +45,8 @@ COPY requirements.lock ./
 RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements.lock
 
 # Just what the download needs, so that other code can change without repeating it.
-COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.xml \
+COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.py \
+     plugins/kafka_drain/ivy.xml plugins/kafka_drain/jar_lock.py plugins/kafka_drain/jars.lock \
      plugins/kafka_drain/jars.py plugins/kafka_drain/java.py fetch/kafka_drain/
 RUN PYTHONPATH=fetch python -m kafka_drain.jars \
     && rm -rf fetch cache/ivy

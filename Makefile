@@ -7,7 +7,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench soak lock clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2 unit check format bench soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -28,7 +28,7 @@ stop: ## end what `make ui` and `make broker` left running
 broker: setup ## leave only a Kafka broker running; says its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
-test: class-archive check unit ## all checks and tests: without Java first, then with a real broker and real Spark
+test: class-archive check licences unit ## all checks and tests: without Java first, then with a real broker and real Spark
 	@$(PYTHON_ENV) -m pytest -m integration
 
 test-airflow2: setup-airflow2 ## the tests of operators, DAGs and backfills on Airflow 2.11.2, in .venv-airflow2
@@ -63,6 +63,20 @@ lock: setup ## write the lock files anew from pyproject.toml and requirements*.t
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
 	    --generate-hashes --extra demo --extra s3 --group dev --no-annotate --quiet -o $$name.lock || exit; done
+	@.venv/bin/uv pip compile --group audit --universal --python-version 3.10 \
+	  --generate-hashes --no-annotate --quiet -o requirements-audit.lock
+
+lock-jars: ## write jars.lock anew, after a change of ivy.xml
+	@sh scripts/setup.sh .venv requirements.lock without-jars
+	@$(PYTHON_ENV) -m scripts.lock_jars
+
+audit: setup ## ask for known vulnerabilities of all that the lock files pin; needs the network
+	@.venv/bin/uv venv --quiet --clear --python $(PYTHON_ENV) .venv-audit
+	@.venv/bin/uv pip install --quiet --python .venv-audit --require-hashes -r requirements-audit.lock
+	@.venv-audit/bin/python -m scripts.audit requirements*.lock
+
+licences: setup ## check that each installed package has a licence that this project may depend on
+	@$(PYTHON_ENV) -m scripts.licences
 
 clean: stop ## remove the environments and the demo's data; keeps the jars' cache
-	@rm -rf .venv .venv-airflow2 .demo
+	@rm -rf .venv .venv-airflow2 .venv-audit .demo

@@ -18,6 +18,7 @@ from kafka_drain.spark_conf import _KAFKA_CACHES
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+SUPPLY_CHAIN = (ROOT / "docs" / "supply-chain.md").read_text()
 VALIDATION = (ROOT / "docs" / "validation.md").read_text()
 
 
@@ -70,14 +71,16 @@ def test_readme_names_verbs_that_exist() -> None:
     """Each `make` verb of the documents is a target of the Makefile."""
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
     named: set[str] = set()
-    for document in (README, (ROOT / "CONTRIBUTING.md").read_text()):
+    for document in (README, (ROOT / "CONTRIBUTING.md").read_text(), SUPPLY_CHAIN):
         named |= set(re.findall(r"(?:`|^)make ([a-z0-9-]+)", document, flags=re.M))
 
     assert named
     assert named <= targets
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/docker.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/docker.md", "docs/supply-chain.md"]
+)
 def test_links_lead_somewhere(name: str) -> None:
     """Relative links lead to files of the repository."""
     document = ROOT / name

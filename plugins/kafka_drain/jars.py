@@ -1,21 +1,19 @@
 """The jars that pip doesn't bring: Spark's Kafka connector, S3, a demo's broker, Kafka's tools.
 
-The Ivy inside pyspark fetches what `ivy.xml` declares, into a folder of the user's cache whose
-name changes with the declaration. Only `fetch` uses the network; `verified` only looks.
+Ivy fetches what `ivy.xml` declares into a folder of the user's cache, and each jar has to have the
+SHA-256 that `jars.lock` names before the folder appears. Its name changes with both files. Only
+`fetch` uses the network; `verified` only looks, and compares sizes.
 
-`KAFKA_DRAIN_CACHE` moves the cache. `KAFKA_DRAIN_IVY_SETTINGS` names an `ivysettings.xml`, where a
-company's mirror of Maven Central is declared; without it Ivy's own defaults hold.
+`KAFKA_DRAIN_CACHE` moves the cache.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,21 +21,31 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kafka_drain import jar_lock
 from kafka_drain.errors import ConfigError, KafkaDrainError, MachineError
-from kafka_drain.java import require_java
+from kafka_drain.ivy import IVY_FILE, ivy_command, run_ivy
 
-__all__ = ["BROKER", "CONNECTOR", "S3", "TOOLS", "cache_folder", "fetch", "main", "verified"]
+__all__ = [
+    "BROKER",
+    "CONFS",
+    "CONNECTOR",
+    "S3",
+    "TOOLS",
+    "cache_folder",
+    "fetch",
+    "hashes_of",
+    "main",
+    "verified",
+]
 
 CONNECTOR = "connector"
 BROKER = "broker"
 S3 = "s3"
 TOOLS = "tools"
 
-_CONFS = (CONNECTOR, S3, BROKER, TOOLS)
-_IVY_FILE = Path(__file__).with_name("ivy.xml")
+CONFS = (CONNECTOR, S3, BROKER, TOOLS)
+
 _INDEX = "index.json"
-_TIME_LIMIT_SECONDS = 1800
-_LINES_OF_IVY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +77,34 @@ def fetch(conf: str) -> list[Path]:
 
     Raises:
         ConfigError: When `conf` isn't one of this module's names, or the settings file is missing.
-        MachineError: When Java or pyspark is missing, the cache can't be written, or Ivy fails.
+        MachineError: When Java or pyspark is missing, the cache can't be written, Ivy fails, or
+            what it brings isn't what the lock names.
     """
     folder = _folder(conf)
     jars, _ = _look(folder)
     if jars is not None:
         return jars
-    java = require_java().path
-    ivy = _ivy_jar()
-    settings = _settings()
-    try:
-        with _locked(cache_folder()):
-            jars, _ = _look(folder)
-            if jars is None:
-                _download(conf, folder, [str(java), "-jar", str(ivy), *settings])
-    except OSError as error:
-        raise MachineError(
-            f"The jar cache {cache_folder()} can't be written: {error}. Make room or give it "
-            "rights, or set KAFKA_DRAIN_CACHE to another folder."
-        ) from error
+    command = ivy_command()
+    with _cache_locked():
+        jars, _ = _look(folder)
+        if jars is None:
+            _download(conf, folder, command)
     return verified(conf)
+
+
+def hashes_of(conf: str) -> dict[str, str]:
+    """Return the SHA-256 of each jar that Ivy brings for `conf`, by name, whatever the lock says.
+
+    This is what a new lock is made of; the jars themselves aren't kept.
+
+    Raises:
+        ConfigError: As `fetch`.
+        MachineError: As `fetch`, but for the lock.
+    """
+    _check_conf(conf)
+    command = ivy_command()
+    with _cache_locked(), _scratch_folder() as scratch:
+        return {jar.name: jar.sha256 for jar in _bring(conf, scratch, command)}
 
 
 def verified(conf: str) -> list[Path]:
@@ -117,11 +133,24 @@ def main() -> int:
     return 0
 
 
+def _check_conf(conf: str) -> None:
+    if conf not in CONFS:
+        raise ConfigError(f"No jars are declared for {conf!r}, expected one of {list(CONFS)}.")
+
+
 def _folder(conf: str) -> Path:
-    if conf not in _CONFS:
-        raise ConfigError(f"No jars are declared for {conf!r}, expected one of {list(_CONFS)}.")
-    digest = hashlib.sha256(_IVY_FILE.read_bytes() + conf.encode()).hexdigest()
-    return cache_folder() / "jars" / f"{conf}-{digest[:12]}"
+    _check_conf(conf)
+    # With the lock: jars that were compared with another one, or with none, are fetched again.
+    declared = IVY_FILE.read_bytes() + jar_lock.LOCK_FILE.read_bytes() + conf.encode()
+    return _jars_folder() / f"{conf}-{hashlib.sha256(declared).hexdigest()[:12]}"
+
+
+def _jars_folder() -> Path:
+    return cache_folder() / "jars"
+
+
+def _ivy_cache() -> Path:
+    return cache_folder() / "ivy"
 
 
 def _look(folder: Path) -> tuple[list[Path] | None, str]:
@@ -150,113 +179,77 @@ def _problem(path: Path, size: int) -> str:
     return "" if seen == size else f"{path.name} has {seen} bytes, expected {size}"
 
 
-def _ivy_jar() -> Path:
-    # Importing pyspark takes a second and would tie the core to Spark; finding it does neither.
-    spec = importlib.util.find_spec("pyspark")
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        found = sorted(Path(location, "jars").glob("ivy-*.jar"))
-        if found:
-            return found[-1]
-    seen = "has no jars/ivy-*.jar (pyspark-client has none)" if spec else "is not installed"
-    raise MachineError(
-        f"The jars are fetched by the Ivy inside pyspark, but pyspark {seen} for {sys.executable}."
-        " Install the full pyspark package."
-    )
-
-
-def _settings() -> list[str]:
-    value = os.environ.get("KAFKA_DRAIN_IVY_SETTINGS")
-    if not value:
-        return []
-    path = Path(value).expanduser().absolute()
-    if not path.is_file():
-        raise ConfigError(
-            f"KAFKA_DRAIN_IVY_SETTINGS names {path}, which isn't a file. Point it to an "
-            "ivysettings.xml, or unset it."
-        )
-    return ["-settings", str(path)]
+@contextmanager
+def _cache_locked() -> Iterator[None]:
+    """Hold the cache's lock, which the system frees when its holder dies."""
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise MachineError(
+            f"The jar cache {cache} can't be written: {error}. Make room or give it "
+            "rights, or set KAFKA_DRAIN_CACHE to another folder."
+        ) from error
 
 
 @contextmanager
-def _locked(cache: Path) -> Iterator[None]:
-    """Hold the cache's lock, which the system frees when its holder dies."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _scratch_folder() -> Iterator[Path]:
+    folder = _jars_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Only a fetch that was killed leaves its folder behind: the lock keeps all others out.
+    for leftover in folder.glob(".fetch-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _download(conf: str, folder: Path, command: list[str]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Only a fetch that was killed leaves its folder behind: the lock keeps all others out.
-    for leftover in folder.parent.glob(".fetch-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder.parent))
-    try:
+    with _scratch_folder() as scratch:
         complete = scratch / "jars"
         complete.mkdir()
-        _run_ivy(conf, complete, command)
-        jars = [
-            _Jar(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
-            for path in sorted(complete.glob("*.jar"))
-        ]
-        if not jars:
-            raise MachineError(
-                f"Ivy reported success but retrieved no {conf} jar. Remove {cache_folder()} and "
-                "run `kafka-drain jars` again."
-            )
+        jars = _bring(conf, complete, command)
+        _refuse_others(conf, jars)
         index = json.dumps({"conf": conf, "files": [asdict(jar) for jar in jars]}, indent=1)
         (complete / _INDEX).write_text(index + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(scratch / "damaged")
         complete.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run_ivy(conf: str, into: Path, command: list[str]) -> None:
-    ivy_cache = cache_folder() / "ivy"
-    arguments = ["-cache", str(ivy_cache), "-ivy", str(_IVY_FILE), "-confs", conf]
-    # A relative pattern, because Ivy would expand brackets in the cache's own path.
-    arguments += ["-retrieve", "[artifact]-[revision].[ext]"]
-    try:
-        run = subprocess.run(
-            [*command, *arguments],
-            cwd=into,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_TIME_LIMIT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise MachineError(
-            f"Ivy didn't fetch the {conf} jars within {_TIME_LIMIT_SECONDS} s. Check the network "
-            "and run `kafka-drain jars` again; what has arrived is kept."
-        ) from error
-    if run.returncode != 0:
-        raise MachineError(
-            f"Ivy couldn't fetch the {conf} jars and ended with {run.returncode}:\n"
-            + "\n".join(f"  {line}" for line in _meaningful(run.stdout))
-            + "\nCheck the network (Java takes a proxy from JAVA_TOOL_OPTIONS, as "
-            "-Dhttps.proxyHost=… -Dhttps.proxyPort=…), or set KAFKA_DRAIN_IVY_SETTINGS to an "
-            "ivysettings.xml that names your mirror of Maven Central. Then run `kafka-drain jars`."
-        )
-
-
-def _meaningful(output: str) -> list[str]:
-    """Return the last lines that say what failed, or the last lines at all."""
-    lines = [line.strip(" \t:") for line in output.splitlines()]
-    lines = [line for line in lines if line]
-    signs = ("not found", "error", "FAILED", "Exception", "invalid", "No space")
-    telling = [
-        line
-        for line in lines
-        if any(sign in line for sign in signs) and not line.startswith("module not found")
+def _bring(conf: str, into: Path, command: list[str]) -> list[_Jar]:
+    run_ivy(command, conf, into, _ivy_cache())
+    jars = [
+        _Jar(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(into.glob("*.jar"))
     ]
-    return list(dict.fromkeys(telling or lines))[-_LINES_OF_IVY:]
+    if not jars:
+        raise MachineError(
+            f"Ivy reported success but retrieved no {conf} jar. Remove {cache_folder()} and "
+            "run `kafka-drain jars` again."
+        )
+    return jars
+
+
+def _refuse_others(conf: str, jars: list[_Jar]) -> None:
+    locked = jar_lock.parse_lock(jar_lock.LOCK_FILE.read_text(encoding="utf-8"))
+    differences = jar_lock.compare({jar.name: jar.sha256 for jar in jars}, locked.get(conf, {}))
+    if not differences:
+        return
+    # What Ivy holds it takes again, whatever a corrected mirror serves.
+    shutil.rmtree(_ivy_cache(), ignore_errors=True)
+    raise MachineError(
+        f"The {conf} jars that Ivy brought aren't those of jars.lock:\n"
+        + "\n".join(f"  {difference}" for difference in differences)
+        + "\nNone of them is kept. If ivy.xml is as it was, a mirror or a proxy serves other files "
+        "than Maven Central: have it corrected, or name another one by KAFKA_DRAIN_IVY_SETTINGS. "
+        "After a change of ivy.xml, run `make lock-jars`."
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
-"""Jars: fetched once, complete or not at all, and never by `verified`."""
+"""Jars: fetched once, those of the lock and all of them or none, and never by `verified`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import threading
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
-from kafka_drain import jars
+from kafka_drain import jar_lock, jars
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.ivy import IVY_FILE
 
 VERSION = "echo 'openjdk version \"17.0.15\"' >&2"
+ONE = hashlib.sha256(b"one").hexdigest()
+THREE = hashlib.sha256(b"three").hexdigest()
+LOCKED = {"one-1.jar": ONE, "three-3.jar": THREE}
 
 
 class Machine:
@@ -25,6 +31,8 @@ class Machine:
         self.calls_file = folder / "calls"
         self.java = folder / "bin" / "java"
         self.java.parent.mkdir()
+        self.lock_file = folder / "jars.lock"
+        self.lock_file.write_text(jar_lock.format_lock(dict.fromkeys(jars.CONFS, LOCKED)))
         self.ivy_does("printf one > one-1.jar\nprintf three > three-3.jar")
 
     def ivy_does(self, script: str) -> None:
@@ -34,6 +42,16 @@ class Machine:
             encoding="utf-8",
         )
         self.java.chmod(0o755)
+
+    def ivy_caches(self, name: str) -> Path:
+        """Put a file where Ivy keeps what it has downloaded."""
+        path = self.cache / "ivy" / "a" / "jars" / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+        return path
+
+    def kept(self) -> list[Path]:
+        return list((self.cache / "jars").iterdir())
 
     def calls(self) -> list[str]:
         return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
@@ -46,6 +64,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(made.cache))
     monkeypatch.delenv("KAFKA_DRAIN_IVY_SETTINGS", raising=False)
+    monkeypatch.setattr(jar_lock, "LOCK_FILE", made.lock_file)
     return made
 
 
@@ -76,18 +95,18 @@ def test_cache_folder_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, x
 
 
 def test_fetch_empty_cache(machine: Machine) -> None:
-    """The folder's name carries the declaration's hash, its index each file's size and hash."""
+    """The folder's name carries declaration and lock, its index each file's size and hash."""
     fetched = jars.fetch(jars.CONNECTOR)
 
-    declared = Path(jars.__file__).with_name("ivy.xml").read_bytes()
+    declared = IVY_FILE.read_bytes() + machine.lock_file.read_bytes()
     digest = hashlib.sha256(declared + b"connector").hexdigest()[:12]
     folder = machine.cache / "jars" / f"connector-{digest}"
     assert [folder / "one-1.jar", folder / "three-3.jar"] == fetched
     assert json.loads((folder / "index.json").read_text())["files"] == [
-        {"name": "one-1.jar", "size": 3, "sha256": hashlib.sha256(b"one").hexdigest()},
-        {"name": "three-3.jar", "size": 5, "sha256": hashlib.sha256(b"three").hexdigest()},
+        {"name": "one-1.jar", "size": 3, "sha256": ONE},
+        {"name": "three-3.jar", "size": 5, "sha256": THREE},
     ]
-    assert [folder] == list((machine.cache / "jars").iterdir())
+    assert [folder] == machine.kept()
 
 
 def test_fetch_command(machine: Machine) -> None:
@@ -140,7 +159,7 @@ def test_fetch_damaged(machine: Machine) -> None:
 
 def test_fetch_at_the_same_time(machine: Machine) -> None:
     """Of several that fetch at once, one runs Ivy and all get the jars."""
-    machine.ivy_does("/bin/sleep 0.3\nprintf one > one-1.jar")
+    machine.ivy_does("/bin/sleep 0.3\nprintf one > one-1.jar\nprintf three > three-3.jar")
     results: list[list[Path]] = []
     threads = [
         threading.Thread(target=lambda: results.append(jars.fetch(jars.CONNECTOR)))
@@ -181,7 +200,89 @@ def test_fetch_no_network(machine: Machine) -> None:
     assert "UnknownHostException" in message
     assert "tried" not in message
     assert "Check the network" in message
-    assert list((machine.cache / "jars").iterdir()) == []
+    assert machine.kept() == []
+
+
+@pytest.mark.parametrize(
+    ("ivy", "said"),
+    [
+        (
+            "printf ONE > one-1.jar\nprintf three > three-3.jar",
+            f"one-1.jar has SHA-256 {hashlib.sha256(b'ONE').hexdigest()}, expected {ONE}",
+        ),
+        (
+            "printf one > one-1.jar\nprintf three > three-3.jar\nprintf one > two-2.jar",
+            f"two-2.jar has SHA-256 {ONE}, expected no such jar",
+        ),
+        ("printf one > one-1.jar", f"three-3.jar is missing, expected SHA-256 {THREE}"),
+    ],
+    ids=["changed", "extra", "missing"],
+)
+def test_fetch_not_as_locked(machine: Machine, ivy: str, said: str) -> None:
+    """Jars that the lock doesn't name as they are, or not all of its jars, are refused."""
+    machine.ivy_does(ivy)
+    in_ivy = machine.ivy_caches("one-1.jar")
+
+    with pytest.raises(MachineError) as raised:
+        jars.fetch(jars.CONNECTOR)
+
+    first, *lines, what_to_do = str(raised.value).splitlines()
+    assert first == "The connector jars that Ivy brought aren't those of jars.lock:"
+    assert lines == [f"  {said}"]
+    assert "a mirror or a proxy serves other files" in what_to_do
+    assert "run `make lock-jars`" in what_to_do
+    assert machine.kept() == []
+    assert not in_ivy.exists()
+    with pytest.raises(MachineError, match="aren't complete"):
+        jars.verified(jars.CONNECTOR)
+
+
+def test_fetch_every_difference(machine: Machine) -> None:
+    """All that differs is named at once."""
+    machine.ivy_does("printf ONE > one-1.jar\nprintf two > two-2.jar")
+
+    with pytest.raises(
+        MachineError, match=r"(?s)one-1\.jar has .*three-3\.jar is .*two-2\.jar has "
+    ):
+        jars.fetch(jars.CONNECTOR)
+
+
+def test_fetch_damaged_then_not_as_locked(machine: Machine) -> None:
+    """A damaged folder isn't replaced by jars that are refused."""
+    damaged = jars.fetch(jars.CONNECTOR)[0]
+    damaged.write_bytes(b"")
+    machine.ivy_does("printf ONE > one-1.jar\nprintf three > three-3.jar")
+
+    with pytest.raises(MachineError, match=r"aren't those of jars\.lock"):
+        jars.fetch(jars.CONNECTOR)
+    assert damaged.read_bytes() == b""
+
+
+def test_fetch_after_another_lock(machine: Machine) -> None:
+    """Under a new lock the jars are fetched and compared again."""
+    jars.fetch(jars.CONNECTOR)
+    other = {**LOCKED, "one-1.jar": THREE}
+    machine.lock_file.write_text(jar_lock.format_lock({jars.CONNECTOR: other}))
+
+    with pytest.raises(MachineError, match=f"one-1.jar has SHA-256 {ONE}, expected {THREE}"):
+        jars.fetch(jars.CONNECTOR)
+    assert len(machine.calls()) == 2
+
+
+def test_fetch_conf_not_locked(machine: Machine) -> None:
+    """A configuration of which the lock has no line is refused."""
+    machine.lock_file.write_text("")
+
+    with pytest.raises(MachineError, match=r"one-1\.jar has SHA-256 \w+, expected no such jar"):
+        jars.fetch(jars.CONNECTOR)
+
+
+def test_hashes_of_whatever_is_locked(machine: Machine) -> None:
+    """What a new lock is made of needs no lock that fits, and leaves no jar behind."""
+    machine.lock_file.write_text("")
+
+    assert jars.hashes_of(jars.CONNECTOR) == LOCKED
+    assert machine.kept() == []
 
 
 def test_fetch_nothing_retrieved(machine: Machine) -> None:
@@ -243,7 +344,7 @@ def test_verified_unreadable_index(machine: Machine, text: str) -> None:
         jars.verified(jars.CONNECTOR)
 
 
-@pytest.mark.parametrize("call", [jars.fetch, jars.verified])
+@pytest.mark.parametrize("call", [jars.fetch, jars.verified, jars.hashes_of])
 def test_unknown_conf(machine: Machine, call: object) -> None:
     """Other names of configurations are refused."""
     assert callable(call)
@@ -275,8 +376,41 @@ def test_main_error(machine: Machine, capsys: pytest.CaptureFixture[str]) -> Non
 def test_import_leaves_pyspark_alone() -> None:
     """Neither the import nor the search for Ivy imports pyspark."""
     code = (
-        "import sys; from kafka_drain import jars; jars._ivy_jar(); "
+        "import sys; from kafka_drain import ivy, jars; ivy._ivy_jar(); "
         "sys.exit('pyspark' in sys.modules)"
     )
     folder = Path(jars.__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(folder)})
+
+
+def test_lock_of_the_repository() -> None:
+    """It names each jar that ivy.xml asks for, of each configuration, and is in its own order."""
+    text = jar_lock.LOCK_FILE.read_text(encoding="utf-8")
+    locked = jar_lock.parse_lock(text)
+    declared = ElementTree.parse(IVY_FILE)
+
+    assert jar_lock.format_lock(locked) == text
+    assert {conf.get("name") for conf in declared.iter("conf")} == set(jars.CONFS) == set(locked)
+    for asked in declared.iter("dependency"):
+        conf, _, _ = asked.get("conf", "").partition("->")
+        assert f"{asked.get('name')}-{asked.get('rev')}.jar" in locked[conf]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{ONE}  one-1.jar",
+        f"{ONE} broker/one-1.jar",
+        f"{ONE[1:]}  broker/one-1.jar",
+        f"{ONE}  broker/one-1.zip",
+        f"{ONE}  broker/../one-1.jar",
+        "<<<<<<< ours",
+        "",
+    ],
+)
+def test_parse_lock_other_form(line: str) -> None:
+    """A line of another form is shown with its number, and what to do."""
+    text = f"{THREE}  broker/three-3.jar\n{line}\n"
+
+    with pytest.raises(MachineError, match=rf"Line 2 of jars\.lock is {re.escape(repr(line))}"):
+        jar_lock.parse_lock(text)

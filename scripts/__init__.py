@@ -1,0 +1,1 @@
+"""What the maintainer's verbs run: `make lock-jars`, `make audit`, `make licences`."""

@@ -1,0 +1,32 @@
+"""Write `jars.lock` anew: the SHA-256 of each jar that Ivy brings for what `ivy.xml` declares."""
+
+from __future__ import annotations
+
+import sys
+
+from kafka_drain import jar_lock, jars
+from kafka_drain.errors import KafkaDrainError
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Write the lock and say what has changed; return the exit status."""
+    try:
+        found = {conf: jars.hashes_of(conf) for conf in jars.CONFS}
+    except KafkaDrainError as error:
+        print(f"lock-jars: {error}", file=sys.stderr)
+        return 1
+    text = jar_lock.format_lock(found)
+    path = jar_lock.LOCK_FILE
+    before = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+    path.write_text(text, encoding="utf-8")
+    after = set(text.splitlines())
+    for line in sorted(before ^ after, key=lambda line: line.split()[-1]):
+        print("-" if line in before else "+", line)
+    print(f"{path.name}: {len(after)} jars, {len(before ^ after)} lines changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
