@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeAlias
 
 from upath import UPath
 
 from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.generation import Generation
+from kafka_drain.locations import is_local
 from kafka_drain.manifest import SinkFile
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.window import Window
 
-__all__ = ["file_sha256", "read_committed_files"]
+if TYPE_CHECKING:
+    from kafka_drain.generation import Generation
+    from kafka_drain.window import Window
+
+__all__ = ["FilesRead", "ReadFiles", "file_sha256", "read_committed_files", "read_file"]
+
+#: What the readable files hold, and what is wrong with the others.
+FilesRead: TypeAlias = "tuple[list[CommittedFile], list[Finding]]"
+#: Reads the files of an owner, in a format; takes lines of progress, as `read_committed_files`.
+ReadFiles: TypeAlias = (
+    "Callable[[Generation | Window, Collection[SinkFile], str, Callable[[str], None]], FilesRead]"
+)
 
 _CHUNK = 1 << 20
+#: So many files are read at once: on a disk the processor is what counts, in a store the requests.
+_LANES_ON_DISK, _LANES_IN_STORE = 1, 16
 
 
 def read_committed_files(
@@ -25,7 +39,7 @@ def read_committed_files(
     sink_files: Collection[SinkFile],
     file_format: str,
     say: Callable[[str], None],
-) -> tuple[list[CommittedFile], list[Finding]]:
+) -> FilesRead:
     """Look at each committed file: is it there, has it its size, which offsets does it hold?
 
     Args:
@@ -40,21 +54,34 @@ def read_committed_files(
     files: list[CommittedFile] = []
     findings: list[Finding] = []
     ticker = Ticker("validate", Progress("files", len(sink_files)), say)
-    for number, sink_file in enumerate(sink_files, start=1):
-        found = _read_file(owner, sink_file, file_format)
-        if isinstance(found, Finding):
-            findings.append(found)
-        else:
-            files.append(found)
-        ticker.at(number)
+    data, name = owner.data, owner.data_name
+
+    def read(sink_file: SinkFile) -> CommittedFile | Finding:
+        return read_file(data, name, sink_file, file_format)
+
+    with ThreadPoolExecutor(_LANES_ON_DISK if is_local(data) else _LANES_IN_STORE) as pool:
+        for number, found in enumerate(pool.map(read, sink_files), start=1):
+            if isinstance(found, Finding):
+                findings.append(found)
+            else:
+                files.append(found)
+            ticker.at(number)
     return files, findings
 
 
-def _read_file(
-    owner: Generation | Window, sink_file: SinkFile, file_format: str
+def read_file(
+    data: UPath, data_name: str, sink_file: SinkFile, file_format: str
 ) -> CommittedFile | Finding:
-    where = f"{owner.data_name}/{sink_file.path}"
-    path = owner.data / sink_file.path
+    """Read one committed file, or say what is wrong with it.
+
+    Args:
+        data: The data folder.
+        data_name: The same, relative to the archive.
+        sink_file: What the manifest says of the file.
+        file_format: Its format.
+    """
+    where = f"{data_name}/{sink_file.path}"
+    path = data / sink_file.path
     try:
         size = path.stat().st_size
         if size != sink_file.size:

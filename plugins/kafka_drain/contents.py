@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
@@ -30,6 +32,18 @@ class FileOffsets:
     ascending: bool = True
     first_timestamp: int | None = None
     last_timestamp: int | None = None
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> FileOffsets:
+        """Read one of a file's `contents` as JSON types."""
+        return cls(
+            **{
+                **document,
+                "tp": TopicPartition(**document["tp"]),
+                "ranges": tuple(OffsetRange(**r) for r in document["ranges"]),
+                "duplicates": tuple(document["duplicates"]),
+            }
+        )
 
     @property
     def first(self) -> int:
@@ -59,3 +73,13 @@ class CommittedFile:
     sha256: str
     contents: tuple[FileOffsets, ...]
     batch: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> CommittedFile:
+        """Read what `to_dict` returned."""
+        contents = tuple(FileOffsets.from_dict(each) for each in document["contents"])
+        return cls(**{**document, "contents": contents})

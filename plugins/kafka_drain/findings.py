@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -249,6 +249,11 @@ class Finding:
             "where": self.where,
             "detail": self.detail,
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, str]) -> Finding:
+        """Read what `to_dict` returned."""
+        return cls(Reason(document["reason"]), document["where"], document["detail"])
 
 
 def without_echoes(findings: Iterable[Finding]) -> list[Finding]:

@@ -12,6 +12,7 @@ __all__ = [
     "DrainSpec",
     "SendSpec",
     "SinkSpec",
+    "ValidateSpec",
     "WindowSpec",
     "read_result",
     "write_private",
@@ -141,6 +142,29 @@ class CompactSpec(JobSpec):
     path: str
     partition_by: list[str]
     columns: dict[str, str]
+    log_levels: dict[str, str]
+    result_path: str
+
+
+@dataclass(frozen=True)
+class ValidateSpec(JobSpec):
+    """Committed files to be read by executors, for a validation.
+
+    Attributes:
+        archive: The archive's folder.
+        data_name: The data folder, relative to the archive.
+        file_format: Format of the files.
+        files: The manifest's lines: path, size, modified, batch and log of each file.
+        answers_path: Where what was read is written, a JSON object a line.
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+    """
+
+    archive: str
+    data_name: str
+    file_format: str
+    files: list[dict[str, Any]]
+    answers_path: str
     log_levels: dict[str, str]
     result_path: str
 

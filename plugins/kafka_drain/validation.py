@@ -14,7 +14,7 @@ from typing import Literal
 
 from kafka_drain.acknowledgements import parse_acknowledgements, range_name
 from kafka_drain.archive import Archive
-from kafka_drain.committed_files import read_committed_files
+from kafka_drain.committed_files import ReadFiles, read_committed_files
 from kafka_drain.contents import CommittedFile
 from kafka_drain.findings import Finding, Reason, errors, without_echoes
 from kafka_drain.fingerprints import segment_fingerprint
@@ -57,6 +57,8 @@ Scope = Literal["open", "all"]
 
 #: So many receipts are read for the report's chart.
 CHARTED = 50
+#: More new files than these may be read elsewhere: by the executors of a Spark cluster.
+MANY_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class _Validation:
     run: str
     now: datetime
     say: Callable[[str], None]
+    read_many: ReadFiles
 
 
 def validate_archive(
@@ -85,6 +88,7 @@ def validate_archive(
     acknowledge_expired: Collection[str] = (),
     run: str | None = None,
     clock: Clock = utc_now,
+    read_many: ReadFiles = read_committed_files,
 ) -> Report:
     """Validate an archive, and seal the batches that are proven complete.
 
@@ -99,6 +103,7 @@ def validate_archive(
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
         run: Name of the run, by which a retry is told from another run; None for the time.
         clock: The time; replaced in tests.
+        read_many: Reads the new files where there are more than MANY_FILES.
 
     Raises:
         ConfigError: When an acknowledged range can't be understood.
@@ -124,6 +129,7 @@ def validate_archive(
         run=run or now.isoformat(),
         now=now,
         say=say,
+        read_many=read_many,
     )
     _explain_windows(validation)
     previous: str | None = None
@@ -231,7 +237,8 @@ def _validate_open(
         )
     else:
         sealed = check_listed_sealed(state, listing, previous)
-    files, found = read_committed_files(generation, state.new, document["format"], validation.say)
+    read = validation.read_many if len(state.new) > MANY_FILES else read_committed_files
+    files, found = read(generation, state.new, document["format"], validation.say)
     parts = segments(
         state.sealed_ends, state.checkpoint, state.last_committed, state.last_sealed + 1
     )

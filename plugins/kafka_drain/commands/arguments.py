@@ -45,8 +45,10 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_spark(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--master", default="local[*]", help="Spark's master (%(default)s)")
+def add_spark(
+    parser: argparse.ArgumentParser, master: str = "Spark's master (%(default)s)"
+) -> None:
+    parser.add_argument("--master", default="local[*]", help=master)
     parser.add_argument(
         *("--spark-conf", "--conf"),
         metavar="NAME=VALUE",

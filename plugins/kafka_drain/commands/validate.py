@@ -9,10 +9,12 @@ from kafka_drain.commands.arguments import (
     add_acknowledgement,
     add_archive,
     add_kafka,
+    add_spark,
     names_kafka,
     the_cluster,
 )
 from kafka_drain.commands.report_answer import answer_report
+from kafka_drain.committed_files import ReadFiles
 from kafka_drain.terminal import say
 from kafka_drain.validation import validate_archive
 
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all generations and receipts, or only the one that drains append to (%(default)s)",
     )
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    add_spark(parser, "Spark's master, where more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
 
 
@@ -44,5 +47,18 @@ def run(options: argparse.Namespace) -> int:
         scope=options.scope,
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
+        read_many=lambda *asked: _by_spark(options)(*asked),
     )
     return answer_report(options, archive, report)
+
+
+def _by_spark(options: argparse.Namespace) -> ReadFiles:
+    # Not at the top: few validations need Spark's side, and importing it takes longer than they do.
+    from kafka_drain.commands.pipeline_arguments import the_pipeline
+    from kafka_drain.reading_by_spark import read_by_spark
+    from kafka_drain.submitting import submit
+
+    return read_by_spark(
+        the_pipeline(options),
+        lambda application, explain: submit(application, options.master, explain),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import BaseOperator
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
@@ -16,6 +15,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.report_link import REPORT_KEY, ReportLink
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["ValidateManifestOperator"]
 
 
-class ValidateManifestOperator(BaseOperator):
+class ValidateManifestOperator(SparkJobOperator):
     """Validate a pipeline's archive, seal what is proven, and write a report into it.
 
     Collects all findings, then fails once. Its outlets' asset events carry the summary.
+
+    More than 10,000 new files are read by a Spark application, all others in this process.
 
     In a run that drains a window it proves that nothing of the window is left to drain and that its
     files are those that were sealed, and leaves the rest to the scheduled drains.
@@ -63,15 +65,14 @@ class ValidateManifestOperator(BaseOperator):
         window_end: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
+        super().__init__(pipeline=pipeline, **kwargs)
         self.scope = scope
         self.acknowledge_expired = acknowledge_expired
         self.mode = mode
         self.window_start = window_start
         self.window_end = window_end
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the validation.
 
         Raises:
@@ -91,6 +92,7 @@ class ValidateManifestOperator(BaseOperator):
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive import Archive
+        from kafka_drain.reading_by_spark import read_by_spark
         from kafka_drain.report import raise_findings, write_report
         from kafka_drain.validation import validate_archive
 
@@ -102,6 +104,10 @@ class ValidateManifestOperator(BaseOperator):
             scope=self.scope,
             acknowledge_expired=listed(self.acknowledge_expired),
             run=context.get("run_id"),
+            read_many=read_by_spark(
+                self.pipeline,
+                lambda application, explain: self.run_application(application, explain, context),
+            ),
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:

@@ -1,0 +1,60 @@
+"""Validation of very many files: executors read them with the function that the worker uses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kafka_drain.committed_files import read_file
+from kafka_drain.findings import Finding
+from kafka_drain.job_spec import ValidateSpec
+from kafka_drain.locations import locate
+from kafka_drain.manifest import SinkFile
+from kafka_drain.progress import Progress
+from kafka_drain_spark.background import Background
+from kafka_drain_spark.tasks import finished_tasks
+
+__all__ = ["run_validate"]
+
+PROGRESS_SECONDS = 2.0
+FILES_PER_TASK = 500
+
+
+def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
+    """Read the files, and write what they hold beside the result, in the manifest's order.
+
+    Returns:
+        files.
+
+    Raises:
+        Py4JJavaError: When a task failed more often than Spark tries it.
+    """
+    context = spark.sparkContext
+    tasks = max(context.defaultParallelism, len(spec.files) // FILES_PER_TASK)
+    read = partial(_read, spec.archive, spec.data_name, spec.file_format)
+    reading = Background(context.parallelize(spec.files, tasks).mapPartitions(read).collect)
+    progress = Progress("tasks", tasks)
+    while not reading.ended(PROGRESS_SECONDS):
+        print(f"validate: {progress.line(finished_tasks(spark))}", flush=True)
+    answers = reading.result()
+    path = Path(spec.answers_path)
+    path.touch(mode=0o600)
+    with path.open("w") as lines:
+        lines.writelines(f"{answer}\n" for answer in answers)
+    return {"files": len(answers)}
+
+
+def _read(
+    archive: str, data_name: str, file_format: str, files: Iterable[dict[str, Any]]
+) -> Iterator[str]:
+    """Read some files, on an executor; yields a JSON object for each."""
+    data = locate(archive) / data_name
+    for file in files:
+        found = read_file(data, data_name, SinkFile(**file), file_format)
+        kind = "finding" if isinstance(found, Finding) else "file"
+        yield json.dumps({kind: found.to_dict()})

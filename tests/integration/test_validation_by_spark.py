@@ -1,0 +1,119 @@
+"""Very many new files are read by Spark's executors: the verdict, and the receipt, are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster
+from kafka_drain import validation
+from kafka_drain.archive import Archive
+from kafka_drain.committed_files import ReadFiles, read_committed_files
+from kafka_drain.errors import SparkJobError
+from kafka_drain.job_spec import ValidateSpec, write_private
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.reading_by_spark import read_by_spark
+from kafka_drain.report import Report
+from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.submitting import submit
+from kafka_drain.validation import MANY_FILES, validate_archive
+
+pytestmark = pytest.mark.integration
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def new_batch(folder: Path, files: int) -> Archive:
+    """Write an archive with one batch that isn't sealed."""
+    folder.mkdir()
+    link = Linker(folder / "template.parquet")
+    made = SyntheticArchive(folder, link.size, link)
+    made.add_generation(1, sealed=0, files=8, unsealed=1, new_files=files)
+    return made.archive
+
+
+def pipeline_of(archive: Archive) -> Pipeline:
+    return Pipeline(name="many", topics=["t"], archive=str(archive.root))
+
+
+def validate(archive: Archive, read_many: ReadFiles) -> tuple[Report, list[str]]:
+    """Validate an archive, the same each time; what was said is returned as well."""
+    said: list[str] = []
+    report = validate_archive(
+        archive, SyntheticCluster(), said.append, run="run", clock=lambda: NOW, read_many=read_many
+    )
+    return report, said
+
+
+def test_validation_of_many_files(tmp_path: Path) -> None:
+    """Of more than 10,000 files, a real application finds the one that is cut and the one gone."""
+    archive = new_batch(tmp_path / "archive", MANY_FILES + 8)
+    data = archive.generation(1).data
+    cut, gone = sorted(archive.generation(1).list_data_files())[5_000:5_002]
+    content = (data / cut).read_bytes()
+    # As long as it was: only its end tells.
+    (data / cut).write_bytes(content[:-4] + b"\0\0\0\0")
+    (data / gone).unlink()
+
+    here, _ = validate(archive, read_committed_files)
+    there, said = validate(
+        archive,
+        read_by_spark(
+            pipeline_of(archive),
+            lambda application, explain: submit(application, "local[2]", explain),
+        ),
+    )
+
+    assert said[0] == "validate: 10,008 new files are read by Spark"
+    assert {str(finding.reason) for finding in there.findings} >= {"file_corrupt", "file_missing"}
+    assert there.findings == here.findings
+    assert there.summary() == here.summary()
+
+
+@pytest.fixture
+def in_shared_session(spark: Any) -> Callable[[SparkApplication, Callable[[], object]], None]:
+    """Run the application's work in the session that the tests share."""
+    from kafka_drain_spark.validate import run_validate
+
+    def run(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec = ValidateSpec.read(Path(application.arguments[0]))
+        write_private(Path(spec.result_path), run_validate(spark, spec))
+
+    return run
+
+
+def test_validation_by_spark_seals(
+    tmp_path: Path, in_shared_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receipt has the same bytes."""
+    archive = new_batch(tmp_path / "archive", 24)
+    generation = archive.generation(1)
+    here, _ = validate(archive, read_committed_files)
+    (name,) = generation.receipt_names()
+    receipt = (generation.folder / "receipts" / name).read_bytes()
+    (generation.folder / "receipts" / name).unlink()
+    monkeypatch.setattr(validation, "MANY_FILES", 23)
+
+    there, said = validate(archive, read_by_spark(pipeline_of(archive), in_shared_session))
+
+    assert "24 new files are read by Spark" in said[0]
+    assert (here.complete, there.complete) == (True, True)
+    assert (generation.folder / "receipts" / name).read_bytes() == receipt
+
+
+def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that can't start is an error, and nothing is sealed."""
+    archive = new_batch(tmp_path / "archive", 24)
+    monkeypatch.setattr(validation, "MANY_FILES", 0)
+
+    def fails(application: SparkApplication, explain: Callable[[], object]) -> None:
+        explain()
+
+    with pytest.raises(SparkJobError, match="ended before it had read the files"):
+        validate(archive, read_by_spark(pipeline_of(archive), fails))
+
+    assert archive.generation(1).receipt_names() == []
