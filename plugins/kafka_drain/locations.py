@@ -6,15 +6,19 @@ An object store has no folders, no rename and no links; what is written there ap
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
+from kafka_drain.object_store import S3_SCHEMES
 
 __all__ = ["hadoop_path", "is_local", "locate", "make_folder", "read_bytes", "require_reachable"]
 
 #: What fsspec's file systems of the stores are installed with.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
+
+_READ_AHEAD = 8 << 20
 
 #: What botocore raises when it finds no credentials, or half of them.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
@@ -30,8 +34,7 @@ def locate(path: str | os.PathLike[str] | UPath) -> UPath:
         if isinstance(path, UPath) or "://" not in str(path):
             found = UPath(path)
         else:
-            # Others write to the same archive: a listing from a moment ago is wrong.
-            found = UPath(path, use_listings_cache=False)
+            found = UPath(path, **_options(str(path).partition("://")[0]))
         if is_local(found):
             return found.absolute()
         found.fs  # noqa: B018 - imports the package
@@ -42,6 +45,15 @@ def locate(path: str | os.PathLike[str] | UPath) -> UPath:
             "install it beside kafka-drain, for S3 as kafka-drain[s3]"
         ) from error
     return found
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    # Others write to the same archive: a listing from a moment ago is wrong.
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme in S3_SCHEMES:
+        # s3fs would read 50 MiB ahead, of each of the files that are read at a time.
+        options["default_block_size"] = _READ_AHEAD
+    return options
 
 
 def is_local(path: UPath) -> bool:

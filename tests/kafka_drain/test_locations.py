@@ -30,6 +30,14 @@ def test_locate_in_store() -> None:
     assert (path / "a").storage_options == path.storage_options
 
 
+def test_locate_on_s3() -> None:
+    """Many files are read at a time: each may take a little memory only."""
+    path = locate("s3://bucket/archive")
+
+    assert (path / "a").fs.default_block_size == 8 << 20
+    assert not (path / "a").fs.dircache.use_listings_cache
+
+
 def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package that is missing is named."""
     monkeypatch.setitem(sys.modules, "gcsfs", None)
