@@ -37,10 +37,15 @@ EXECUTOR_SIDE_LATER = {"fastavro", "upath"}
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
 
-# The one job whose tasks run our own code on executors: it reads files and sends to Kafka itself.
-SENDER = "kafka_drain_spark.send"
-SENDER_APPLICATION = "republish.py"
-SENDER_SIDE = SPARK_SIDE | {"pyarrow", "confluent_kafka"}
+# The jobs whose tasks run our own code on executors: they read files, one sends to Kafka as well.
+ON_EXECUTORS = {
+    "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
+    "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow"},
+}
+APPLICATIONS = {
+    "republish.py": "kafka_drain_spark.send",
+    "validate.py": "kafka_drain_spark.validate",
+}
 
 # For notebooks; no job leads to it.
 READER = "kafka_drain_spark.reader"
@@ -238,11 +243,11 @@ def test_core_knows_neither_airflow_nor_spark(module: str) -> None:
 def test_spark_side_plain(module: str) -> None:
     """The Spark side needs pyspark alone, also through what it imports of the core.
 
-    Only the reader, once it is called, needs what the core itself does; and what sends exactly once
-    needs pyarrow and the Kafka client, and more only for Avro files and URLs.
+    Only the reader, once it is called, needs what the core itself does; and what reads files on
+    executors needs pyarrow, or the Kafka client too, and more only for Avro files and URLs.
     """
-    allowed = SENDER_SIDE if module == SENDER else SPARK_SIDE
-    later = EXECUTOR_SIDE_LATER if module == SENDER else set()
+    allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
+    later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
 
     assert tops(reached({module}, later=False)) <= allowed
     assert module == READER or tops(reached({module}, later=True)) <= allowed | later
@@ -250,14 +255,14 @@ def test_spark_side_plain(module: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.name)
 def test_spark_application_plain(path: Path) -> None:
-    """An application that spark-submit starts needs pyspark alone, but for the one that sends."""
+    """An application that spark-submit starts needs pyspark alone, unless executors read files."""
     start = imports_of(path).when_run
-    is_sender = path.name == SENDER_APPLICATION
-    allowed = SENDER_SIDE if is_sender else SPARK_SIDE
-    later = EXECUTOR_SIDE_LATER if is_sender else set()
+    work = APPLICATIONS.get(path.name, "")
+    allowed = ON_EXECUTORS.get(work, SPARK_SIDE)
+    later = EXECUTOR_SIDE_LATER if work else set()
 
     assert "kafka_drain_spark" in tops(reached(start, later=False))
-    assert (SENDER in start) == is_sender
+    assert start & ON_EXECUTORS.keys() == {work} - {""}
     assert tops(reached(start, later=False)) <= allowed
     assert tops(reached(start, later=True)) <= allowed | later
 

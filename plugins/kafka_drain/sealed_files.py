@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from upath import UPath
 
-from kafka_drain.committed_files import file_sha256
 from kafka_drain.data_files import DataFileError, read_offsets, topic_of
+from kafka_drain.file_reading import file_sha256
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.fingerprints import files_fingerprint
 from kafka_drain.generation import Generation

@@ -10,10 +10,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kafka_drain.committed_files import read_file
+from kafka_drain.file_reading import read_file
 from kafka_drain.findings import Finding
 from kafka_drain.job_spec import ValidateSpec
-from kafka_drain.locations import locate
 from kafka_drain.manifest import SinkFile
 from kafka_drain.progress import Progress
 from kafka_drain_spark.background import Background
@@ -53,8 +52,7 @@ def _read(
     archive: str, data_name: str, file_format: str, files: Iterable[dict[str, Any]]
 ) -> Iterator[str]:
     """Read some files, on an executor; yields a JSON object for each."""
-    data = locate(archive) / data_name
     for file in files:
-        found = read_file(data, data_name, SinkFile(**file), file_format)
+        found = read_file(archive, data_name, SinkFile(**file), file_format)
         kind = "finding" if isinstance(found, Finding) else "file"
         yield json.dumps({kind: found.to_dict()})

@@ -626,7 +626,7 @@ def test_read_shard_skips_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A shard that goes on in the middle of a file reads what is left of it, after its hash."""
     (tmp_path / "topic=t").mkdir()
     counted = row_groups(tmp_path / "topic=t" / "x")
-    monkeypatch.setattr(shard_reader, "_path", lambda root, name: counted)
+    monkeypatch.setattr(shard_reader, "path_of", lambda root, name: counted)
     shard = shard_of(
         TopicPartition("t", 3),
         hashed(tmp_path, file("topic=t/x", 60, 79)),

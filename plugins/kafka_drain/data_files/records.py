@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, Any, Literal, Protocol
+from pathlib import Path
+from typing import IO, Any, Literal, Protocol, cast
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ __all__ = [
     "columns_of_rows",
     "conform",
     "milliseconds",
+    "path_of",
     "rows_per_batch",
     "units_per_second",
 ]
@@ -53,6 +55,21 @@ class DataPath(Protocol):
 
     def open(self, mode: Literal["rb"], /) -> IO[bytes]:
         """Open the file."""
+
+
+def path_of(root: str, path: str) -> Path:
+    """Return a file of an archive, on a disk or in a store; both do what a path does.
+
+    Args:
+        root: The archive's folder.
+        path: The file, relative to it.
+    """
+    if "://" not in root:
+        return Path(root, path)
+    # Not at the top: executors that read local files need no fsspec.
+    from kafka_drain.locations import locate
+
+    return cast(Path, locate(root) / path)
 
 
 @dataclass(frozen=True, slots=True)

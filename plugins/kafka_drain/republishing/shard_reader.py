@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_drain.data_files import read_records, topic_of
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, DataPath, Wanted
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, DataPath, Wanted, path_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.republishing.row_filter import wanted_rows
@@ -74,7 +73,7 @@ def _stream(
     root: str, file: ShardFile, shard: Shard, from_offset: int, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield one file's wanted records in offset order."""
-    path = _path(root, file.path)
+    path = path_of(root, file.path)
     _check_bytes(path, file)
     in_topic_folder = topic_of(file.path) is not None
     selected = (
@@ -88,15 +87,6 @@ def _stream(
     table = pa.Table.from_batches(list(selected), schema=SCHEMA)
     ordered = table.take(pc.sort_indices(table["offset"])).combine_chunks()
     yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
-
-
-def _path(root: str, path: str) -> DataPath:
-    if "://" not in root:
-        return Path(root, path)
-    # Not at the top: executors that read local files need no fsspec.
-    from kafka_drain.locations import locate
-
-    return locate(root) / path
 
 
 def _check_bytes(path: DataPath, file: ShardFile) -> None:
