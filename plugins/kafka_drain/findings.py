@@ -253,7 +253,9 @@ class Finding:
     @classmethod
     def from_dict(cls, document: Mapping[str, str]) -> Finding:
         """Read what `to_dict` returned."""
-        return cls(Reason(document["reason"]), document["where"], document["detail"])
+        # mypy takes `__new__`, which makes the members, for the look-up.
+        reason = Reason(document["reason"])  # type: ignore[call-arg]
+        return cls(reason, document["where"], document["detail"])
 
 
 def without_echoes(findings: Iterable[Finding]) -> list[Finding]:
