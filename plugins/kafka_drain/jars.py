@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kafka_drain import jar_lock
@@ -43,7 +44,10 @@ BROKER = "broker"
 S3 = "s3"
 TOOLS = "tools"
 
-CONFS = (CONNECTOR, S3, BROKER, TOOLS)
+#: Configurations for another Spark than 4.0, by the beginning of pyspark's version.
+_OTHER_SPARKS = {"3.5.": {CONNECTOR: "connector-spark35", S3: "s3-spark35"}}
+
+CONFS = (CONNECTOR, S3, *_OTHER_SPARKS["3.5."].values(), BROKER, TOOLS)
 
 _INDEX = "index.json"
 
@@ -80,6 +84,7 @@ def fetch(conf: str) -> list[Path]:
         MachineError: When Java or pyspark is missing, the cache can't be written, Ivy fails, or
             what it brings isn't what the lock names.
     """
+    conf = _for_spark(conf)
     folder = _folder(conf)
     jars, _ = _look(folder)
     if jars is not None:
@@ -114,7 +119,7 @@ def verified(conf: str) -> list[Path]:
         ConfigError: When `conf` isn't one of this module's names.
         MachineError: When a jar is missing or has another size.
     """
-    jars, wrong = _look(_folder(conf))
+    jars, wrong = _look(_folder(_for_spark(conf)))
     if jars is None:
         raise MachineError(f"The {conf} jars aren't complete: {wrong}. Run `kafka-drain jars`.")
     return jars
@@ -131,6 +136,16 @@ def main() -> int:
         print(f"kafka-drain: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _for_spark(conf: str) -> str:
+    """Return the configuration that fits the installed pyspark."""
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:
+        return conf
+    confs = next((c for start, c in _OTHER_SPARKS.items() if installed.startswith(start)), {})
+    return confs.get(conf, conf)
 
 
 def _check_conf(conf: str) -> None:

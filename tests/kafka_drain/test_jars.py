@@ -414,3 +414,23 @@ def test_parse_lock_other_form(line: str) -> None:
 
     with pytest.raises(MachineError, match=rf"Line 2 of jars\.lock is {re.escape(repr(line))}"):
         jar_lock.parse_lock(text)
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "conf", "folder"),
+    [
+        ("4.0.2", "connector", "connector"),
+        ("3.5.7", "connector", "connector-spark35"),
+        ("3.5.7", "s3", "s3-spark35"),
+        ("3.5.7", "broker", "broker"),
+    ],
+)
+def test_verified_fits_spark(
+    pyspark: str, conf: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's jars are those for the installed pyspark; the broker has its own."""
+    monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars, "version", lambda name: pyspark)
+
+    with pytest.raises(MachineError, match=rf"/{folder}-[0-9a-f]{{12}}/index.json doesn't exist"):
+        jars.verified(conf)
