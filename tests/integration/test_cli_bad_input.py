@@ -441,8 +441,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
             name, drained.archive if name == "drain" else copied, "--json", *arguments
         )
         for name, arguments in {
-            # This Spark knows maxRecordsPerPartition.
-            "drain": [*kafka, "--source-option", "maxRecordsPerPartition=10"],
+            "drain": [*kafka, "--source-option", "minPartitions=2"],
             "validate": kafka,
             "inspect": [],
             "files": [],

@@ -24,6 +24,7 @@ from kafka_drain.inspection import committed_files
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.source_options import _CONSUMER, _ELSEWHERE
+from kafka_drain.spark_submit import spark_version
 from tests.conftest import Drain, manifest_files
 
 pytestmark = pytest.mark.integration
@@ -279,7 +280,10 @@ def test_drain_max_offsets_per_trigger(archive_folder: str, drain: Drain, topic:
     [
         ({}, {}, [10, 10]),
         ({"minPartitions": 4}, {}, [5, 5, 5, 5]),
-        ({"maxRecordsPerPartition": 5}, {}, [5, 5, 5, 5]),
+        pytest.param(
+            *({"maxRecordsPerPartition": 5}, {}, [5, 5, 5, 5]),
+            marks=pytest.mark.skipif(spark_version() < (4,), reason="Spark 4 has it"),
+        ),
         ({}, {"maxRecordsPerFile": 4}, [4, 4, 2, 4, 4, 2]),
     ],
 )
@@ -570,4 +574,7 @@ def test_consumer_options_of_connector(spark: Any) -> None:
         if name.split(".")[0] not in ("security", "sasl", "ssl", "internal") and name not in refused
     }
 
-    assert set(_CONSUMER) == names
+    if spark_version() >= (4,):
+        assert set(_CONSUMER) == names
+    # An older client says in the log what it doesn't know, and goes on.
+    assert set(_CONSUMER) >= names
