@@ -63,6 +63,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("PATH", str(made.java.parent))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(made.cache))
+    monkeypatch.setattr(jars, "version", lambda name: "4.0.2")
     monkeypatch.delenv("KAFKA_DRAIN_IVY_SETTINGS", raising=False)
     monkeypatch.setattr(jar_lock, "LOCK_FILE", made.lock_file)
     return made
