@@ -21,6 +21,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.racing import take_at_once
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 FOREVER = 1e6
@@ -192,25 +193,8 @@ def test_acquire_many_at_once(root: UPath, make_lease: Any, clock: Clock, stale:
             make_lease("dead").acquire()
             clock.move(61)
         takers = [make_lease(f"{number}-{n}") for n in range(8)]
-        start = threading.Barrier(len(takers))
-        won: list[str] = []
-        refused: list[LockedError] = []
 
-        def take(
-            lease: Lease, start: Any = start, won: list[str] = won, refused: list[Any] = refused
-        ) -> None:
-            start.wait()
-            try:
-                lease.acquire()
-                won.append(lease.token)
-            except LockedError as error:
-                refused.append(error)
-
-        threads = [threading.Thread(target=take, args=(taker,)) for taker in takers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        won, refused = take_at_once(takers)
 
         assert won == [lock(root)["token"]]
         assert len(refused) == len(takers) - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +19,7 @@ from kafka_drain.errors import ArchiveError, CheckpointError, LockedError, Store
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Lease
+from kafka_drain.locations import locate
 from kafka_drain.manifest_rebuilding import rebuild_manifest
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.reading import archive_dataset
@@ -29,6 +29,7 @@ from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain
+from tests.racing import take_at_once
 from tests.security.watching import command_lines_with, files_with
 
 pytestmark = pytest.mark.integration
@@ -238,7 +239,7 @@ def test_second_drain_on_s3(
 @pytest.mark.parametrize("stale", [False, True])
 def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
     """Of many takers at the same moment exactly one gets the lease, new or run out."""
-    root = UPath(f"{bucket}/archive", use_listings_cache=False)
+    root = locate(f"{bucket}/archive")
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
     def taker(name: str, at: datetime) -> Lease:
@@ -247,23 +248,8 @@ def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
     if stale:
         taker("dead", now - timedelta(minutes=5)).acquire()
     takers = [taker(str(number), now) for number in range(6)]
-    start = threading.Barrier(len(takers))
-    won: list[str] = []
-    refused: list[LockedError] = []
 
-    def take(lease: Lease) -> None:
-        start.wait()
-        try:
-            lease.acquire()
-            won.append(lease.token)
-        except LockedError as error:
-            refused.append(error)
-
-    threads = [threading.Thread(target=take, args=(lease,)) for lease in takers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    won, refused = take_at_once(takers)
 
     assert won == [json.loads((root / "lock.json").read_text())["token"]]
     assert len(refused) == len(takers) - 1
