@@ -65,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from kafka_drain import jars
-    from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
+    from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, JAVA_OPTIONS
 
     conf = {
         **DEFAULTS,
@@ -73,7 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.extraJavaOptions": " ".join([JAVA_OPTIONS, *AVRO_LIMITS]),
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())

@@ -32,6 +32,7 @@ from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import COMPRESSIONS, PARTITION_COLUMNS
 from kafka_drain.spark_submit import Submit, prepare_application
 from kafka_drain.superseding import next_number
+from kafka_drain.value_schemas import frozen_values
 from kafka_drain.window import Window
 from kafka_drain.windows import (
     WindowJob,
@@ -144,6 +145,7 @@ def prepare_compaction(
         columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
+        values=frozen_values(archive, pipeline),
     ).write(spec_path)
     application = prepare_application(
         f"compact_{pipeline.name}",

@@ -16,6 +16,7 @@ from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.pipeline_group import check_group
+from kafka_drain.schema_registry import SchemaRegistry
 from kafka_drain.spark_submit import SparkApplication
 
 __all__ = ["GroupJob", "finish_group", "open_group", "raise_failures"]
@@ -46,6 +47,7 @@ def open_group(
     *,
     run: str,
     say: Callable[[str], None],
+    registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
 ) -> Iterator[GroupJob]:
     """Prepare the drains of a group, each as its archive's one writer until the context is left.
 
@@ -55,6 +57,7 @@ def open_group(
         folder: A private folder of this run (mode 0700).
         run: Who drains, for people.
         say: Takes lines about leases.
+        registry_of: Says where the schemas of a pipeline's values are registered.
 
     Raises:
         ConfigError: When the pipelines can't be a group.
@@ -65,8 +68,15 @@ def open_group(
         for number, pipeline in enumerate(pipelines):
             own = folder / f"{number:03d}"
             own.mkdir(mode=0o700)
-            opened = open_drain(pipeline, clusters[pipeline.kafka_conn_id], own, run=run, say=say)
             try:
+                opened = open_drain(
+                    pipeline,
+                    clusters[pipeline.kafka_conn_id],
+                    own,
+                    run=run,
+                    say=say,
+                    registry=registry_of(pipeline),
+                )
                 job = leases.enter_context(opened)
             except KafkaDrainError as error:
                 group.failures[pipeline.name] = error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
+    ConfigError,
     DataLossError,
     KafkaDrainError,
     SparkJobError,
@@ -26,6 +27,7 @@ from kafka_drain.locations import hadoop_path
 from kafka_drain.offsets import to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
+from kafka_drain.schema_registry import SchemaRegistry
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_submit import (
@@ -36,6 +38,7 @@ from kafka_drain.spark_submit import (
     prepare_application,
 )
 from kafka_drain.topic_settings import write_topic_settings
+from kafka_drain.value_schemas import ValuePlan, plan_values
 
 __all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
 
@@ -45,6 +48,7 @@ class DrainJob:
     """A drain that is ready to be submitted."""
 
     plan: DrainPlan
+    values: ValuePlan
     application: SparkApplication
     result_path: Path
 
@@ -58,6 +62,7 @@ def open_drain(
     run: str,
     say: Callable[[str], None],
     acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[DrainJob]:
     """Prepare a drain as the archive's one writer, which it is until the context is left.
@@ -72,6 +77,7 @@ def open_drain(
         run: Who drains, for people: Airflow's run id, or `terminal`.
         say: Takes lines about the lease: taken over, or lost.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
         clock: The time; replaced in tests.
 
     Raises:
@@ -80,13 +86,13 @@ def open_drain(
     """
     root = Archive.at(pipeline.archive).root
     try:
-        check_drain(pipeline, cluster, folder, acknowledge_expired)
+        check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # What another drain is writing can look like damage.
         refuse_while_held(root, clock=clock)
         raise
     with hold_lease(root, run=run, say=say, clock=clock):
-        yield prepare_drain(pipeline, cluster, folder, acknowledge_expired)
+        yield prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry)
 
 
 def check_drain(
@@ -94,6 +100,7 @@ def check_drain(
     cluster: KafkaCluster,
     folder: Path,
     acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
 ) -> DrainJob:
     """Check everything and write the job spec; changes nothing outside the run's folder.
 
@@ -102,6 +109,7 @@ def check_drain(
         cluster: Where from.
         folder: A private folder of this run (mode 0700); the spec and the secrets go there.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
 
     Raises:
         KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
@@ -117,11 +125,15 @@ def check_drain(
     )
     plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
     generation = plan.generation or plan.archive.generation(1)
+    drained = generation if generation.checkpoint.exists() else None
+    values = plan_values(pipeline, plan.archive, drained, registry)
+    plan = replace(plan, warnings=[*plan.warnings, *values.warnings])
     # A connection that Java can't use is refused here.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
+    spec = replace(spec, values=values.spec)
     spec.write(spec_path)
     application = for_offsets(application, plan.offsets)
-    return DrainJob(plan, application, Path(spec.result_path))
+    return DrainJob(plan, values, application, Path(spec.result_path))
 
 
 def prepare_drain(
@@ -129,6 +141,7 @@ def prepare_drain(
     cluster: KafkaCluster,
     folder: Path,
     acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
 ) -> DrainJob:
     """Check everything, write the job spec, and open the first generation where there is none.
 
@@ -139,11 +152,12 @@ def prepare_drain(
         cluster: Where from.
         folder: A private folder of this run (mode 0700); the spec and the secrets go there.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
 
     Raises:
         KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
     """
-    job = check_drain(pipeline, cluster, folder, acknowledge_expired)
+    job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
     plan.archive.create(
@@ -157,6 +171,7 @@ def prepare_drain(
     write_topic_settings(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
+    job.values.keep(plan.archive.root)
     topic_ids = {name: topic.id for name, topic in plan.topics.items()}
     if not generation.checkpoint.exists():
         generation.write(
@@ -165,6 +180,7 @@ def prepare_drain(
             partition_by=pipeline.partition_by,
             topic_ids=topic_ids,
             reason=generation.document()["reason"] if plan.generation else "first",
+            values=job.values.frozen,
         )
     generation.add_topics(topic_ids)
     return job
@@ -235,6 +251,7 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
     """Read what the Spark job wrote and return it as a small dict.
 
     Raises:
+        ConfigError: When Spark can't make columns of what `values` says.
         DataLossError: When Kafka no longer had offsets that the job needed.
         SparkJobError: When the job failed otherwise, or ended without a result.
     """
@@ -254,4 +271,6 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
 def _job_error(message: str) -> KafkaDrainError:
     if "data may have been lost" in message or "KAFKA_DATA_LOSS" in message:
         return DataLossError(f"Kafka lost offsets while the drain ran: {message}")
+    if message.startswith("values."):
+        return ConfigError(message)
     return SparkJobError(f"the drain failed in Spark: {message}")

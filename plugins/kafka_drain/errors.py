@@ -11,7 +11,7 @@
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
     │   ├── SourceRecordError         a row of a data file can't be sent to Kafka
-    │   ├── AuthenticationError       Kafka refuses the login
+    │   ├── AuthenticationError       Kafka or the Schema Registry refuses the login
     │   ├── AuthorizationError        Kafka's ACLs don't allow it; names the one that is missing
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
     │   ├── SupersededError           a later attempt of the same republish took over
@@ -20,6 +20,7 @@
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't answer
         ├── StoreUnavailableError     the archive's object store doesn't answer
+        ├── RegistryUnavailableError  the Schema Registry doesn't answer, and no schema is known
         ├── OpenTransactionError      an open transaction began before the cursor
         ├── LockedError               another drain holds the archive's lease
         ├── SparkJobError             spark-submit ended with an error that has no other name here
@@ -52,6 +53,7 @@ __all__ = [
     "NotSealedError",
     "OpenTransactionError",
     "ProgressError",
+    "RegistryUnavailableError",
     "SourceRecordError",
     "SparkJobError",
     "StoreUnavailableError",
@@ -112,7 +114,7 @@ class SourceRecordError(TerminalError):
 
 
 class AuthenticationError(TerminalError):
-    """Raised when Kafka refuses the login."""
+    """Raised when Kafka, or the Schema Registry, refuses the login."""
 
 
 class AuthorizationError(TerminalError):
@@ -141,6 +143,10 @@ class KafkaUnavailableError(TransientError):
 
 class StoreUnavailableError(TransientError):
     """Raised when an archive's object store doesn't answer."""
+
+
+class RegistryUnavailableError(TransientError):
+    """Raised when the Schema Registry doesn't answer, and the archive knows no schema yet."""
 
 
 class OpenTransactionError(TransientError):

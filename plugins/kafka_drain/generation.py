@@ -95,6 +95,7 @@ class Generation:
         partition_by: list[str],
         topic_ids: dict[str, str],
         reason: str,
+        values: dict[str, Any] | None = None,
     ) -> None:
         """Write `generation.json`: the starting offsets as numbers, and how files are written."""
         write_document(
@@ -106,6 +107,7 @@ class Generation:
                 "reason": reason,
                 "format": file_format,
                 "partition_by": partition_by,
+                **({"values": values} if values else {}),
                 "topics": dict(sorted(topic_ids.items())),
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
             },

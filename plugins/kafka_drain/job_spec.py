@@ -67,6 +67,8 @@ class DrainSpec(JobSpec):
             arrive until the query starts come on top.
         result_path: Where the job writes its result.
         secrets_path: File with the reader options that are secret; empty when there are none.
+        values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
+            None for not.
     """
 
     pipeline: str
@@ -80,6 +82,7 @@ class DrainSpec(JobSpec):
     planned_end: str
     result_path: str
     secrets_path: str = ""
+    values: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class WindowSpec(JobSpec):
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
         secrets_path: File with the reader options that are secret; empty when there are none.
+        values: How values are decoded, as in a drain.
     """
 
     window: str
@@ -113,6 +117,7 @@ class WindowSpec(JobSpec):
     log_levels: dict[str, str]
     result_path: str
     secrets_path: str = ""
+    values: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,7 @@ class CompactSpec(JobSpec):
         columns: Spark SQL expression of each added partition column.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
+        values: How values are decoded, as in a drain.
     """
 
     window: str
@@ -144,6 +150,7 @@ class CompactSpec(JobSpec):
     columns: dict[str, str]
     log_levels: dict[str, str]
     result_path: str
+    values: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

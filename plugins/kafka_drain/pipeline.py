@@ -27,6 +27,7 @@ from kafka_drain.sink_options import (
 )
 from kafka_drain.source_options import check_source_options
 from kafka_drain.spark_conf import check_log_levels, check_spark_conf
+from kafka_drain.value_options import Values
 
 __all__ = ["Pipeline"]
 
@@ -55,6 +56,7 @@ class Pipeline(BaseModel):
         format: Format of the data files.
         compression: Compression of the data files; the format's default is zstd, or gzip for JSON.
         partition_by: Columns that folders are named by; of topic, date and hour (UTC).
+        values: How values are decoded into typed columns, beside their raw bytes; None for not.
         source_options: Options of Spark's Kafka source, by Spark's names.
         sink_options: Options of Spark's file sink, by Spark's names.
         spark_conf: Spark's configuration for the job.
@@ -85,6 +87,7 @@ class Pipeline(BaseModel):
     format: Literal["parquet", "avro", "json", "orc"] = "parquet"
     compression: str = ""
     partition_by: list[str] = ["topic", "date"]
+    values: Values | None = None
     source_options: dict[str, Any] = {}
     sink_options: dict[str, Any] = {}
     spark_conf: dict[str, Any] = {}
@@ -193,6 +196,11 @@ class Pipeline(BaseModel):
                 f"archive_conn_id = {self.archive_conn_id!r} is for archives on S3, and the "
                 f"archive is {self.archive}; leave it out"
             )
+        if self.values and self.values.registry_conn_id and not self.subjects:
+            raise ConfigError(
+                "values.subjects is missing: a pipeline of several topics has to say which "
+                "subjects of the Schema Registry have their schemas"
+            )
         compressions = COMPRESSIONS[self.format]
         if not self.compression:
             object.__setattr__(self, "compression", compressions[0])
@@ -216,6 +224,14 @@ class Pipeline(BaseModel):
     def source(self) -> dict[str, Any]:
         """What is drained: the one of topics, topic_pattern and assign that is given."""
         return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
+
+    @property
+    def subjects(self) -> list[str]:
+        """The Schema Registry's subjects; by default that of the one topic's values."""
+        topics = self.topics or list(self.assign or ())
+        if self.values is None or self.values.subjects:
+            return list(self.values.subjects) if self.values else []
+        return [f"{topics[0]}-value"] if len(topics) == 1 else []
 
     @property
     def writer_options(self) -> dict[str, str]:

@@ -175,6 +175,7 @@ def roll(
         partition_by=document["partition_by"] if partition_by is None else partition_by,
         topic_ids=plan.topic_ids,
         reason=reason or plan.reason,
+        values=document.get("values"),
     )
     # After the generation: a roll that is killed between the two is refused by preflight, and
     # then run again.

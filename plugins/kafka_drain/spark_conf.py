@@ -10,6 +10,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.option_checks import Check, boolean, duration, integer, unknown
 
 __all__ = [
+    "AVRO_LIMITS",
     "DEFAULTS",
     "FIXED",
     "LOG_LEVELS",
@@ -51,6 +52,13 @@ JAVA_OPTIONS = "-Duser.timezone=UTC"
 # A drain's objects die young. G1's barriers and its threads cost a tenth of a short job, and zstd's
 # buffers outside the heap make it wait ("GCLocker").
 _COLLECTOR = "-XX:+UseParallelGC"
+
+#: Where values are decoded: a bad value may say any length, and Avro would make room for it.
+AVRO_LIMITS = (
+    "-Dorg.apache.avro.limits.bytes.maxLength=33554432",
+    "-Dorg.apache.avro.limits.string.maxLength=33554432",
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=1048576",
+)
 
 _KAFKA_CACHES: dict[str, Check] = {
     "spark.kafka.consumer.cache.capacity": integer(1),
@@ -119,7 +127,10 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def add_java_options(
-    conf: MutableMapping[str, str], for_driver: Sequence[str], elsewhere: str = ""
+    conf: MutableMapping[str, str],
+    for_driver: Sequence[str],
+    elsewhere: str = "",
+    for_both: Sequence[str] = (),
 ) -> None:
     """Add what Java needs to the options of driver and executors.
 
@@ -128,12 +139,14 @@ def add_java_options(
         for_driver: Options for the driver alone.
         elsewhere: Options that reach the driver's Java by other ways. Where they or `conf` choose
             a garbage collector, it stays the only one: Java refuses to start with two.
+        for_both: Properties for driver and executors; one that `conf` sets stays as it is.
     """
     elsewhere += conf.get("spark.driver.defaultJavaOptions", "")
     for side, options in (("driver", for_driver), ("executor", ())):
         key = f"spark.{side}.extraJavaOptions"
         given = conf.get(key, "")
-        added = [given, JAVA_OPTIONS, *options]
+        wanted = [option for option in for_both if option.partition("=")[0] not in given]
+        added = [given, JAVA_OPTIONS, *options, *wanted]
         if side == "driver" and not re.search(r"-XX:\+Use\w+GC\b", given + elsewhere):
             added.append(_COLLECTOR)
         conf[key] = " ".join(filter(None, added))

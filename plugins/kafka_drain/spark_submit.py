@@ -18,7 +18,13 @@ from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.object_store import spark_conf_for
 from kafka_drain.pipeline import Pipeline
-from kafka_drain.spark_conf import DEFAULTS, FIXED, add_java_options, compile_less
+from kafka_drain.spark_conf import (
+    AVRO_LIMITS,
+    DEFAULTS,
+    FIXED,
+    add_java_options,
+    compile_less,
+)
 
 __all__ = [
     "SparkApplication",
@@ -203,7 +209,8 @@ def prepare_application(
         # Only classes of the path that Java starts with can come from the class archive.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
     archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
-    add_java_options(conf, sharing_options(archive), _java_options_elsewhere(os.environ))
+    limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
+    add_java_options(conf, sharing_options(archive), _java_options_elsewhere(os.environ), limits)
     return SparkApplication(
         name=name,
         path=path,

@@ -42,6 +42,7 @@ from kafka_drain.spark_submit import (
     kafka_options,
     prepare_application,
 )
+from kafka_drain.value_schemas import frozen_values
 from kafka_drain.window import Window, range_rows
 
 __all__ = [
@@ -201,6 +202,7 @@ def prepare_window(
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,
+        values=frozen_values(Archive(window.root), pipeline),
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",

@@ -20,6 +20,7 @@ from kafka_drain.object_store import scheme_of, variables_of
 if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
     from kafka_drain.pipeline import Pipeline
+    from kafka_drain.schema_registry import SchemaRegistry
 
 __all__ = [
     "archive_access",
@@ -28,6 +29,7 @@ __all__ = [
     "kafka_cluster",
     "listed",
     "require_connection",
+    "schema_registry",
     "terminal_errors_fail",
 ]
 
@@ -46,6 +48,21 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
 
     require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
     return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
+
+
+def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
+    """Return the Schema Registry of a pipeline's values; None when it needs none.
+
+    Raises:
+        ConfigError: When there is no such connection, or a setting is not accepted.
+    """
+    from kafka_drain.schema_registry import SchemaRegistry
+
+    conn_id = pipeline.values.registry_conn_id if pipeline.values else None
+    if conn_id is None:
+        return None
+    require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')
+    return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
 
 
 @contextmanager

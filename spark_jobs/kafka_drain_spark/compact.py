@@ -12,6 +12,7 @@ from kafka_drain.job_spec import CompactSpec
 from kafka_drain.progress import Progress
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files
+from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.tasks import records_read
@@ -40,6 +41,8 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     # Behind the exchange, which reads everything twice: first to find out where to cut.
     observation = Observation(NAME)
     observed = ordered.observe(observation, *fingerprint_columns(ordered))
+    # From the raw bytes again: schemas that were unknown then may be known now.
+    observed = with_decoded(observed, spec.values)
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)

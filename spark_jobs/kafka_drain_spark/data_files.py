@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,18 +23,21 @@ COLUMNS = {
     "topic": "string",
 }
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
 
 def read_files(
-    spark: SparkSession, sources: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()
+    spark: SparkSession, sources: Iterable[Mapping[str, Any]], columns: Mapping[str, str] = _NONE
 ) -> DataFrame:
     """Read exactly some files, with the topic from the column or the folder.
 
     Args:
         spark: The session.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
-        columns: More columns that folders name, as text; null where they don't.
+        columns: Types, as Spark's DDL has them, of more columns, which the files have or their
+            folders name; null where neither does.
     """
-    types = COLUMNS | dict.fromkeys(columns, "string")
+    types = {**COLUMNS, **columns}
     # Without it, a topic named 2024 would be a number.
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
     parts = [

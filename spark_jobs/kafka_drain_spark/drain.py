@@ -18,6 +18,13 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
+from kafka_drain_spark.decoding import (
+    COUNTED,
+    count_columns,
+    counts_line,
+    total_counts,
+    with_decoded,
+)
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.splitting import with_splits
@@ -87,6 +94,12 @@ class Batches:
         ]
 
     @property
+    def value_counts(self) -> dict[str, int]:
+        """What became of the values; empty when none are decoded."""
+        observed = (report.get("observedMetrics", {}) for report in self._reports.values())
+        return total_counts(metrics[COUNTED] for metrics in observed if metrics.get(COUNTED))
+
+    @property
     def behind_latest(self) -> dict[str, float]:
         """The source's own figures: min, max and average offsets behind latest, at the end."""
         if not self._reports:
@@ -108,9 +121,11 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
-        avg), start and end (Spark's JSON form), fingerprints (of each batch).
+        avg), start and end (Spark's JSON form), fingerprints (of each batch), and where values are
+        decoded, values (how many were, and weren't).
 
     Raises:
+        JobFailed: When Spark can't make columns of what `values` says.
         StreamingQueryException: When the query failed.
     """
     start = from_spark_json(spec.start)
@@ -130,6 +145,8 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
             f"batch{'es' if len(batches) > 1 else ''}, offsets behind latest: {lag}",
             flush=True,
         )
+        if spec.values:
+            print(f"drain {spec.pipeline}: {counts_line(batches.value_counts)}", flush=True)
     else:
         print(f"drain {spec.pipeline}: nothing new, Kafka holds no offset that is not drained")
     return {
@@ -142,6 +159,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         "start": spec.start,
         "end": to_spark_json(batches.end or start),
         "fingerprints": batches.fingerprints,
+        **({"values": batches.value_counts} if spec.values else {}),
     }
 
 
@@ -170,6 +188,8 @@ def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
 def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
     """Start the query that writes records, which have the columns of Spark's Kafka source."""
     records = records.observe(NAME, *fingerprint_columns(records))
+    if spec.values:
+        records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
     writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)

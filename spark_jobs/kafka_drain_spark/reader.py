@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_spark.data_files import read_files
+from kafka_drain_spark.decoding import decoded_columns
 
 __all__ = ["read_archive"]
 
@@ -32,7 +33,8 @@ def read_archive(
     Returns:
         key, value, headers, partition, offset, timestamp, timestampType, topic, and the columns
         that folders name. `date` and `hour` are strings, as in the folders; null in generations
-        whose folders don't name them.
+        whose folders don't name them. Where values are decoded, also value_schema_id and
+        value_decoded, with the columns of the open generation.
 
     Raises:
         ArchiveError: When the folder is no archive.
@@ -43,6 +45,7 @@ def read_archive(
     from kafka_drain.archive import Archive
     from kafka_drain.archive_files import archive_files, columns_of
     from kafka_drain.locations import hadoop_path
+    from kafka_drain.value_schemas import decoded_values
 
     archive = Archive.at(archive_path)
     files = [file for file in archive_files(archive) if include_unsealed or file.sealed]
@@ -55,7 +58,10 @@ def read_archive(
         source["files"].append(hadoop_path(archive.root / file.path))
     if any(file.file_format == "orc" for file in files):
         _check_time_zone(spark)
-    columns = [name for name in columns_of(files) if name != "topic"]
+    columns = {name: "string" for name in columns_of(files) if name != "topic"}
+    values = decoded_values(archive)
+    if values:
+        columns |= decoded_columns(spark, values)
     return read_files(spark, sources.values(), columns)
 
 

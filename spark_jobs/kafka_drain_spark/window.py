@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from kafka_drain.job_spec import WindowSpec
 from kafka_drain.offsets import from_spark_json, ranges_between
+from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.splitting import with_splits
@@ -33,6 +34,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     records: DataFrame = spark.read.format("kafka").options(**options).load().where(spec.where)
     observation = Observation(NAME)
     records = records.observe(observation, *fingerprint_columns(records))
+    records = with_decoded(records, spec.values)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
     # Half a window that a killed run left is written over.

@@ -39,6 +39,7 @@ def test_pipeline_defaults() -> None:
         "format": "parquet",
         "compression": "zstd",
         "partition_by": ["topic", "date"],
+        "values": None,
         "source_options": {},
         "sink_options": {},
         "spark_conf": {},

@@ -162,6 +162,20 @@ def test_java_options_added() -> None:
     }
 
 
+def test_java_options_for_both() -> None:
+    """What driver and executors both get leaves alone what the pipeline has set."""
+    conf = {"spark.executor.extraJavaOptions": "-Dlimit.bytes=7"}
+
+    add_java_options(conf, [], for_both=["-Dlimit.bytes=1", "-Dlimit.items=2"])
+
+    assert conf == {
+        "spark.driver.extraJavaOptions": (
+            "-Duser.timezone=UTC -Dlimit.bytes=1 -Dlimit.items=2 -XX:+UseParallelGC"
+        ),
+        "spark.executor.extraJavaOptions": ("-Dlimit.bytes=7 -Duser.timezone=UTC -Dlimit.items=2"),
+    }
+
+
 @pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseSerialGC"])
 def test_java_options_with_a_collector(collector: str) -> None:
     """A collector of the pipeline's stays the only one: Java refuses to start with two."""

@@ -9,7 +9,11 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import archive_access, check_spark_connection
+from kafka_drain_airflow.connections import (
+    archive_access,
+    check_spark_connection,
+    schema_registry,
+)
 
 ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
 
@@ -57,6 +61,29 @@ def test_archive_access_unknown_connection() -> None:
         archive_access(ON_S3),
     ):
         pass
+
+
+def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry is that of the connection; a pipeline without one asks for none."""
+    settings = {"url": "https://registry:8081", "basic.auth.user.info": "me:s3cr3t"}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_REGISTRY", json.dumps({"conn_type": "generic", "extra": settings})
+    )
+    values = {"encoding": "avro", "registry_conn_id": "registry"}
+
+    found = schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
+
+    assert found is not None
+    assert dict(found.settings) == settings
+    assert schema_registry(Pipeline(name="p", topics=["t"], archive="/a")) is None
+
+
+def test_schema_registry_unknown_connection() -> None:
+    """A connection that doesn't exist is named, with how to make it."""
+    values = {"encoding": "avro", "registry_conn_id": "nowhere"}
+
+    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Gen"):
+        schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
 
 
 @pytest.mark.parametrize("extra", [{}, {"deploy-mode": "client"}, {"deploy-mode": ""}])

@@ -17,6 +17,7 @@ import pytest
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
 from kafka_drain.locations import locate
+from tests.fake_registry import LOGIN, fake_registry
 from tests.faults.republishing import make_target, read_topic
 from tests.s3_server import CREDENTIALS
 from tests.security.acls import Acls, documented
@@ -29,6 +30,14 @@ pytestmark = pytest.mark.integration
 RECORDS = 300
 TARGET = "flights-restored"
 KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+REGISTERED = LOGIN.partition(":")[2]
+SECRETS = (PASSWORD, KEY, REGISTERED)
+FLIGHT = {
+    "type": "record",
+    "name": "Flight",
+    "namespace": "",
+    "fields": [{"name": "origin", "type": "string"}],
+}
 
 DAGS = """
 from kafka_drain_airflow import Pipeline, create_dags
@@ -39,6 +48,7 @@ create_dags(
         topics=["flights"],
         archive="{bucket}/flights",
         archive_conn_id="store",
+        values={{"encoding": "avro", "registry_conn_id": "registry"}},
         spark_conf={{
             "spark.eventLog.enabled": True,
             "spark.eventLog.dir": "{folder}/events",
@@ -74,7 +84,7 @@ def test_dags_secured(
     airflow_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Logs, XComs, rendered templates, reports, process lists: neither secret is in any of them."""
+    """Logs, XComs, rendered templates, reports, process lists: no secret is in any of them."""
     servers = secured.kafka.bootstrap_servers
     create_topic(servers, "flights")
     assert produce(servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
@@ -94,6 +104,8 @@ def test_dags_secured(
         monkeypatch.context() as worker,
         command_lines_with(PASSWORD) as with_password,
         command_lines_with(KEY) as with_key,
+        command_lines_with(REGISTERED) as with_registered,
+        fake_registry(LOGIN) as registry,
         LocalAirflow(
             airflow_folder,
             kafka["bootstrap.servers"],
@@ -102,6 +114,9 @@ def test_dags_secured(
         ) as airflow,
     ):
         worker.setenv("AIRFLOW_CONN_STORE", json.dumps(store))
+        registry.register("flights-value", 1, FLIGHT)
+        generic = {"conn_type": "generic", "extra": registry.settings}
+        worker.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(generic))
         for name in (*CREDENTIALS, "AWS_ENDPOINT_URL"):
             worker.delenv(name)
         airflow.run("db", "migrate", log="migrate")
@@ -111,14 +126,16 @@ def test_dags_secured(
             airflow.test_dag("republish_flights", engine, print, "--conf", conf)
 
     assert read_topic(servers, TARGET) == {p: [*rows, *rows] for p, rows in content.items()}
-    assert with_password == with_key == set()
+    assert with_password == with_key == with_registered == set()
     # Airflow's home with its database and logs, Spark's event logs.
     assert (airflow_folder / "airflow" / "airflow.db").is_file()
     assert any((airflow_folder / "events").iterdir())
-    assert files_with(PASSWORD, airflow_folder) == files_with(KEY, airflow_folder) == {}
+    assert [files_with(secret, airflow_folder) for secret in SECRETS] == [{}, {}, {}]
     stored = stored_in(bucket)
     assert any(path.endswith("archive.json") for path in stored)
-    assert not any(secret.encode() in b"".join(stored.values()) for secret in (PASSWORD, KEY))
+    [schemas] = [content for path, content in stored.items() if path.endswith("/schemas.json")]
+    assert json.loads(schemas)["schemas"][0]["schema"] == FLIGHT
+    assert not any(secret.encode() in b"".join(stored.values()) for secret in SECRETS)
     # Executors took the Python that was named for them, the driver its own.
     used = (airflow_folder / "used").read_text()
     assert "pyspark.daemon" in used

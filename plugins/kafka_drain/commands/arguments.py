@@ -12,6 +12,7 @@ from typing import Any
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.schema_registry import SchemaRegistry
 
 __all__ = [
     "add_acknowledgement",
@@ -22,6 +23,7 @@ __all__ = [
     "names_kafka",
     "pairs",
     "the_cluster",
+    "the_registry",
 ]
 
 _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -84,6 +86,11 @@ def the_cluster(options: argparse.Namespace) -> KafkaCluster:
             f"no Kafka named; give --bootstrap-servers, --kafka-config or ${_BOOTSTRAP_VARIABLE}"
         )
     return KafkaCluster(KafkaConfig(settings))
+
+
+def the_registry(options: argparse.Namespace) -> SchemaRegistry | None:
+    path = options.registry_config
+    return SchemaRegistry(json_file(path)) if path else None
 
 
 def json_file(path: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kafka_drain.commands.arguments import (
     add_kafka,
     add_spark,
     the_cluster,
+    the_registry,
 )
 from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.draining import finish_drain, nothing_new, open_drain
@@ -33,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
     add_acknowledgement(parser)
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    parser.add_argument(
+        "--registry-config",
+        metavar="FILE",
+        help="JSON file with the url of the Schema Registry, and its login",
+    )
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="of Spark's Kafka and sink classes, such as DEBUG"
     )
@@ -73,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
             run="terminal",
             say=say,
             acknowledge_expired=options.acknowledge_expired,
+            registry=the_registry(options),
         ) as job,
     ):
         for line in job.plan.lines():

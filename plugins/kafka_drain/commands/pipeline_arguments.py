@@ -37,6 +37,8 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
         if generation is not None:
             written = generation.document()
             keys |= {"format": written["format"], "partition_by": written["partition_by"]}
+            if written.get("values"):
+                keys["values"] = written["values"]["settings"]
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
         given |= json_file(options.pipeline)

@@ -10,6 +10,7 @@ from kafka_drain_airflow.connections import (
     is_true,
     kafka_cluster,
     listed,
+    schema_registry,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
@@ -35,7 +36,8 @@ class KafkaDrainOperator(SparkJobOperator):
     read in one batch, proven and sealed as a window. Several windows may be drained at once.
 
     Returns archive, batches, offsets, records, seconds, offsets_per_second,
-    offsets_behind_latest, start, end, spark_version and session_seconds; of a window: archive,
+    offsets_behind_latest, start, end, spark_version, session_seconds and, where values are decoded,
+    values; of a window: archive,
     window, start, end, offsets, to_drain, ahead, covered_by, records and receipt.
 
     :param pipeline: the pipeline
@@ -109,6 +111,7 @@ class KafkaDrainOperator(SparkJobOperator):
                 run=context["run_id"],
                 say=self.log.warning,
                 acknowledge_expired=listed(self.acknowledge_expired),
+                registry=schema_registry(pipeline),
             ) as job,
         ):
             if job.plan.nothing_new:

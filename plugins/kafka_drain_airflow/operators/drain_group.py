@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.connections import archive_access, kafka_cluster, terminal_errors_fail
+from kafka_drain_airflow.connections import (
+    archive_access,
+    kafka_cluster,
+    schema_registry,
+    terminal_errors_fail,
+)
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -68,6 +73,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     folder,
                     run=context["run_id"],
                     say=self.log.warning,
+                    registry_of=schema_registry,
                 ) as group,
             ):
 

@@ -1,0 +1,120 @@
+"""Avro schemas as JSON types: made self-contained, and looked at before Spark gets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_drain.errors import ConfigError
+
+__all__ = ["parse_schema", "self_contained", "why_no_columns"]
+
+_PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+_NAMED = ("record", "error", "enum", "fixed")
+
+
+def parse_schema(text: str, where: str) -> Any:
+    """Read a schema's JSON.
+
+    Raises:
+        ConfigError: When it isn't JSON.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where} isn't an Avro schema: {error}") from error
+
+
+def self_contained(schema: Any, references: Mapping[str, Any]) -> Any:
+    """Return a schema with the definitions that it refers to, each where it is first used.
+
+    A registry keeps them apart (Confluent's schema references); Spark takes one schema.
+
+    Args:
+        schema: The schema.
+        references: Schemas of other subjects by the full name of their type.
+    """
+    return _Inlining(references).walk(schema, "")
+
+
+class _Inlining:
+    def __init__(self, references: Mapping[str, Any]) -> None:
+        self._references = references
+        self._defined: set[str] = set()
+
+    def walk(self, schema: Any, namespace: str) -> Any:
+        """Return a schema that stands in a namespace, with what it refers to."""
+        if isinstance(schema, str):
+            return self._name(schema, namespace)
+        if isinstance(schema, list):
+            return [self.walk(branch, namespace) for branch in schema]
+        if not isinstance(schema, dict):
+            return schema
+        kind = schema.get("type")
+        if kind in _NAMED:
+            full = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
+            self._defined.add(full)
+            own, _, short = full.rpartition(".")
+            # Said outright: the definition may stand in another namespace than where it was made.
+            schema = {**schema, "name": short, "namespace": own}
+            if "fields" not in schema:
+                return schema
+            fields = [{**f, "type": self.walk(f["type"], own)} for f in schema["fields"]]
+            return {**schema, "fields": fields}
+        inner = {"array": "items", "map": "values"}.get(str(kind), "type")
+        return {**schema, inner: self.walk(schema[inner], namespace)} if inner in schema else schema
+
+    def _name(self, name: str, namespace: str) -> Any:
+        if name in _PRIMITIVE:
+            return name
+        for full in (_full_name(name, namespace), name):
+            if full in self._defined:
+                return full
+            if full in self._references:
+                return self.walk(self._references[full], "")
+        return name
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def why_no_columns(schema: Any) -> str:
+    """Say why Spark can't make columns of a schema; empty when it can.
+
+    Decoding a schema that contains itself follows the value's bytes as deep as these say, and a
+    bad value would end the executor by its stack.
+
+    Args:
+        schema: A self-contained schema.
+    """
+    return _why_not(schema, "", ())
+
+
+def _why_not(schema: Any, namespace: str, within: tuple[str, ...]) -> str:
+    if isinstance(schema, str):
+        name = _full_name(schema, namespace)
+        return f"{name} contains itself" if schema not in _PRIMITIVE and name in within else ""
+    if isinstance(schema, list):
+        found = (_why_not(branch, namespace, within) for branch in schema)
+        return next(filter(None, found), "")
+    if not isinstance(schema, dict):
+        return f"{schema!r} is no schema"
+    kind = schema.get("type")
+    if kind in ("record", "error"):
+        name = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
+        own = name.rpartition(".")[0]
+        if not schema.get("fields"):
+            return f"{name} has no fields"
+        for field in schema["fields"]:
+            if field["type"] == "null":
+                return f"{name}.{field['name']} can only be null"
+            why = _why_not(field["type"], own, (*within, name))
+            if why:
+                return why
+        return ""
+    if kind in ("enum", "fixed") or kind in _PRIMITIVE:
+        return ""
+    inner = schema.get({"array": "items", "map": "values"}.get(str(kind), "type"))
+    return f"{schema!r} is no schema" if inner is None else _why_not(inner, namespace, within)

@@ -1,0 +1,68 @@
+"""The pipeline's key `values`: how values are decoded into typed columns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from kafka_drain.errors import ConfigError
+
+__all__ = ["Values"]
+
+SchemaId = Annotated[int, Field(ge=0, lt=1 << 32)]
+
+
+class Values(BaseModel):
+    """How the values of a pipeline's topics are decoded, beside their raw bytes.
+
+    Attributes:
+        encoding: `avro` for Confluent's wire format: a zero byte, the schema's id in four bytes,
+            then the record in Avro's binary encoding. `json` for JSON, in that format or plain.
+        registry_conn_id: Avro: Airflow connection whose extra says where the Schema Registry is.
+        subjects: Avro: the registry's subjects; `<topic>-value` of the one topic if not said.
+        schema_files: Avro: files with writers' schemas, by id.
+        reader_schema: Avro: file with the schema that the columns have; if not said, the newest of
+            the first subject, or the file of the highest id.
+        columns: JSON: the columns as Spark's DDL has them, such as `id BIGINT, city STRING`.
+
+    Raises:
+        ConfigError: When keys contradict each other, or one is missing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    encoding: Literal["avro", "json"]
+    registry_conn_id: str | None = None
+    subjects: list[str] = []
+    schema_files: dict[SchemaId, str] = {}
+    reader_schema: str | None = None
+    columns: str | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for_avro = {
+            "registry_conn_id": self.registry_conn_id,
+            "subjects": self.subjects,
+            "schema_files": self.schema_files,
+            "reader_schema": self.reader_schema,
+        }
+        if self.encoding == "json":
+            given = [name for name, value in for_avro.items() if value]
+            if given:
+                raise ConfigError(f"values.{given[0]} is for encoding 'avro'; leave it out")
+            if not self.columns:
+                raise ConfigError(
+                    "values.columns is missing: say the columns of the JSON values, such as "
+                    "'id BIGINT, city STRING'"
+                )
+        elif self.columns:
+            raise ConfigError("values.columns is for encoding 'json'; Avro has its schema's fields")
+        elif not (self.registry_conn_id or self.schema_files):
+            raise ConfigError(
+                "values says no schemas: give registry_conn_id, or schema_files with files by id"
+            )
+        elif self.subjects and not self.registry_conn_id:
+            raise ConfigError("values.subjects is for a Schema Registry: give registry_conn_id too")
+        return self
