@@ -6,7 +6,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -58,18 +60,6 @@ def bootstrap_servers(local: LocalKafka) -> str:
 def cluster(bootstrap_servers: str) -> KafkaCluster:
     """The same brokers, as the product sees them."""
     return KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
-
-
-@pytest.fixture
-def topic(bootstrap_servers: str) -> str:
-    """A topic on all three."""
-    return topic_on_all(bootstrap_servers)
-
-
-@pytest.fixture
-def target(bootstrap_servers: str) -> str:
-    """Another one."""
-    return topic_on_all(bootstrap_servers)
 
 
 def topic_on_all(bootstrap: str) -> str:
@@ -130,56 +120,45 @@ def until_done(attempt: Callable[[], T]) -> T:
             assert time.monotonic() < deadline
 
 
-def test_drain_brokers_killed_in_turn(
-    archive_folder: str,
+def test_brokers_killed_in_turn(
+    tmp_path: Path,
     local: LocalKafka,
     bootstrap_servers: str,
     cluster: KafkaCluster,
-    topic: str,
-    start: Start,
-) -> None:
-    """Drains go on while brokers go and come; each offset is archived once, and proven."""
-    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
-    drains = 0
-
-    with brokers_killed_in_turn(local) as ended:
-        while not ended.is_set():
-            send_all(bootstrap_servers, topic, PARTITIONS, RECORDS)
-            until_done(lambda: start(pipeline).finish())
-            drains += 1
-    until_done(lambda: start(pipeline).finish())
-
-    assert drains > 1
-    archive = Archive.at(archive_folder)
-    report = validate_archive(archive, cluster, deep=True)
-    assert (report.complete, report.findings) == (True, [])
-    refuse_inexact(archive, cluster, topic, PARTITIONS)
-
-
-def test_republish_brokers_killed_in_turn(
-    archive_folder: str,
-    local: LocalKafka,
-    bootstrap_servers: str,
-    cluster: KafkaCluster,
-    topic: str,
-    target: str,
     drain: Drain,
     republish: Any,
+    start: Start,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A republish goes on while brokers go and come; each record arrives once, in order."""
+    """Drains and a republish go on while brokers go and come: each offset once, each record once.
+
+    Both at the same time: killing three brokers and waiting for each takes half a minute.
+    """
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 100)
     monkeypatch.setattr(sending, "STEP", 50)
-    send_all(bootstrap_servers, topic, PARTITIONS, RECORDS)
-    drain(Pipeline(name="p", topics=[topic], archive=archive_folder))
-    archive = Archive.at(archive_folder)
-    assert validate_archive(archive, cluster).complete
+    drained, source, target = (topic_on_all(bootstrap_servers) for _ in range(3))
+    send_all(bootstrap_servers, source, PARTITIONS, RECORDS)
+    sealed = Archive.at(tmp_path / "sealed")
+    drain(Pipeline(name="sealed", topics=[source], archive=str(sealed.root)))
+    assert validate_archive(sealed, cluster).complete
+    growing = Pipeline(name="growing", topics=[drained], archive=str(tmp_path / "growing"))
     # As long as it takes to kill and start three brokers.
     slowly = Limits(records_per_second=RECORDS / 12)
 
-    with brokers_killed_in_turn(local):
-        receipt = until_done(lambda: republish(archive, target, run="three", limits=slowly))
+    with ThreadPoolExecutor(1) as pool, brokers_killed_in_turn(local) as ended:
+        sent = pool.submit(
+            until_done, lambda: republish(sealed, target, run="three", limits=slowly)
+        )
+        while not ended.is_set():
+            send_all(bootstrap_servers, drained, PARTITIONS, RECORDS)
+            until_done(lambda: start(growing).finish())
+        receipt = sent.result(PATIENCE)
+    until_done(lambda: start(growing).finish())
 
+    archive = Archive.at(growing.archive)
+    report = validate_archive(archive, cluster, deep=True)
+    assert (report.complete, report.findings) == (True, [])
+    refuse_inexact(archive, cluster, drained, PARTITIONS)
     assert receipt["records"] == RECORDS
-    sent, arrived = (read_topic(bootstrap_servers, name) for name in (topic, target))
-    assert audit(sent, arrived).is_exact
+    records = [read_topic(bootstrap_servers, name) for name in (source, target)]
+    assert audit(*records).is_exact

@@ -24,8 +24,8 @@ from tests.brute_force import data_files, refuse_inexact
 pytestmark = pytest.mark.integration
 
 DAY = datetime(2026, 1, 10, tzinfo=timezone.utc)
-#: How many hourly intervals; a whole day takes three times as long and shows the same.
-HOURS = int(os.environ.get("BACKFILL_HOURS", "8"))
+#: How many hourly intervals; a whole day takes four times as long and shows the same.
+HOURS = int(os.environ.get("BACKFILL_HOURS", "6"))
 PARTITIONS = 2
 
 DAGS = """
