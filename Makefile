@@ -36,6 +36,11 @@ test-airflow2-spark35: setup-airflow2 ## the same tests on Airflow 2.11.2 and Sp
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
 
+matrix: ## run both, and write what they came to into docs/matrix.json and the README
+	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test
+	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35
+	@$(PYTHON_ENV) -m tests.matrix
+
 class-archive: setup # Spark starts sooner from then on; where Java can't, Spark works all the same
 	@.venv/bin/kafka-drain class-archive || echo "make: goes on without a class archive"
 

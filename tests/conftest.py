@@ -27,9 +27,21 @@ from kafka_drain.repairing import plan_repair
 from kafka_drain.sealing import Identity
 from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
+from tests.matrix import VARIABLE, note
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 
 Drain = Callable[..., dict[str, Any]]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Note what the run came to, where `make matrix` asks for it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if VARIABLE not in os.environ or reporter is None:
+        return
+    counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("passed", "failed", "skipped")}
+    counts["failed"] += len(reporter.stats.get("error", ()))
+    is_real = session.config.option.markexpr == "integration"
+    note("with real parts" if is_real else "without Java", counts)
 
 
 @pytest.fixture(autouse=True)
