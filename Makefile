@@ -7,7 +7,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 unit check format bench soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons matrix unit check format bench soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -36,9 +36,15 @@ test-airflow2-spark35: setup-airflow2 ## the same tests on Airflow 2.11.2 and Sp
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
 
-matrix: ## run both, and write what they came to into docs/matrix.json and the README
+test-pythons: ## the tests that need no Java, on Python 3.10 and 3.12 in environments of their own
+	@for python in python3.10 python3.12; do \
+	  PYTHON=$$python sh scripts/setup.sh .venv-$$python requirements.lock \
+	  && .venv-$$python/bin/python -m pytest -m "not integration" || exit; done
+
+matrix: ## run all of these, and write what they came to into docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35
+	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
 	@$(PYTHON_ENV) -m tests.matrix
 
 class-archive: setup # Spark starts sooner from then on; where Java can't, Spark works all the same
@@ -85,4 +91,4 @@ licences: setup ## check that each installed package has a licence that this pro
 	@$(PYTHON_ENV) -m scripts.licences
 
 clean: stop ## remove the environments and the demo's data; keeps the jars' cache
-	@rm -rf .venv .venv-airflow2 .venv-audit .demo
+	@rm -rf .venv .venv-airflow2 .venv-audit .venv-python3.1? .demo

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -28,7 +31,7 @@ from kafka_drain.republishing import worker
 from kafka_drain.validation import validate_archive
 from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case
-from tests.faults.republishing import Record, make_target, read_topic, send_all
+from tests.faults.republishing import ROOT, Record, make_target, read_topic, send_all
 from tests.faults.spark_cluster import standalone_spark
 
 
@@ -91,6 +94,25 @@ def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
     """A standalone Spark cluster: its master's address, and the ids of its two workers."""
     with standalone_spark(tmp_path_factory.mktemp("standalone")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def packed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with what a republish needs of executors, in an archive as Spark takes it."""
+    folder = tmp_path_factory.mktemp("packed")
+    uv = Path(sys.executable).with_name("uv")
+    needed = ("confluent-kafka", "fastavro[codecs]", "pyarrow", "universal-pathlib", "xxhash")
+    lock = "requirements.lock" if AIRFLOW_V_3_0_PLUS else "requirements-airflow2.lock"
+    for command in (
+        ("venv", "--quiet", "--python", sys.executable, str(folder / "python")),
+        ("pip", "install", "--quiet", "--python", str(folder / "python"), "-c", lock, *needed),
+    ):
+        subprocess.run([uv, *command], cwd=ROOT, check=True)
+    # Only what ends so is unpacked by tar: Spark's own way drops links and rights (SPARK-38632).
+    archive = folder / "python.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packing:
+        packing.add(folder / "python", ".")
+    return archive
 
 
 @pytest.fixture

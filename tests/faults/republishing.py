@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from demo.broker.processes import command_line
 from kafka_drain.archive import Archive
 from kafka_drain.republishing.ledger import Ledger, Progress
 from kafka_drain.republishing.plan import RepublishPlan
@@ -472,6 +474,10 @@ def torment(
     return runs
 
 
+#: The Python of a packed environment, from where an executor runs.
+PACKED_PYTHON = "./python/bin/python"
+
+
 def torment_executors(
     run: Run,
     records: int,
@@ -481,8 +487,12 @@ def torment_executors(
     kills: int,
     chance: random.Random,
     say: Say,
+    packed: Path | None = None,
 ) -> None:
-    """Send an archive with Spark, whose executors and their Python processes are killed."""
+    """Send an archive with Spark, whose executors and their Python processes are killed.
+
+    With a packed environment, executors have no other Python than the one that is sent to them.
+    """
     speed, run.transaction_records = pace(records, kills)
     path = os.pathsep.join((str(HOOKS), str(ROOT / "plugins")))
     conf: dict[str, object] = {
@@ -493,6 +503,8 @@ def torment_executors(
         "spark.executorEnv.PYTHONPATH": path,
         "spark.executorEnv.FAULTS_TRANSACTION_RECORDS": run.transaction_records,
     }
+    if packed:
+        conf |= {"spark.archives": f"{packed}#python", "spark.pyspark.python": PACKED_PYTHON}
     run.arguments = ("--engine", "spark", "--master", master, "--records-per-second", speed)
     for name, value in conf.items():
         run.arguments += ("--conf", f"{name}={value}")
@@ -501,7 +513,14 @@ def torment_executors(
         for number in range(kills):
             share = (records - run.progress()) / (kills - number + 1)
             goal = run.progress() + max(1.0, chance.uniform(0.2, 1.0) * share)
-            killed = _kill_sender(attempt, run, workers, goal, is_executor=number % 2 == 0)
+            killed = _kill_sender(
+                attempt,
+                run,
+                workers,
+                goal,
+                is_executor=number % 2 == 0,
+                python=PACKED_PYTHON if packed else sys.executable,
+            )
             say(f"spark: killed {killed} after {run.progress():,} of {records:,} records")
         run.finish(attempt)
         assert run.progress() == records
@@ -510,7 +529,13 @@ def torment_executors(
 
 
 def _kill_sender(
-    attempt: Attempt, run: Run, workers: list[int], goal: float, *, is_executor: bool
+    attempt: Attempt,
+    run: Run,
+    workers: list[int],
+    goal: float,
+    *,
+    is_executor: bool,
+    python: str,
 ) -> str:
     """Kill an executor, or a Python process of one, once so many records are sent."""
     found: list[int] = []
@@ -524,6 +549,8 @@ def _kill_sender(
         return bool(found)
 
     wait_for(sending, "a task that sends", patience=3 * PATIENCE)
+    lines = [command_line(task) for e in executors(workers) for task in python_workers(e)]
+    assert {re.split(r"[\0 ]", line)[0] for line in lines if line} <= {python}
     os.kill(found[0], signal.SIGKILL)
     return "an executor" if is_executor else "a task's Python process"
 

@@ -73,9 +73,13 @@ def test_republish_executors_killed(
     archive: Path,
     spark_workers: tuple[str, list[int]],
     bootstrap_servers: str,
+    packed_python: Path,
     tmp_path: Path,
 ) -> None:
-    """Executors that are killed leave their shards to others, which send the rest of them once."""
+    """Executors that are killed leave their shards to others, which send the rest of them once.
+
+    Their Python is the one that the application sends along.
+    """
     master, workers = spark_workers
     target = make_target(bootstrap_servers, f"t-{uuid.uuid4().hex[:8]}", 2)
     seed = random.randrange(1 << 30)
@@ -89,6 +93,7 @@ def test_republish_executors_killed(
         kills=2,
         chance=random.Random(seed),
         say=print,
+        packed=packed_python,
     )
 
     found = audit(sealed.content, read_topic(bootstrap_servers, target))
