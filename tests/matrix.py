@@ -78,7 +78,8 @@ def shown(readme: str) -> str:
 def main() -> None:
     """Write the README's table anew."""
     text = README.read_text()
-    README.write_text(text.replace(shown(text), table(json.loads(MATRIX.read_text()))))
+    shown(text)  # refuses a README without a place for it
+    README.write_text(_SHOWN.sub(lambda _: table(json.loads(MATRIX.read_text())), text))
 
 
 if __name__ == "__main__":
