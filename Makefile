@@ -45,7 +45,6 @@ matrix: ## run all of these, and write what they came to into docs/matrix.json a
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
-	@$(PYTHON_ENV) -m tests.matrix
 
 class-archive: setup # Spark starts sooner from then on; where Java can't, Spark works all the same
 	@.venv/bin/kafka-drain class-archive || echo "make: goes on without a class archive"

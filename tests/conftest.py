@@ -27,7 +27,7 @@ from kafka_drain.repairing import plan_repair
 from kafka_drain.sealing import Identity
 from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
-from tests.matrix import VARIABLE, note
+from tests.matrix import VARIABLE, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 
 Drain = Callable[..., dict[str, Any]]
@@ -42,6 +42,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     counts["failed"] += len(reporter.stats.get("error", ()))
     is_real = session.config.option.markexpr == "integration"
     note("with real parts" if is_real else "without Java", counts)
+    show()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,4 @@
-"""What was tested with what: `make matrix` notes it in docs/matrix.json, the README shows it.
-
-python -m tests.matrix    writes the README's table anew
-"""
+"""What was tested with what: `make matrix` notes it in docs/matrix.json, the README shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MATRIX", "README", "VARIABLE", "note", "shown", "table"]
+__all__ = ["MATRIX", "README", "VARIABLE", "note", "show", "shown", "table"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MATRIX = ROOT / "docs" / "matrix.json"
@@ -75,12 +72,8 @@ def shown(readme: str) -> str:
     return found[0]
 
 
-def main() -> None:
+def show() -> None:
     """Write the README's table anew."""
     text = README.read_text()
     shown(text)  # refuses a README without a place for it
     README.write_text(_SHOWN.sub(lambda _: table(json.loads(MATRIX.read_text())), text))
-
-
-if __name__ == "__main__":
-    main()
