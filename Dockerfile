@@ -41,8 +41,8 @@ WORKDIR /opt/kafka-drain
 RUN python3 -m venv venv \
     && pip install --no-cache-dir --disable-pip-version-check uv==0.13.9 hatchling==1.27.0
 
-COPY requirements.lock ./
-RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements.lock
+COPY requirements-docker.lock ./
+RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements-docker.lock
 
 # Just what the download needs, so that other code can change without repeating it.
 COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.py \

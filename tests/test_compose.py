@@ -200,6 +200,21 @@ def test_dockerfile_uv_same_as_setup() -> None:
     assert re.findall(r"uv==([\d.]+)", DOCKERFILE) == re.findall(r"uv_version=([\d.]+)", setup)
 
 
+def test_image_as_tested() -> None:
+    """What the image installs are pins of the tests' lock file, without what tests alone need."""
+    pin = re.compile(r"(?m)^([\w.-]+)==(\S+)")
+    in_image, in_tests = (
+        set(pin.findall((CHECKOUT / name).read_text(encoding="utf-8")))
+        for name in ("requirements-docker.lock", "requirements.lock")
+    )
+
+    assert "--require-hashes -r requirements-docker.lock" in DOCKERFILE
+    assert in_image < in_tests
+    names = {name for name, _ in in_image}
+    assert names >= {"apache-airflow", "asyncpg", "psycopg2-binary", "s3fs"}
+    assert not names & {"hypothesis", "moto", "mypy", "pytest", "ruff"}
+
+
 def test_broker_script_runs_as_command() -> None:
     """The broker's script can be executed and is correct shell."""
     [command] = SERVICES["broker"]["command"]

@@ -98,7 +98,7 @@ def test_needed_at_run_time() -> None:
     assert needed_at_run_time(packages, "root", ["s3"]) == {"direct", "of-more", "s3"}
 
 
-EXEMPTION = Exemption(("GPL",), "for tests", dev_only=True)
+EXEMPTION = Exemption(("GPL",), "for tests", optional=True)
 
 
 @pytest.mark.parametrize(
