@@ -1,6 +1,23 @@
-# One image for the broker, Airflow, and Spark's master and worker. Everything is downloaded here;
-# a running container downloads nothing.
-FROM debian:bookworm-slim
+# Two images: PostgreSQL for Airflow's database, and one for the broker, Airflow, and Spark's master
+# and worker. Everything is downloaded here; a running container downloads nothing.
+FROM debian:bookworm-slim AS postgres
+
+RUN useradd --uid 50001 --user-group --home-dir /var/lib/postgresql postgres \
+    && apt-get update \
+    && apt-get install --yes --no-install-recommends postgresql-15 \
+    # Debian's package has made a database, which docker/postgres.sh makes as the stack needs it.
+    && rm -rf /etc/postgresql /var/lib/apt/lists/* /var/lib/postgresql \
+    && install -d -o postgres -g postgres /var/lib/postgresql
+
+ENV LANG=C.UTF-8 \
+    PATH=/usr/lib/postgresql/15/bin:$PATH
+
+COPY docker/postgres.sh /usr/local/bin/
+
+USER postgres
+CMD ["postgres.sh"]
+
+FROM debian:bookworm-slim AS kafka-drain
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \

@@ -24,6 +24,9 @@ DOCKERFILE = re.sub(
     " ",
     re.sub(r"(?m)^\s*#.*\n", "", (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")),
 )
+# The stages of the Dockerfile by name; the last one is what is built when none is named.
+STAGES = dict(re.findall(r"(?ms)^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE))
+USERS = {"kafka-drain": "kafka-drain", "postgres": "postgres"}
 
 _SECRET = re.compile(
     r"password|passwd|passphrase|secret|token|credential|fernet|(api|access|private)_?-?key", re.I
@@ -43,6 +46,17 @@ def secrets(node: Any, path: str = "") -> Iterator[str]:
             yield from secrets(value, f"{path}[{number}]")
     elif _SECRET_ASSIGNED.search(str(node)):
         yield path
+
+
+def stage_of(service: str) -> str:
+    """Return the name of the stage that a service's image is built from."""
+    image = SERVICES[service]["image"]
+    [builds] = [
+        settings["build"]
+        for settings in SERVICES.values()
+        if settings["image"] == image and "build" in settings
+    ]
+    return str(builds["target"]) if isinstance(builds, dict) else list(STAGES)[-1]
 
 
 def copies() -> list[tuple[list[str], str]]:
@@ -77,9 +91,31 @@ def test_compose_config_valid() -> None:
 
 
 def test_stack_services() -> None:
-    """The stack is a broker, a Spark master and worker, and Airflow."""
-    assert set(SERVICES) == {"broker", "spark-master", "spark-worker", "airflow"}
+    """The stack is a broker, a Spark master and worker, and Airflow with its database."""
+    assert set(SERVICES) == {"broker", "spark-master", "spark-worker", "postgres", "airflow"}
     assert "version" not in STACK
+
+
+def test_stack_database() -> None:
+    """Airflow's database is PostgreSQL, on a network that joins just the two."""
+    settings = SERVICES["airflow"]["environment"]
+    joined = {name for name in SERVICES if "database" in SERVICES[name].get("networks", [])}
+
+    assert settings["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert settings["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].startswith("postgresql+psycopg2://")
+    assert joined == {"airflow", "postgres"}
+    assert list(SERVICES["postgres"]["networks"]) == ["database"]
+    assert "ports" not in SERVICES["postgres"]
+    assert STACK["networks"]["database"] == {"internal": True}
+
+
+def test_stack_spark_driver_address() -> None:
+    """Spark's drivers are reached by a name that Airflow's container has on one network only."""
+    airflow = SERVICES["airflow"]
+    name = airflow["environment"]["SPARK_LOCAL_HOSTNAME"]
+
+    assert airflow["networks"] == {"default": {"aliases": [name]}, "database": None}
+    assert name not in SERVICES
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -116,16 +152,20 @@ def test_service_unprivileged(service: str) -> None:
 
     assert not {"privileged", "cap_add", "devices", "pid", "user"} & set(settings)
     assert settings["cap_drop"] == ["ALL"]
-    assert re.findall(r"(?m)^USER (\S+)", DOCKERFILE)[-1] == "kafka-drain"
+    stage = stage_of(service)
+    assert re.findall(r"(?m)^USER (\S+)", STAGES[stage]) == [USERS[stage]]
+    assert re.search(rf"useradd --uid \d{{5}} [^&]*{USERS[stage]}", STAGES[stage])
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_volumes_declared(service: str) -> None:
     """A service mounts declared volumes only, at folders that the image makes for its user."""
+    stage = stage_of(service)
     for volume in SERVICES[service].get("volumes", []):
         name, target = volume.split(":")
+        made = rf"install -d -o {USERS[stage]} [^&]*{target}(\s|$)"
         assert name in STACK["volumes"], volume
-        assert re.search(rf"install -d -o kafka-drain [^&]*{target}(\s|$)", DOCKERFILE), target
+        assert re.search(made, STAGES[stage], flags=re.M), target
 
 
 def test_images_pinned() -> None:
@@ -208,18 +248,21 @@ def test_image_as_tested() -> None:
         for name in ("requirements-docker.lock", "requirements.lock")
     )
 
-    assert "--require-hashes -r requirements-docker.lock" in DOCKERFILE
+    assert "--require-hashes -r requirements-docker.lock" in STAGES["kafka-drain"]
     assert in_image < in_tests
     names = {name for name, _ in in_image}
     assert names >= {"apache-airflow", "asyncpg", "psycopg2-binary", "s3fs"}
     assert not names & {"hypothesis", "moto", "mypy", "pytest", "ruff"}
 
 
-def test_broker_script_runs_as_command() -> None:
-    """The broker's script can be executed and is correct shell."""
-    [command] = SERVICES["broker"]["command"]
-    script = CHECKOUT / Path(command).relative_to("/opt/kafka-drain")
+@pytest.mark.parametrize("script", ["docker/broker.sh", "docker/postgres.sh"])
+def test_script_runs_as_command(script: str) -> None:
+    """A service's script can be executed, is correct shell, and is what the service runs."""
+    commands = [" ".join(settings.get("command", [])) for settings in SERVICES.values()]
+    commands += re.findall(r"(?m)^CMD (.*)", DOCKERFILE)
 
+    assert any(Path(script).name in command for command in commands)
+    script = str(CHECKOUT / script)
     assert os.access(script, os.X_OK)
     run = subprocess.run(["sh", "-n", script], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
