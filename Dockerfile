@@ -59,19 +59,25 @@ RUN python3 -m venv venv \
     && pip install --no-cache-dir --disable-pip-version-check uv==0.13.9 hatchling==1.27.0
 
 COPY requirements-docker.lock ./
-RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements-docker.lock
+RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements-docker.lock \
+    # Java looks at each jar's time, of which an image that was pulled knows whole seconds only.
+    && find venv -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 # Just what the download needs, so that other code can change without repeating it.
 COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.py \
      plugins/kafka_drain/ivy.xml plugins/kafka_drain/jar_lock.py plugins/kafka_drain/jars.lock \
      plugins/kafka_drain/jars.py plugins/kafka_drain/java.py fetch/kafka_drain/
 RUN PYTHONPATH=fetch python -m kafka_drain.jars \
-    && rm -rf fetch cache/ivy
+    && rm -rf fetch cache/ivy \
+    && find cache -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 COPY pyproject.toml requirements.txt README.md LICENSE ./
 COPY plugins/ plugins/
 COPY spark_jobs/ spark_jobs/
 RUN uv pip install --no-cache --compile-bytecode --no-deps --no-build-isolation .
+
+# The classes of Spark's driver, so that a drain starts sooner. Without them it works as well.
+RUN kafka-drain class-archive
 
 COPY dags/ dags/
 COPY docker/ docker/

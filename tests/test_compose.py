@@ -255,6 +255,15 @@ def test_image_as_tested() -> None:
     assert not names & {"hypothesis", "moto", "mypy", "pytest", "ruff"}
 
 
+def test_image_class_archive_after_jars() -> None:
+    """Jars have whole seconds where Java's class archive is made: a pulled image has no others."""
+    stage = STAGES["kafka-drain"]
+    made = stage.index("RUN kafka-drain class-archive")
+
+    for folder in ("venv", "cache"):
+        assert stage.index(f"find {folder} -name '*.jar' -exec touch --date=") < made
+
+
 @pytest.mark.parametrize("script", ["docker/broker.sh", "docker/postgres.sh"])
 def test_script_runs_as_command(script: str) -> None:
     """A service's script can be executed, is correct shell, and is what the service runs."""
