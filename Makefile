@@ -7,7 +7,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons matrix unit check format bench soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons matrix unit check format bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -66,6 +66,9 @@ format: setup ## format the code
 
 bench: class-archive ## measure everything beside what else there is, about two hours (ONLY="drain republish" ROUNDS=5)
 	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
+
+test-compose: setup ## build the Docker stack, drain and republish in it, remove it; two minutes, five the first time (DATA_FOLDER=…)
+	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
 soak: setup ## kill a republish again and again, and count what is lost or twice (KILLS=50 ZOMBIES=15 RECORDS=400000)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)

@@ -1,0 +1,68 @@
+"""Why a run of the stack failed.
+
+ComposeTestError
+├── CommandError           a command failed or took too long
+├── EngineError            no Docker engine answers, and none could be started
+├── ComposeError           no Docker Compose that is new enough
+├── BaseImageError         the Dockerfile's base image can't be had
+├── PortError              a port that the stack publishes is taken
+├── StackError             a service didn't become healthy, or left something behind
+├── ApiError               Airflow's REST API refused a request
+├── DagRunError            a DAG run failed or didn't end in time
+└── ContentError           what was read isn't what was written, or where it was to be
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ApiError",
+    "BaseImageError",
+    "CommandError",
+    "ComposeError",
+    "ComposeTestError",
+    "ContentError",
+    "DagRunError",
+    "EngineError",
+    "PortError",
+    "StackError",
+]
+
+
+class ComposeTestError(Exception):
+    """Base of all errors that end a run."""
+
+
+class CommandError(ComposeTestError):
+    """Raised when a command failed or took too long."""
+
+
+class EngineError(ComposeTestError):
+    """Raised when no Docker engine answers and none could be started."""
+
+
+class ComposeError(ComposeTestError):
+    """Raised when no Docker Compose that is new enough was found or unpacked."""
+
+
+class BaseImageError(ComposeTestError):
+    """Raised when the Dockerfile's base image can't be had."""
+
+
+class PortError(ComposeTestError):
+    """Raised when a port that the stack publishes is taken."""
+
+
+class StackError(ComposeTestError):
+    """Raised when a service didn't become healthy, or something of the stack is left over."""
+
+
+class ApiError(ComposeTestError):
+    """Raised when Airflow's REST API refused a request."""
+
+
+class DagRunError(ComposeTestError):
+    """Raised when a DAG run failed, or didn't end in time."""
+
+
+class ContentError(ComposeTestError):
+    """Raised when what was read isn't what was written, or isn't where it was to be."""
