@@ -67,7 +67,7 @@ format: setup ## format the code
 bench: class-archive ## measure everything beside what else there is, about two hours (ONLY="drain republish" ROUNDS=5)
 	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
 
-test-compose: setup ## build the Docker stack, drain and republish in it, remove it; two minutes, five the first time (DATA_FOLDER=…)
+test-compose: setup ## build the Docker stack, drain and republish in it, remove it: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
 soak: setup ## kill a republish again and again, and count what is lost or twice (KILLS=50 ZOMBIES=15 RECORDS=400000)

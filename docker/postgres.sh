@@ -12,8 +12,8 @@ sql() {
 
 if [ ! -d "$data" ]; then
     rm -rf "$unfinished"
-    initdb --pgdata "$unfinished" --username postgres --auth-local peer --encoding UTF8 \
-        --locale C.UTF-8
+    initdb --pgdata "$unfinished" --username postgres --auth-local peer --auth-host reject \
+        --encoding UTF8 --locale C.UTF-8
     # Without a password, and to one database only: the stack's network `database` joins PostgreSQL
     # to Airflow and nothing else. `postgres` itself is reached from inside the container alone.
     cat >"$unfinished/pg_hba.conf" <<EOF

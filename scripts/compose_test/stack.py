@@ -85,7 +85,7 @@ def prepare_stack(engine: Engine, compose: list[str], checkout: Path, folder: Pa
                 )
     file = folder / "docker-compose.json"
     file.write_text(json.dumps(changed(config, _extra_ca())))
-    command = [*compose, "--project-name", project, "--file", str(file)]
+    command = [*compose, "--ansi", "never", "--project-name", project, "--file", str(file)]
     return Stack(engine, project, command, tuple(config["services"]))
 
 
