@@ -6,8 +6,9 @@ ROUNDS ?= 5
 KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
+VERSITYGW := v1.8.0
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons matrix unit check format bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -40,6 +41,10 @@ test-pythons: ## the tests that need no Java, on Python 3.10 and 3.12 in environ
 	@for python in python3.10 python3.12; do \
 	  PYTHON=$$python sh scripts/setup.sh .venv-$$python requirements.lock \
 	  && .venv-$$python/bin/python -m pytest -m "not integration" || exit; done
+
+test-s3: class-archive ## the tests of S3 against Versity's S3 Gateway, a real server; needs Go
+	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
 
 matrix: ## run all of these, and write what they came to into docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test

@@ -1,8 +1,9 @@
-"""A server that speaks S3, for tests: moto's, as a process of its own."""
+"""A server that speaks S3, for tests: moto's, or Versity's Gateway, as a process of its own."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from urllib.request import urlopen
 
 from kafka_drain.object_store import spark_conf_for
 
-__all__ = ["CREDENTIALS", "s3_server", "session_for"]
+__all__ = ["CREDENTIALS", "VARIABLE", "s3_server", "session_for"]
+
+#: Names the program `versitygw`, which then takes the place of moto's server (`make test-s3`).
+VARIABLE = "TESTS_VERSITYGW"
 
 PATIENCE = 60.0
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "not-in-any-log"}
@@ -28,15 +32,34 @@ def s3_server(log: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
+    gateway = os.environ.get(VARIABLE)
+    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    if gateway:
+        data = log.with_name("objects")
+        data.mkdir()
+        command = [
+            gateway,
+            "--port",
+            f"127.0.0.1:{port}",
+            "--health",
+            "/health",
+            "posix",
+            str(data),
+        ]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)],
+            command,
+            env={
+                **os.environ,
+                "ROOT_ACCESS_KEY": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+                "ROOT_SECRET_KEY": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            },
             stdout=output,
             stderr=output,
         )
     try:
         deadline = time.monotonic() + PATIENCE
-        while not _answers(url):
+        while not _answers(f"{url}/health" if gateway else f"{url}/moto-api/"):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, f"no S3 at {url} within {PATIENCE:g} s"
             time.sleep(0.05)
@@ -48,7 +71,7 @@ def s3_server(log: Path) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        with urlopen(f"{url}/moto-api/", timeout=5):
+        with urlopen(url, timeout=5):
             return True
     except (URLError, OSError):
         return False
