@@ -1,4 +1,4 @@
-"""What Airflow loads from this folder: timetables, and the reports of validations as pages.
+"""What Airflow loads from this folder: timetables, and pages of archives and reports.
 
 It is loaded at the start of every task as well, so it imports nothing that isn't there already.
 """
@@ -29,10 +29,25 @@ class KafkaDrainPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
+        from kafka_drain_airflow.pages import app
         from kafka_drain_airflow.report_link import URL_PREFIX
-        from kafka_drain_airflow.report_view import app
 
         return [{"app": app, "url_prefix": URL_PREFIX, "name": "kafka-drain"}]
+
+    @property
+    def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Return what the navigation of Airflow 3 shows: the archives, under Browse."""
+        from kafka_drain_airflow.report_link import page_url
+
+        return [
+            {
+                "name": "Kafka archives",
+                "href": page_url("/archives"),
+                "destination": "nav",
+                "category": "browse",
+                "url_route": "kafka-archives",
+            }
+        ]
 
 
 def __getattr__(name: str) -> type[KafkaDrainPlugin] | None:

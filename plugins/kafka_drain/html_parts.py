@@ -28,10 +28,11 @@ _STYLE = """
   --panel: #f5f7f9; --good: #0a6b3b; --bad: #b3200f; --warn: #875000; --covered: #3f9d6b;
   --control: #94a3b8; --aborted: #6d83c9; --compacted: #4aa3b0; --open: #d9a400;
   --expired: #e07b1a; --lost: #d92d20; --unknown: #9a4fd0; --alt: #5b8fc7; --window: #a58563; }
-@media screen and (prefers-color-scheme: dark) { :root { --page: #14171b; --text: #e6e9ed;
-  --quiet: #9ea8b4; --line: #363d46; --panel: #1d2228; --good: #62d394; --bad: #ff8f82;
-  --warn: #f0b454; --covered: #3c9366; --control: #76859a; --lost: #f0564a; } }
+@media screen and (prefers-color-scheme: dark) { :root:not(.light) { DARK } }
+@media screen { :root.dark { DARK } }
+:root.dark { color-scheme: dark; } :root.light { color-scheme: light; }
 * { box-sizing: border-box; }
+body.full { max-width: none; }
 body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; background: var(--page);
   color: var(--text); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.35rem; margin: 0; }
@@ -70,6 +71,11 @@ rect { fill: var(--unknown); }
 .expired { fill: var(--expired); } .lost { fill: var(--lost); } .window { fill: var(--window); }
 g:hover rect { opacity: .7; }
 footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--line); }
+.badge { white-space: nowrap; font-weight: 600; }
+a { color: inherit; }
+.runs a { text-decoration: none; } .runs svg { width: .8em; height: .8em; margin-right: .15em; }
+.success { fill: var(--covered); } .failed { fill: var(--lost); } .running { fill: var(--alt); }
+.queued { fill: var(--control); }
 @media print { html { font-size: 10px; }
   body { max-width: none; padding: 0; font-size: 1rem; }
   td.text, th { white-space: normal; overflow-wrap: break-word; padding-right: .6rem; }
@@ -79,17 +85,31 @@ footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--lin
 """
 
 
+# Of the system's choice, or of a page around this one that says `dark` or `light`.
+_DARK = """--page: #14171b; --text: #e6e9ed; --quiet: #9ea8b4; --line: #363d46; --panel: #1d2228;
+  --good: #62d394; --bad: #ff8f82; --warn: #f0b454; --covered: #3c9366; --control: #76859a;
+  --lost: #f0564a;"""
+
+
 class Html(str):
     """Text that is HTML; all other text is escaped when it goes into a tag."""
 
     __slots__ = ()
 
 
-def page(title: str, verdict: str, body: Html) -> str:
-    """Return a whole page: no script, nothing loaded, in ASCII."""
+def page(title: str, verdict: str, body: Html, *, head: str = "") -> str:
+    """Return a whole page: nothing loaded, in ASCII.
+
+    Args:
+        title: What it is about.
+        verdict: In a word or two, for the title too.
+        body: The body tag.
+        head: More tags of the head, as HTML.
+    """
+    style = _STYLE.replace("DARK", _DARK)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"{tag('title', title, ': ', verdict)}<style>{_STYLE}</style>"
+        f"{tag('title', title, ': ', verdict)}<style>{style}</style>{head}"
     )
     text = f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>{body}</html>\n'
     # A worker's locale may be any, and names in an archive may be no text at all.

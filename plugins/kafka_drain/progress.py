@@ -10,13 +10,15 @@ __all__ = ["Progress", "Ticker", "duration_text"]
 
 
 def duration_text(seconds: float) -> str:
-    """Write a time as people say it: `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Write a time as people say it: `42 s`, `3 min 20 s`, `2 h 5 min`, `3 days 4 h`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400:,} days {whole % 86400 // 3600} h"
 
 
 @dataclass

@@ -16,10 +16,13 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
+from kafka_drain.observations import read_observations
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import TopicPartition, count
-from kafka_drain.receipts import FileSet, Receipt, SealedFile
+from kafka_drain.overview import make_overview, write_overview
+from kafka_drain.receipts import FileSet, Receipt, ReceiptError, SealedFile
 from kafka_drain.report_page import report_page
+from kafka_drain.topic_settings import read_topic_settings
 
 #: So many findings are told in words; all are in the report.
 SHOWN = 20
@@ -27,7 +30,7 @@ SHOWN = 20
 #: So many batches are in the report.
 BATCHES = 100
 
-__all__ = ["Report", "raise_findings", "write_report"]
+__all__ = ["Report", "note_overview", "raise_findings", "write_report"]
 
 
 @dataclass
@@ -369,3 +372,29 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     write_document(path, document)
     write_text(path.with_suffix(".html"), report_page(document, path.name))
     return str(path)
+
+
+def note_overview(archive: Archive, report: Report, report_path: str) -> None:
+    """Leave in the archive how it stands, for lists of archives.
+
+    Args:
+        archive: The archive.
+        report: What was seen of it.
+        report_path: What `write_report` returned.
+
+    Raises:
+        ArchiveError: When a document of the archive is damaged, or the folder can't be written.
+    """
+    observed, settings = read_observations(archive), read_topic_settings(archive.root)
+    name = report_path.rpartition("/")[2]
+    overview = make_overview(report.to_dict(), _last_receipt(archive), observed, settings, name)
+    write_overview(archive.root, overview)
+
+
+def _last_receipt(archive: Archive) -> Receipt | None:
+    generation = archive.open_generation()
+    try:
+        return generation.last_receipt() if generation else None
+    except ReceiptError:
+        # The report has it as a finding.
+        return None

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom, conf
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
 
-__all__ = ["REPORT_KEY", "URL_PREFIX", "ReportLink"]
+__all__ = ["REPORT_KEY", "URL_PREFIX", "ReportLink", "airflow_url", "page_url"]
 
 #: XCom of the validation: path of the report's JSON document.
 REPORT_KEY = "report"
@@ -30,9 +30,18 @@ class ReportLink(BaseOperatorLink):
         """Return the report's address at this Airflow; empty, and so no button, without one."""
         if not XCom.get_value(ti_key=ti_key, key=REPORT_KEY):
             return ""
-        # No host: the browser knows by which of its names it reached Airflow.
-        base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         query = {"run_id": ti_key.run_id, "task_id": ti_key.task_id}
         if ti_key.map_index is not None and ti_key.map_index >= 0:
             query["map_index"] = str(ti_key.map_index)
-        return f"{base}{URL_PREFIX}/reports/{quote(ti_key.dag_id, safe='')}?{urlencode(query)}"
+        return f"{page_url('/reports')}/{quote(ti_key.dag_id, safe='')}?{urlencode(query)}"
+
+
+def airflow_url(path: str) -> str:
+    """Return a page of Airflow without host: the browser knows by which name it reached it."""
+    base: str = conf.get("api", "base_url", fallback="")
+    return urlsplit(base).path.rstrip("/") + path
+
+
+def page_url(path: str) -> str:
+    """Return a page of the plugin, without host."""
+    return airflow_url(URL_PREFIX + path)

@@ -1,4 +1,4 @@
-"""The pages that the plugin adds to Airflow's API server: the report of a validation."""
+"""The report of a validation, as a page of Airflow's API server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.models.xcom import XComModel
-from fastapi import Depends, FastAPI, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from upath import UPath
 
 from kafka_drain.locations import is_local
 from kafka_drain_airflow.report_link import REPORT_KEY
 
-__all__ = ["app", "page_beside"]
+__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "router"]
 
 HEADERS = {
     # A report names topics and paths, which others chose: nothing in it may ever run or load.
@@ -31,12 +31,12 @@ HEADERS = {
 # Not http and the like: the server would ask whatever address it is given.
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
 
-app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
+router = APIRouter()
 
 
 # Airflow mounts a plugin's application without any authentication; the dependency does it: 401
 # without a login, 403 without the right to read this DAG's XComs.
-@app.get(
+@router.get(
     "/reports/{dag_id}",
     dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.XCOM))],
     response_class=HTMLResponse,
@@ -60,13 +60,13 @@ def report(
         ).with_only_columns(XComModel.value)
     ).first()
     if found is None:
-        return _not_found(
+        return not_found(
             f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
         )
     path = _plain(found.value)
     page = page_beside(path)
     if page is None:
-        return _not_found(f"{path!r} isn't the report of an archive that this server can read.")
+        return not_found(f"{path!r} isn't the report of an archive that this server can read.")
     return HTMLResponse(page.read_bytes(), headers=HEADERS)
 
 
@@ -104,5 +104,6 @@ def _plain(value: object) -> object:
         return value
 
 
-def _not_found(text: str) -> Response:
+def not_found(text: str) -> Response:
+    """Answer that there is no such page; says why."""
     return PlainTextResponse(text + "\n", status_code=404, headers=HEADERS)

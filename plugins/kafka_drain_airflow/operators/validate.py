@@ -93,7 +93,7 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive import Archive
         from kafka_drain.reading_by_spark import read_by_spark
-        from kafka_drain.report import raise_findings, write_report
+        from kafka_drain.report import note_overview, raise_findings, write_report
         from kafka_drain.validation import validate_archive
 
         archive = Archive.at(self.pipeline.archive)
@@ -116,6 +116,7 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in report.lines():
             self.log.info("%s", line)
         self.log.info("report: %s", path)
+        note_overview(archive, report, path)
         raise_findings(report, path)
         return report.summary() | {"report": path}
 

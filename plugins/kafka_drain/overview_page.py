@@ -1,0 +1,193 @@
+"""All archives at a glance, as one HTML page. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kafka_drain.gap_reasons import GapReason
+from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag, time_text
+from kafka_drain.progress import duration_text
+
+__all__ = ["SCRIPT", "ArchiveRow", "Run", "overview_page"]
+
+#: The page looks for news so often, in seconds.
+REFRESH = 30
+#: From so few hours on, what Kafka will delete undrained is a warning.
+_SOON = 24 * 3600
+
+#: Within Airflow's page: its colours, and links that leave this frame, which it may not itself.
+SCRIPT = """
+(() => {
+  if (window.parent === window) return;
+  const around = window.parent.document;
+  const dark = () => document.documentElement.className =
+    around.documentElement.classList.contains("dark") ? "dark" : "light";
+  dark();
+  new MutationObserver(dark).observe(around.documentElement, {attributeFilter: ["class"]});
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-outside]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const copy = around.createElement("a");
+    copy.href = link.href;
+    copy.click();
+  });
+})();
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a drain's DAG.
+
+    Attributes:
+        state: Airflow's word for its state.
+        words: What is shown when the mouse is over it.
+        link: Where Airflow shows it.
+    """
+
+    state: str
+    words: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRow:
+    """An archive in the list.
+
+    Attributes:
+        name: The pipeline's name.
+        archive: Its folder or URL.
+        link: Where Airflow shows the drain's DAG.
+        report: Where the newest report is shown; empty without one.
+        overview: What its validation left; None without one.
+        problem: Why it can't be read; empty when it can.
+        runs: The last runs, oldest first.
+    """
+
+    name: str
+    archive: str
+    link: str
+    report: str = ""
+    overview: Mapping[str, Any] | None = None
+    problem: str = ""
+    runs: Sequence[Run] = field(default_factory=tuple)
+
+    @property
+    def verdict(self) -> str:
+        """In a word: complete, findings, unreadable, or not validated."""
+        if self.problem:
+            return "unreadable"
+        return str(self.overview["verdict"]) if self.overview else "not validated"
+
+
+def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
+    """Return the page; what needs a look comes first."""
+    order = ("findings", "unreadable", "not validated", "complete")
+    ordered = sorted(rows, key=lambda row: (order.index(row.verdict), row.name))
+    bad = sum(row.verdict in order[:2] for row in rows)
+    verdict = f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive")
+    heads = [
+        *("pipeline", "verdict", "behind Kafka", "newest record", "validated", "Kafka deletes"),
+        *("records", "size", "files", "gaps", "last runs"),
+    ]
+    body = tag(
+        "body",
+        tag("h1", "Archives"),
+        _headline(rows, bad),
+        table(heads, [_cells(row, now) for row in ordered]) if rows else _none(),
+        tag(
+            "footer",
+            f"As of {time_text(now.isoformat())}; looks for news every {REFRESH} s. What each "
+            "archive holds is what its last validation said.",
+        ),
+        class_="full",
+    )
+    head = f'<meta http-equiv="refresh" content="{REFRESH}"><script>{SCRIPT}</script>'
+    return page("Archives", verdict, body, head=head)
+
+
+def _headline(rows: Sequence[ArchiveRow], bad: int) -> Html:
+    records = sum(row.overview["records"] for row in rows if row.overview)
+    size = sum(row.overview["bytes"] for row in rows if row.overview)
+    held = f"{many(records, 'record')} in {size_text(size)}"
+    if bad:
+        words = f"{bad:,} of {many(len(rows), 'archive')} to look at; {held}"
+        return tag("p", words, class_="verdict findings")
+    return tag("p", f"{many(len(rows), 'archive')}, nothing wrong: {held}", class_="verdict")
+
+
+def _none() -> Html:
+    return tag(
+        "p",
+        "No pipeline yet that you may read: a file in the DAGs folder makes one, with ",
+        tag("code", "create_dags(Pipeline(…))"),
+        ".",
+    )
+
+
+def _cells(row: ArchiveRow, now: datetime) -> list[object]:
+    name = tag("a", row.name, href=row.link, title=row.archive, data_outside="")
+    runs = tag("span", *map(_run, row.runs), class_="runs")
+    seen = row.overview
+    if seen is None:
+        return [name, _verdict(row), *[None] * 8, runs]
+    return [
+        name,
+        _verdict(row),
+        "unknown" if seen.get("lag") is None else many(seen["lag"], "offset"),
+        _ago(seen.get("newest_record"), now),
+        _ago(seen["validated_at"], now),
+        _expiry(seen.get("expires_at"), now),
+        seen["records"],
+        size_text(seen["bytes"]),
+        seen["files"],
+        _gaps(seen.get("gaps", {})),
+        runs,
+    ]
+
+
+def _verdict(row: ArchiveRow) -> Html:
+    kinds = {"complete": "good", "findings": "bad", "unreadable": "bad"}
+    words, title = row.verdict, row.problem
+    if row.verdict == "findings" and row.overview:
+        found = row.overview.get("findings", {})
+        title = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
+        words = f"findings: {next(iter(found), '')}".rstrip(": ")
+    badge = tag("span", words, class_=f"badge {kinds.get(row.verdict, 'quiet')}", title=title)
+    return tag("a", badge, href=row.report) if row.report else badge
+
+
+def _gaps(gaps: Mapping[str, int]) -> Html | str:
+    known = {reason.value: reason.harmless for reason in GapReason}
+    if not gaps:
+        return "none"
+    words = [f"{number:,} {reason}" for reason, number in gaps.items()]
+    harmful = not all(known.get(reason, False) for reason in gaps)
+    return tag("span", ", ".join(words), class_="bad" if harmful else "quiet")
+
+
+def _ago(moment: str | None, now: datetime) -> Html | str:
+    if moment is None:
+        return "unknown"
+    seconds = (now - datetime.fromisoformat(moment)).total_seconds()
+    words = f"{duration_text(seconds)} ago" if seconds >= 0 else f"in {duration_text(-seconds)}"
+    return tag("span", words, title=time_text(moment))
+
+
+def _expiry(moment: str | None, now: datetime) -> Html | str:
+    """Say when Kafka may delete what isn't drained yet."""
+    if moment is None:
+        return tag("span", "nothing undrained known", class_="quiet")
+    left = (datetime.fromisoformat(moment) - now).total_seconds()
+    kind = "bad badge" if left <= 0 else "warning" if left < _SOON else ""
+    words = f"in {duration_text(left)}" if left > 0 else "now"
+    return tag("span", words, class_=kind, title=time_text(moment))
+
+
+def _run(run: Run) -> Html:
+    shape = tag("svg", tag("title", run.words), rect(0, 0, 10, 10, run.state), viewBox="0 0 10 10")
+    return tag("a", shape, href=run.link, aria_label=run.words, data_outside="")

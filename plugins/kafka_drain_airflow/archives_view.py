@@ -1,0 +1,197 @@
+"""All archives at a glance, as a page and as JSON: those whose DAGs the user may read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.asset import AssetModel, TaskOutletAssetReference
+from airflow.models.dag import DagTag
+from airflow.models.dagrun import DagRun
+from fastapi import APIRouter, Depends
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from sqlalchemy import func, select
+
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.locations import is_local, locate, require_reachable
+from kafka_drain.overview import read_overview
+from kafka_drain.overview_page import SCRIPT, ArchiveRow, Run, overview_page
+from kafka_drain_airflow.report_link import airflow_url, page_url
+from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside
+
+__all__ = ["router"]
+
+#: The drains whose archives are listed, by their DAGs' ids, and the task that validates.
+PREFIX, VALIDATION = "drain_", "validate"
+RUNS = 8
+#: So long a store may take to answer, in seconds.
+PATIENCE = 10.0
+
+_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+PAGE_HEADERS = HEADERS | {
+    # Nothing runs but the page's own script, and nothing is loaded.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+}
+
+router = APIRouter()
+_readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is known of an archive: what its validation left, or why that can't be read."""
+
+    overview: dict[str, Any] | None = None
+    problem: str = ""
+
+
+# 401 without a login; without the right to read a DAG, its archive isn't among them.
+@router.get("/archives", response_class=HTMLResponse)
+def archives(session: SessionDep, user: GetUserDep) -> Response:
+    """Return the page of all archives."""
+    rows = _rows(session, _readable(session, user))
+    return HTMLResponse(overview_page(rows, datetime.now(timezone.utc)), headers=PAGE_HEADERS)
+
+
+@router.get("/api/archives")
+def archives_as_json(session: SessionDep, user: GetUserDep) -> Response:
+    """Return the same as JSON: name, archive, verdict, problem and overview of each."""
+    rows = [
+        {
+            "name": row.name,
+            "archive": row.archive,
+            "verdict": row.verdict,
+            "problem": row.problem,
+            "overview": row.overview,
+        }
+        for row in _rows(session, _readable(session, user))
+    ]
+    return JSONResponse({"archives": rows}, headers=HEADERS)
+
+
+@router.get(
+    "/archives/{dag_id}/report",
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.XCOM))],
+    response_class=HTMLResponse,
+)
+def newest_report(dag_id: str, session: SessionDep) -> Response:
+    """Return the newest report of a drain's archive."""
+    archive = _archives(session, [dag_id]).get(dag_id)
+    if archive is None:
+        return not_found(f"{dag_id} is no DAG that drains to an archive.")
+    found = _find(archive)
+    if found.overview is None:
+        return not_found(found.problem or f"{archive} has not been validated yet.")
+    page = page_beside(f"{archive}/{found.overview.get('report')}")
+    if page is None:
+        return not_found(f"The report of {archive} is gone.")
+    return HTMLResponse(page.read_bytes(), headers=HEADERS)
+
+
+def _readable(session: Any, user: Any) -> set[str]:
+    """Return the DAGs that a user may read.
+
+    Airflow's own dependency for it looks for the login in the application, and a plugin's is
+    another one than Airflow's.
+    """
+    return get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+
+
+def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
+    archives = _archives(session, dag_ids)
+    runs = _last_runs(session, archives)
+    found = _find_all(list(archives.values()))
+    return [
+        ArchiveRow(
+            name=dag_id.removeprefix(PREFIX),
+            archive=archive,
+            link=airflow_url(f"/dags/{quote(dag_id, safe='')}"),
+            report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
+            overview=of.overview,
+            problem=of.problem,
+            runs=runs.get(dag_id, ()),
+        )
+        for (dag_id, archive), of in zip(archives.items(), found, strict=True)
+    ]
+
+
+def _archives(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
+    """Return the archives of some DAGs, as their validations name them as outlets."""
+    query = (
+        select(TaskOutletAssetReference.dag_id, AssetModel.uri)
+        .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)
+        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
+        .where(
+            DagTag.name == "kafka-drain",
+            TaskOutletAssetReference.task_id == VALIDATION,
+            TaskOutletAssetReference.dag_id.in_(dag_ids),
+        )
+        .order_by(TaskOutletAssetReference.dag_id)
+    )
+    return {
+        dag_id: uri.removeprefix("file://")
+        for dag_id, uri in session.execute(query)
+        if dag_id.startswith(PREFIX)
+    }
+
+
+def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
+    """Return the last runs of some DAGs, oldest first."""
+    newest = (
+        select(
+            DagRun.dag_id,
+            DagRun.run_id,
+            DagRun.state,
+            DagRun.run_after,
+            func.row_number()
+            .over(partition_by=DagRun.dag_id, order_by=DagRun.run_after.desc())
+            .label("age"),
+        )
+        .where(DagRun.dag_id.in_(dag_ids))
+        .subquery()
+    )
+    query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_after)
+    found: dict[str, list[Run]] = {}
+    for row in session.execute(query):
+        dag, run = (quote(part, safe="") for part in (row.dag_id, row.run_id))
+        words = f"{row.state}: {row.run_id}"
+        link = airflow_url(f"/dags/{dag}/runs/{run}")
+        found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
+    return found
+
+
+def _find_all(archives: Sequence[str]) -> list[_Found]:
+    """Read what validations left, of all archives at once: a store takes its time."""
+    reading = [_readers.submit(_find, archive) for archive in archives]
+    wait(reading, timeout=PATIENCE)
+    return [_found(future) for future in reading]
+
+
+def _found(future: Future[_Found]) -> _Found:
+    if not future.done():
+        future.cancel()
+        return _Found(problem=f"the store didn't answer within {PATIENCE:g} s")
+    return future.result()
+
+
+def _find(archive: str) -> _Found:
+    try:
+        root = locate(archive)
+        if not is_local(root) and root.protocol not in STORES:
+            return _Found(problem=f"{archive} is in no store that this server asks")
+        require_reachable(root)
+        return _Found(read_overview(root))
+    except (KafkaDrainError, OSError, ValueError, ImportError) as error:
+        # What the worker can read, this server may not: another machine, other credentials.
+        return _Found(problem=f"this server can't read {archive}: {error}")

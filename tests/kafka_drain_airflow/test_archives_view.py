@@ -1,0 +1,195 @@
+"""The page of all archives, asked of a real Airflow's login and database, in its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no such pages")
+
+ASK = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from datetime import timedelta
+from airflow import settings
+from airflow.api_fastapi.app import init_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.models import import_all_models
+from airflow.models.asset import AssetModel, TaskOutletAssetReference
+from airflow.models.base import Base
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.dagrun import DagRun
+from airflow.utils import timezone
+from airflow.utils.session import create_session
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+from kafka_drain_plugin import KafkaDrainPlugin
+
+dags, urls = json.loads(sys.argv[1])
+auth = init_auth_manager()
+import_all_models()
+Base.metadata.create_all(settings.engine)
+with create_session() as session:
+    session.execute(text("PRAGMA foreign_keys=OFF"))
+    session.add(DagBundleModel(name="dags-folder"))
+    for number, (dag_id, uri) in enumerate(dags.items(), start=1):
+        session.add(DagModel(dag_id=dag_id, bundle_name="dags-folder"))
+        session.add(DagTag(name="kafka-drain", dag_id=dag_id))
+        session.add(AssetModel(id=number, name=uri, uri=uri, group="asset"))
+        session.add(TaskOutletAssetReference(asset_id=number, dag_id=dag_id, task_id="validate"))
+        for run in range(10):
+            session.execute(DagRun.__table__.insert().values(
+                id=100 * number + run, dag_id=dag_id, run_id=f"run+{run}", run_type="scheduled",
+                state="failed" if run == 9 else "success", data_interval_end=None,
+                run_after=timezone.utcnow() + timedelta(hours=run),
+            ))
+outer = FastAPI()
+for mounted in KafkaDrainPlugin().fastapi_apps:
+    outer.mount(mounted["url_prefix"], mounted["app"])
+viewer = SimpleAuthManagerUser(username="viewer", role="VIEWER")
+stranger = SimpleAuthManagerUser(username="stranger", role=None)
+users = {
+    "viewer": {"_token": auth.generate_jwt(viewer)},
+    "stranger": {"_token": auth.generate_jwt(stranger)},
+    "forger": {"_token": "not.a.token"},
+    "nobody": {},
+}
+answers = {}
+for user, cookies in users.items():
+    for url in urls:
+        answer = TestClient(outer, cookies=cookies).get(url, follow_redirects=False)
+        answers[f"{user} {url}"] = [answer.status_code, answer.text, dict(answer.headers)]
+answers["views"] = KafkaDrainPlugin().external_views
+print(json.dumps(answers))
+"""
+
+PAGE = "/kafka-drain/archives"
+DATA = "/kafka-drain/api/archives"
+URLS = [
+    PAGE,
+    DATA,
+    "/kafka-drain/archives/drain_a/report",
+    "/kafka-drain/archives/drain_new/report",
+    "/kafka-drain/archives/other/report",
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What an Airflow of its own answers: by user and address, status, text and headers."""
+    folder = tmp_path_factory.mktemp("archives")
+    validated, new = folder / "a", folder / "new"
+    (validated / "reports").mkdir(parents=True)
+    new.mkdir()
+    (validated / "archive.json").write_text("{}")
+    (validated / "reports" / "r.html").write_text("<!DOCTYPE html><title>the report</title>")
+    overview = {
+        **dict.fromkeys(("files", "bytes", "records", "offsets"), 7),
+        "pipeline": "a",
+        "verdict": "complete",
+        "validated_at": "2026-11-22T11:00:00+00:00",
+        "report": "reports/r.json",
+    }
+    (validated / "overview.json").write_text(json.dumps(overview))
+    dags = {
+        "drain_a": f"file://{validated}",
+        "drain_new": f"file://{new}",
+        "drain_web": "http://127.0.0.1:1/archive",
+        "drain_store": "s3://bucket/archive",
+        "other": f"file://{validated}/",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps([dags, URLS])],
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(folder / "airflow"),
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_MAX_ATTEMPTS": "1",
+            "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'spark_jobs'}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def test_archives_to_viewer(answers: Any) -> None:
+    """Who may read the DAGs sees their archives, and why some can't be read."""
+    status, text, _ = answers[f"viewer {DATA}"]
+
+    assert status == 200
+    rows = {row["name"]: row for row in json.loads(text)["archives"]}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "a": "complete",
+        "new": "not validated",
+        "web": "unreadable",
+        "store": "unreadable",
+    }
+    assert rows["a"]["overview"]["files"] == 7
+    assert "is in no store that this server asks" in rows["web"]["problem"]
+
+
+def test_archives_page_to_viewer(answers: Any) -> None:
+    """The page links to DAG, report and the last eight runs, and lets nothing else run."""
+    status, text, headers = answers[f"viewer {PAGE}"]
+
+    assert status == 200
+    assert 'href="/dags/drain_a"' in text
+    assert 'href="/kafka-drain/archives/drain_a/report"' in text
+    assert "/dags/drain_a/runs/run%2B9" in text
+    assert text.count("/dags/drain_a/runs/") == 8
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-inline'; script" in policy  # of styles only
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [(URLS[2], 200), (URLS[3], 404), (URLS[4], 404)],
+)
+def test_newest_report_to_viewer(answers: Any, url: str, status: int) -> None:
+    """The newest report is shown, or why there is none."""
+    assert answers[f"viewer {url}"][0] == status
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("user", ["nobody", "forger"])
+def test_archives_without_login(answers: Any, user: str, url: str) -> None:
+    """Without a login nothing is told."""
+    status, text, _ = answers[f"{user} {url}"]
+
+    assert status == {"nobody": 401, "forger": 403}[user]
+    assert "drain_a" not in text.replace(url, "")
+
+
+def test_archives_to_stranger(answers: Any) -> None:
+    """Who may read no DAG sees no archive, and no report."""
+    shown = [answers[f"stranger {url}"] for url in URLS]
+
+    assert [status for status, _, _ in shown[2:]] == [403] * 3
+    for status, text, _ in shown[:2]:
+        assert status in (200, 403)
+        assert "complete" not in text.replace("color-scheme", "")
+
+
+def test_archives_in_navigation(answers: Any) -> None:
+    """Airflow's navigation leads to the page."""
+    [view] = answers["views"]
+
+    assert (view["href"], view["destination"]) == (PAGE, "nav")
