@@ -11,7 +11,15 @@ from kafka_drain.gap_reasons import GapReason
 from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag, time_text
 from kafka_drain.progress import duration_text
 
-__all__ = ["SCRIPT", "ArchiveRow", "Run", "overview_page"]
+__all__ = [
+    "FRAME",
+    "SCRIPT",
+    "ArchiveRow",
+    "Run",
+    "archive_figures",
+    "overview_page",
+    "verdict_words",
+]
 
 #: The page looks for news so often, in seconds.
 REFRESH = 30
@@ -39,6 +47,10 @@ SCRIPT = """
 """
 
 
+#: What the head of each page has.
+FRAME = f'<meta http-equiv="refresh" content="{REFRESH}"><script>{SCRIPT}</script>'
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run of a drain's DAG.
@@ -62,6 +74,7 @@ class ArchiveRow:
         name: The pipeline's name.
         archive: Its folder or URL.
         link: Where Airflow shows the drain's DAG.
+        page: Where the archive's own page is.
         report: Where the newest report is shown; empty without one.
         overview: What its validation left; None without one.
         problem: Why it can't be read; empty when it can.
@@ -71,6 +84,7 @@ class ArchiveRow:
     name: str
     archive: str
     link: str
+    page: str = ""
     report: str = ""
     overview: Mapping[str, Any] | None = None
     problem: str = ""
@@ -106,8 +120,7 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
         ),
         class_="full",
     )
-    head = f'<meta http-equiv="refresh" content="{REFRESH}"><script>{SCRIPT}</script>'
-    return page("Archives", verdict, body, head=head)
+    return page("Archives", verdict, body, head=FRAME)
 
 
 def _headline(rows: Sequence[ArchiveRow], bad: int) -> Html:
@@ -130,15 +143,15 @@ def _none() -> Html:
 
 
 def _cells(row: ArchiveRow, now: datetime) -> list[object]:
-    name = tag("a", row.name, href=row.link, title=row.archive, data_outside="")
-    runs = tag("span", *map(_run, row.runs), class_="runs")
+    name = tag("a", row.name, href=row.page, title=row.archive)
+    runs = _runs(row)
     seen = row.overview
     if seen is None:
         return [name, _verdict(row), *[None] * 8, runs]
     return [
         name,
         _verdict(row),
-        "unknown" if seen.get("lag") is None else many(seen["lag"], "offset"),
+        _behind(seen),
         _ago(seen.get("newest_record"), now),
         _ago(seen["validated_at"], now),
         _expiry(seen.get("expires_at"), now),
@@ -186,6 +199,50 @@ def _expiry(moment: str | None, now: datetime) -> Html | str:
     kind = "bad badge" if left <= 0 else "warning" if left < _SOON else ""
     words = f"in {duration_text(left)}" if left > 0 else "now"
     return tag("span", words, class_=kind, title=time_text(moment))
+
+
+def archive_figures(row: ArchiveRow, now: datetime) -> Html:
+    """Return what is known of one archive, as boxes."""
+    seen = row.overview or {}
+    figures: dict[str, object] = {}
+    if seen:
+        figures = {
+            "behind Kafka": _behind(seen),
+            "newest record": _ago(seen.get("newest_record"), now),
+            "validated": _ago(seen["validated_at"], now),
+            "Kafka deletes": _expiry(seen.get("expires_at"), now),
+            "records": f"{seen['records']:,}",
+            "offsets drained": f"{seen['offsets']:,}",
+            "size": size_text(seen["bytes"]),
+            "files": f"{seen['files']:,}",
+            "generations, windows": f"{seen.get('generations', 0):,}, {seen.get('windows', 0):,}",
+            "gaps": _gaps(seen.get("gaps", {})),
+        }
+    figures["last runs"] = tag(
+        "span", _runs(row), " ", tag("a", "DAG", href=row.link, data_outside="")
+    )
+    boxes = [tag("div", tag("dt", name), tag("dd", words)) for name, words in figures.items()]
+    return tag("dl", *boxes)
+
+
+def verdict_words(row: ArchiveRow) -> list[object]:
+    """Return the verdict of one archive, and where it is explained."""
+    if row.problem:
+        return [row.problem]
+    if not row.overview:
+        return ["Not validated yet"]
+    found = row.overview.get("findings", {})
+    said = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
+    words = "Complete" if row.verdict == "complete" else "Findings"
+    return [f"{words}{f' ({said})' if said else ''}. ", tag("a", "The report", href=row.report)]
+
+
+def _behind(seen: Mapping[str, Any]) -> str:
+    return "unknown" if seen.get("lag") is None else many(seen["lag"], "offset")
+
+
+def _runs(row: ArchiveRow) -> Html:
+    return tag("span", *map(_run, row.runs), class_="runs") if row.runs else Html("none")
 
 
 def _run(run: Run) -> Html:

@@ -1,4 +1,4 @@
-"""All archives at a glance, as a page and as JSON: those whose DAGs the user may read."""
+"""Archives as pages and as JSON: all at a glance, and one with what its runs have sealed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
@@ -22,10 +22,14 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy import func, select
 
+from kafka_drain.archive import Archive
+from kafka_drain.archive_page import archive_page
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.locations import is_local, locate, require_reachable
+from kafka_drain.history import Histories, History
+from kafka_drain.locations import is_local, locate, read_bytes, require_reachable
 from kafka_drain.overview import read_overview
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, Run, overview_page
+from kafka_drain.receipts import ReceiptError
 from kafka_drain_airflow.report_link import airflow_url, page_url
 from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside
 
@@ -45,6 +49,7 @@ PAGE_HEADERS = HEADERS | {
 }
 
 router = APIRouter()
+_histories = Histories()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 
@@ -80,11 +85,40 @@ def archives_as_json(session: SessionDep, user: GetUserDep) -> Response:
     return JSONResponse({"archives": rows}, headers=HEADERS)
 
 
-@router.get(
-    "/archives/{dag_id}/report",
-    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.XCOM))],
-    response_class=HTMLResponse,
-)
+_MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.XCOM))]
+
+
+@router.get("/archives/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
+def archive_of(dag_id: str, session: SessionDep) -> Response:
+    """Return the page of a drain's archive."""
+    rows = _rows(session, [dag_id])
+    if not rows:
+        return not_found(f"{dag_id} is no DAG that drains to an archive.")
+    [row], history = rows, History()
+    if not row.problem:
+        try:
+            history = _histories.of(Archive.at(row.archive))
+        except (KafkaDrainError, ReceiptError, OSError) as error:
+            row = replace(row, problem=f"{row.archive}: {error}")
+    page = archive_page(row, history, datetime.now(timezone.utc), f"{row.page}/receipts")
+    return HTMLResponse(page, headers=PAGE_HEADERS)
+
+
+@router.get("/archives/{dag_id}/receipts/{generation}/{name}", dependencies=_MAY_READ)
+def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Response:
+    """Return a receipt as it was sealed."""
+    archive = _archives(session, [dag_id]).get(dag_id)
+    if archive is None or _find(archive).problem:
+        return not_found(f"{dag_id} is no DAG that drains to an archive that can be read here.")
+    owner = Archive.at(archive).generation(generation)
+    # Only what the folder lists is opened, whatever the address says.
+    if name not in owner.receipt_names():
+        return not_found(f"Generation {generation} of {archive} has no receipt {name}.")
+    content = read_bytes(owner.folder / "receipts" / name)
+    return Response(content, media_type="application/json", headers=HEADERS)
+
+
+@router.get("/archives/{dag_id}/report", dependencies=_MAY_READ, response_class=HTMLResponse)
 def newest_report(dag_id: str, session: SessionDep) -> Response:
     """Return the newest report of a drain's archive."""
     archive = _archives(session, [dag_id]).get(dag_id)
@@ -117,6 +151,7 @@ def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
             name=dag_id.removeprefix(PREFIX),
             archive=archive,
             link=airflow_url(f"/dags/{quote(dag_id, safe='')}"),
+            page=page_url(f"/archives/{quote(dag_id, safe='')}"),
             report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
             overview=of.overview,
             problem=of.problem,

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
+from tests.kafka_drain.golden import sealed_copy
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no such pages")
@@ -82,6 +84,13 @@ URLS = [
     "/kafka-drain/archives/drain_a/report",
     "/kafka-drain/archives/drain_new/report",
     "/kafka-drain/archives/other/report",
+    "/kafka-drain/archives/drain_a",
+    "/kafka-drain/archives/drain_web",
+    "/kafka-drain/archives/drain_golden",
+    "/kafka-drain/archives/drain_golden/receipts/1/000000000012.json",
+    "/kafka-drain/archives/drain_golden/receipts/1/generation.json",
+    "/kafka-drain/archives/drain_golden/receipts/7/000000000012.json",
+    "/kafka-drain/archives/drain_web/receipts/1/000000000012.json",
 ]
 
 
@@ -107,6 +116,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "drain_new": f"file://{new}",
         "drain_web": "http://127.0.0.1:1/archive",
         "drain_store": "s3://bucket/archive",
+        "drain_golden": f"file://{sealed_copy(folder / 'golden').root}",
         "other": f"file://{validated}/",
     }
     ended = subprocess.run(
@@ -139,17 +149,18 @@ def test_archives_to_viewer(answers: Any) -> None:
         "new": "not validated",
         "web": "unreadable",
         "store": "unreadable",
+        "golden": "not validated",
     }
     assert rows["a"]["overview"]["files"] == 7
     assert "is in no store that this server asks" in rows["web"]["problem"]
 
 
 def test_archives_page_to_viewer(answers: Any) -> None:
-    """The page links to DAG, report and the last eight runs, and lets nothing else run."""
+    """The page links to archive, report and the last eight runs, and lets nothing else run."""
     status, text, headers = answers[f"viewer {PAGE}"]
 
     assert status == 200
-    assert 'href="/dags/drain_a"' in text
+    assert 'href="/kafka-drain/archives/drain_a"' in text
     assert 'href="/kafka-drain/archives/drain_a/report"' in text
     assert "/dags/drain_a/runs/run%2B9" in text
     assert text.count("/dags/drain_a/runs/") == 8
@@ -168,6 +179,29 @@ def test_newest_report_to_viewer(answers: Any, url: str, status: int) -> None:
     assert answers[f"viewer {url}"][0] == status
 
 
+def test_archive_to_viewer(answers: Any) -> None:
+    """An archive's page has its runs and receipts, and one that can't be read says why."""
+    shown = {url: answers[f"viewer {url}"] for url in URLS}
+
+    golden = shown["/kafka-drain/archives/drain_golden"]
+    assert golden[0] == 200
+    assert "/archives/drain_golden/receipts/1/000000000012.json" in golden[1]
+    assert "script-src 'sha256-" in golden[2]["content-security-policy"]
+    for name in ("drain_a", "drain_web"):
+        assert shown[f"/kafka-drain/archives/{name}"][0] == 200
+    assert "in no store that this server asks" in shown["/kafka-drain/archives/drain_web"][1]
+
+
+def test_receipt_to_viewer(answers: Any) -> None:
+    """A receipt is shown as it was sealed; no other file is."""
+    status, text, headers = answers[f"viewer {URLS[8]}"]
+    assert status == 200
+    assert json.loads(text)["generation"] == 1
+    assert headers["content-type"] == "application/json"
+    for url in URLS[9:]:
+        assert answers[f"viewer {url}"][0] == 404
+
+
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("user", ["nobody", "forger"])
 def test_archives_without_login(answers: Any, user: str, url: str) -> None:
@@ -182,7 +216,7 @@ def test_archives_to_stranger(answers: Any) -> None:
     """Who may read no DAG sees no archive, and no report."""
     shown = [answers[f"stranger {url}"] for url in URLS]
 
-    assert [status for status, _, _ in shown[2:]] == [403] * 3
+    assert {status for status, _, _ in shown[2:]} == {403}
     for status, text, _ in shown[:2]:
         assert status in (200, 403)
         assert "complete" not in text.replace("color-scheme", "")

@@ -1,0 +1,166 @@
+"""What an archive's runs have sealed, over time: told from receipts, which never change.
+
+A reader that stays, such as a web server, reads each receipt once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafka_drain.archive import Archive
+from kafka_drain.generation import Generation
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.receipts import Receipt
+
+__all__ = ["Cell", "Histories", "History", "SealedRun", "read_history"]
+
+#: So many newest runs are kept one by one; what is older, a day at a time.
+RUNS = 500
+#: So many archives' histories are kept.
+ARCHIVES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What was sealed of one partition, by a run or on a day.
+
+    Attributes:
+        offsets: How many, gaps included.
+        records: How many are in files.
+        gaps: Offsets that are in no file, by reason.
+    """
+
+    offsets: int = 0
+    records: int = 0
+    gaps: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Cell) -> Cell:
+        gaps = Counter(self.gaps) + Counter(other.gaps) if other.gaps or self.gaps else {}
+        return Cell(self.offsets + other.offsets, self.records + other.records, dict(gaps))
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRun:
+    """What one receipt seals.
+
+    Attributes:
+        receipt: Name of the receipt's file.
+        generation: The generation's number.
+        batch: Newest batch id.
+        sealed_at: When, in UTC, as ISO 8601.
+        offsets: How many, gaps included.
+        records: How many are in its files.
+        files: How many files.
+        bytes: Their size.
+        cells: The same by partition.
+    """
+
+    receipt: str
+    generation: int
+    batch: int
+    sealed_at: str
+    offsets: int
+    records: int
+    files: int
+    bytes: int
+    cells: Mapping[TopicPartition, Cell]
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> SealedRun:
+        """Return what a generation's receipt seals."""
+        cells = {
+            part.tp: Cell(
+                len(part.range),
+                part.records,
+                {str(reason): sum(map(len, ranges)) for reason, ranges in part.gaps.items()},
+            )
+            for part in receipt.partitions
+            if len(part.range)
+        }
+        return cls(
+            receipt=receipt.name,
+            generation=receipt.generation or 0,
+            batch=receipt.last_batch,
+            sealed_at=receipt.sealed_at,
+            offsets=sum(cell.offsets for cell in cells.values()),
+            records=sum(cell.records for cell in cells.values()),
+            files=len(receipt.files),
+            bytes=sum(file.bytes for file in receipt.files),
+            cells=cells,
+        )
+
+
+@dataclass
+class History:
+    """What was sealed, run by run and day by day.
+
+    Attributes:
+        runs: The newest runs, oldest first.
+        days: What was sealed on each day (UTC, ISO 8601), by partition.
+        read: Name of the newest receipt that was taken in, by generation.
+    """
+
+    runs: list[SealedRun] = field(default_factory=list)
+    days: dict[str, dict[TopicPartition, Cell]] = field(default_factory=dict)
+    read: dict[int, str] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.runs.clear()
+        self.days.clear()
+        self.read.clear()
+
+    def add(self, runs: Iterable[SealedRun]) -> None:
+        """Take in runs, each newer than those before."""
+        for run in runs:
+            self.runs.append(run)
+            self.read[run.generation] = run.receipt
+            day = self.days.setdefault(run.sealed_at[:10], {})
+            for tp, cell in run.cells.items():
+                day[tp] = day.get(tp, Cell()) + cell
+        del self.runs[:-RUNS]
+
+
+def read_history(archive: Archive, history: History) -> None:
+    """Take in what was sealed since.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ReceiptError: When a receipt is damaged; those before it are taken in.
+    """
+    generations = archive.generations()
+    names = {generation.number: generation.receipt_names() for generation in generations}
+    if any(last not in names.get(number, ()) for number, last in history.read.items()):
+        # Another archive lies here than the one that was read.
+        history.clear()
+    for generation in generations:
+        last = history.read.get(generation.number, "")
+        history.add(_runs(generation, (name for name in names[generation.number] if name > last)))
+
+
+def _runs(generation: Generation, names: Iterable[str]) -> Iterable[SealedRun]:
+    return (SealedRun.of(generation.read_receipt(name)) for name in names)
+
+
+class Histories:
+    """The histories of some archives, kept while the process lives; several threads may ask."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, tuple[threading.Lock, History]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, archive: Archive) -> History:
+        """Return an archive's history, up to now; raises as `read_history` does."""
+        with self._lock:
+            key = str(archive.root)
+            lock, history = self._held.setdefault(key, (threading.Lock(), History()))
+            self._held.move_to_end(key)
+            while len(self._held) > ARCHIVES:
+                self._held.popitem(last=False)
+        with lock:
+            read_history(archive, history)
+            days = {day: dict(cells) for day, cells in history.days.items()}
+            return History(list(history.runs), days, dict(history.read))

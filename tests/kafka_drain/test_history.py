@@ -1,0 +1,198 @@
+"""What an archive's runs have sealed over time, and the page that shows it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain import history as history_module
+from kafka_drain.archive_page import archive_page
+from kafka_drain.generation import Generation
+from kafka_drain.history import Cell, Histories, History, SealedRun, read_history
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.overview_page import ArchiveRow
+from kafka_drain.receipts import ReceiptError
+from tests.kafka_drain.golden import END, P0, P1, add_batch, open_next, seal, sealed_copy
+from tests.kafka_drain.test_overview import Words
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+ROW = ArchiveRow(
+    name="orders", archive="/archives/orders", link="/dags/drain_orders", page="/p/orders"
+)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The receipts that are opened, as they are."""
+    names: list[str] = []
+    read = Generation.read_receipt
+
+    def noting(generation: Generation, name: str) -> Any:
+        names.append(f"{generation.number}/{name}")
+        return read(generation, name)
+
+    monkeypatch.setattr(Generation, "read_receipt", noting)
+    return names  # type: ignore[return-value]
+
+
+def test_read_history(tmp_path: Path) -> None:
+    """Each receipt is a run; together they have what the archive holds."""
+    archive, history = sealed_copy(tmp_path / "archive"), History()
+
+    read_history(archive, history)
+
+    receipts = list(archive.generation(1).receipts())
+    assert [run.receipt for run in history.runs] == [receipt.name for receipt in receipts]
+    assert sum(run.offsets for run in history.runs) == 2 * END
+    assert sum(run.records for run in history.runs) == sum(r.records for r in receipts)
+    assert sum(run.files for run in history.runs) == receipts[-1].files_so_far.files
+    assert sum(run.bytes for run in history.runs) == receipts[-1].files_so_far.bytes
+    [day] = history.days.values()
+    assert {tp: cell.offsets for tp, cell in day.items()} == {P0: END, P1: END}
+
+
+def test_histories_once(tmp_path: Path, opened: list[str]) -> None:
+    """A receipt is read once, however often and by however many it is asked for."""
+    archive, histories = sealed_copy(tmp_path / "archive"), Histories()
+    opened.clear()
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: histories.of(archive), range(16)))
+
+    assert all(history.runs == found[0].runs for history in found)
+    assert len(opened) == len(set(opened)) == len(found[0].runs)
+
+    opened.clear()
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, 50)
+    seal(archive)
+    opened.clear()
+    later = histories.of(archive)
+    assert [run.generation for run in later.runs][-1] == 2
+    assert opened == [f"2/{later.runs[-1].receipt}"]
+
+
+def test_histories_other_archive(tmp_path: Path) -> None:
+    """Where another archive has taken the place of one, nothing of the first is told."""
+    archive, histories = sealed_copy(tmp_path / "archive"), Histories()
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, 50)
+    seal(archive)
+    assert histories.of(archive).runs[-1].generation == 2
+
+    shutil.rmtree(str(archive.root))
+    sealed_copy(tmp_path / "archive")
+
+    assert {run.generation for run in histories.of(archive).runs} == {1}
+    assert sum(run.offsets for run in histories.of(archive).runs) == 2 * END
+
+
+def test_histories_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more archives are kept than there is room for."""
+    monkeypatch.setattr(history_module, "ARCHIVES", 2)
+    histories = Histories()
+
+    for number in range(4):
+        histories.of(sealed_copy(tmp_path / f"{number}"))
+
+    assert len(histories._held) == 2
+
+
+def test_read_history_damaged(tmp_path: Path) -> None:
+    """A damaged receipt is an error, not a hole in the picture."""
+    archive = sealed_copy(tmp_path / "archive")
+    receipt = sorted((tmp_path / "archive" / "generations" / "0001" / "receipts").iterdir())[-1]
+    receipt.write_bytes(receipt.read_bytes().replace(b"flights", b"flightz"))
+
+    with pytest.raises(ReceiptError):
+        Histories().of(archive)
+
+
+def test_history_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old runs are kept by the day only, whatever there are."""
+    monkeypatch.setattr(history_module, "RUNS", 24)
+    history = History()
+
+    history.add(run(hour) for hour in range(24 * 30))
+
+    assert len(history.runs) == 24
+    assert len(history.days) == 30
+    assert history.days["2026-11-01"][P0] == Cell(24 * 10, 24 * 9, {"control": 24})
+
+
+def run(hour: int, gaps: dict[str, int] | None = None, tp: TopicPartition = P0) -> SealedRun:
+    """Return a run that sealed ten offsets of one partition, an hour after the one before."""
+    day, hour_of_day = divmod(hour, 24)
+    return SealedRun(
+        receipt=f"{hour:012d}.json",
+        generation=1,
+        batch=hour,
+        sealed_at=f"2026-11-{day + 1:02d}T{hour_of_day:02d}:00:00.000+00:00",
+        offsets=10,
+        records=9,
+        files=1,
+        bytes=1_000,
+        cells={tp: Cell(10, 9, {"control": 1} if gaps is None else gaps)},
+    )
+
+
+def page_of(*runs: SealedRun, row: ArchiveRow = ROW) -> str:
+    history = History()
+    history.add(runs)
+    return archive_page(row, history, NOW, "/p/orders/receipts")
+
+
+def test_archive_page_colours() -> None:
+    """What a cell lacks is its colour; what is harmless doesn't hide what isn't."""
+    lost = run(1, {"control": 5, "lost": 1})
+    empty = replace(run(2), records=0, cells={P1: Cell(10, 0, {"aborted": 10})})
+
+    page = page_of(run(0), lost, empty)
+
+    for words, colour in (
+        ("flights-0, generation 1, batch 0", "covered"),
+        ("flights-0, generation 1, batch 1", "lost"),
+        ("flights-1, generation 1, batch 2", "aborted"),
+    ):
+        shape = page.split(f"<title>{words}", 1)[1].split("</g>")[0]
+        assert f'class="{colour}"' in shape
+
+
+def test_archive_page_receipts() -> None:
+    """Receipts can be browsed, the newest first."""
+    page = page_of(run(0), run(1))
+
+    _, newest, oldest = Words(page).rows
+    assert newest[:3] == ["000000000001.json", "1", "1"]
+    assert oldest[:3] == ["000000000000.json", "1", "0"]
+    assert 'href="/p/orders/receipts/1/000000000001.json"' in page
+
+
+def test_archive_page_many_partitions() -> None:
+    """Of many partitions those with something wrong are shown."""
+    many = {TopicPartition("t", number): Cell(10, 10) for number in range(500)}
+    wrong = TopicPartition("t", 499)
+
+    page = page_of(replace(run(0), cells=many | {wrong: Cell(10, 9, {"lost": 1})}))
+
+    assert "100 of 500, those with gaps among them" in page
+    assert "<title>t-499</title>" in page
+
+
+def test_archive_page_empty() -> None:
+    """An archive without receipts has a page that says so, and one that can't be read why."""
+    assert "Nothing has been sealed yet" in page_of()
+    problem = "this server may not read it"
+    assert problem in page_of(row=replace(ROW, problem=problem))
+
+
+def test_archive_page_escapes() -> None:
+    """Topics can't be more than text."""
+    page = page_of(run(0, tp=TopicPartition("<script>x", 0)))
+
+    assert page.count("<script>") == 1
