@@ -70,6 +70,7 @@ class Report:
         bytes: Their size.
         receipts: How many receipts there were.
         receipts_written: How many this validation added.
+        sealed: These, oldest first.
         seconds: How long the validation took.
     """
 
@@ -87,6 +88,7 @@ class Report:
     bytes: int = 0
     receipts: int = 0
     receipts_written: int = 0
+    sealed: list[Receipt] = field(default_factory=list)
     seconds: float = 0.0
     rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 

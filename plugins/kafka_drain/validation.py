@@ -363,8 +363,11 @@ def _seal(
             sealed_at=validation.now.isoformat(timespec="milliseconds"),
         )
         # Where another validation was faster, its receipt counts.
-        validation.report.receipts_written += generation.write_receipt(receipt)
+        is_written = generation.write_receipt(receipt)
         before = generation.read_receipt(receipt.name)
+        if is_written:
+            validation.report.receipts_written += 1
+            validation.report.sealed.append(before)
         previous = before.sha256
     return previous
 

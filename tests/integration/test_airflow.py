@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.flights import PARTITIONS, create_topic, flight_records, produce
 from demo.local_airflow import AirflowError, LocalAirflow
@@ -61,6 +64,21 @@ def test_drain_dag_drains_and_validates(drained: Drained) -> None:
     assert "drain flights: 500 of 500 offsets (100 %)" in "\n".join(drained.said)
     assert any("500 records in 1 batch, offsets behind latest: min 0" in s for s in drained.said)
     assert (document["verdict"], document["records"]) == ("complete", RECORDS)
+
+
+def test_drain_dag_asset_event(drained: Drained) -> None:
+    """The archive's asset has an event that says which offsets were sealed, and by what receipt."""
+    database = sqlite3.connect(drained.airflow.home / "airflow.db")
+    with contextlib.closing(database):
+        table = "asset_event" if AIRFLOW_V_3_0_PLUS else "dataset_event"
+        [(extra, *_)] = database.execute(f"SELECT extra FROM {table}").fetchall()
+    [segment] = json.loads(extra)["segments"]
+    [receipt] = drained.archive.generation(1).receipts()
+
+    assert (segment["receipt"], segment["sha256"]) == (receipt.where, receipt.sha256)
+    assert segment["records"] == RECORDS
+    drained_offsets = [end - start for start, end in segment["offsets"].values()]
+    assert sum(drained_offsets) == RECORDS
 
 
 def test_drain_dag_with_nothing_new(drained: Drained) -> None:

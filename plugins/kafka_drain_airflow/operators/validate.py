@@ -30,7 +30,8 @@ __all__ = ["ValidateManifestOperator"]
 class ValidateManifestOperator(SparkJobOperator):
     """Validate a pipeline's archive, seal what is proven, and write a report into it.
 
-    Collects all findings, then fails once. Its outlets' asset events carry the summary.
+    Collects all findings, then fails once. Its outlets' asset events carry the summary, and of each
+    segment that was sealed: offsets, files, records and the receipt with its hash.
 
     More than 10,000 new files are read by a Spark application, all others in this process.
 
@@ -83,17 +84,21 @@ class ValidateManifestOperator(SparkJobOperator):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:
-                summary = self._validate(cluster, context)
-            else:
-                summary = self._validate_window(cluster, interval)
-        for asset in self.outlets if "outlet_events" in context else ():
-            context["outlet_events"][asset].extra = summary
+                return self._validate(cluster, context)
+            summary = self._validate_window(cluster, interval)
+        self._tell(context, summary)
         return summary
+
+    def _tell(self, context: Context, extra: dict[str, Any]) -> None:
+        """Say what the outlets' asset events will say."""
+        for asset in self.outlets if "outlet_events" in context else ():
+            context["outlet_events"][asset].extra = extra
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive import Archive
         from kafka_drain.reading_by_spark import read_by_spark
         from kafka_drain.report import note_overview, raise_findings, write_report
+        from kafka_drain.segment_events import segment_events
         from kafka_drain.validation import validate_archive
 
         archive = Archive.at(self.pipeline.archive)
@@ -118,7 +123,9 @@ class ValidateManifestOperator(SparkJobOperator):
         self.log.info("report: %s", path)
         note_overview(archive, report, path)
         raise_findings(report, path)
-        return report.summary() | {"report": path}
+        summary = report.summary() | {"report": path}
+        self._tell(context, summary | {"segments": segment_events(report.sealed)})
+        return summary
 
     def _validate_window(self, cluster: KafkaCluster, interval: Interval) -> dict[str, Any]:
         from kafka_drain.backfill_planning import plan_backfill
