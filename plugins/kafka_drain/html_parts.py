@@ -71,6 +71,7 @@ rect { fill: var(--unknown); }
 .expired { fill: var(--expired); } .lost { fill: var(--lost); } .window { fill: var(--window); }
 g:hover rect { opacity: .7; }
 footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--line); }
+.why { white-space: normal; min-width: 12rem; font-size: .9em; }
 .badge { white-space: nowrap; font-weight: 600; }
 a { color: inherit; }
 .runs a { text-decoration: none; } .runs svg { width: .8em; height: .8em; margin-right: .15em; }
@@ -135,14 +136,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], kind: str = ""
         kind: `prose` where lines may break; else a table that is too wide is scrolled.
     """
     columns = range(len(heads))
-    kinds = [
-        "number" if rows and all(isinstance(row[i], int) for row in rows) else "text"
-        for i in columns
-    ]
+    kinds = ["number" if _is_number([row[i] for row in rows]) else "text" for i in columns]
     head = tag("tr", *(tag("th", heads[i], class_=kinds[i]) for i in columns))
     lines = [tag("tr", *(_cell(row[i], kinds[i]) for i in columns)) for row in rows]
     whole = tag("table", tag("thead", head), tag("tbody", *lines))
     return tag("div", whole, class_=f"wide {kind}".strip())
+
+
+def _is_number(cells: Sequence[object]) -> bool:
+    """Whether a column holds whole numbers, and at most empty cells beside them."""
+    return {type(cell) for cell in cells} - {type(None)} == {int}
 
 
 def _cell(cell: object, kind: str) -> Html:

@@ -100,13 +100,12 @@ class ArchiveRow:
 
 def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
     """Return the page; what needs a look comes first."""
-    order = ("findings", "unreadable", "not validated", "complete")
-    ordered = sorted(rows, key=lambda row: (order.index(row.verdict), row.name))
-    bad = sum(row.verdict in order[:2] for row in rows)
+    ordered = sorted(rows, key=lambda row: (_rank(row, now), row.name))
+    bad = sum(_rank(row, now) < _URGENT for row in rows)
     verdict = f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive")
     heads = [
-        *("pipeline", "verdict", "behind Kafka", "newest record", "validated", "Kafka deletes"),
-        *("records", "size", "files", "gaps", "last runs"),
+        *("pipeline", "verdict", "last runs", "behind Kafka", "newest record", "validated"),
+        *("Kafka deletes", "records", "size", "files", "gaps"),
     ]
     body = tag(
         "body",
@@ -121,6 +120,23 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
         class_="full",
     )
     return page("Archives", verdict, body, head=FRAME)
+
+
+#: From this rank on, nobody has to look.
+_URGENT = 3
+
+
+def _rank(row: ArchiveRow, now: datetime) -> int:
+    """Return how urgent an archive is; 0 is the most."""
+    expires_at = row.overview and row.overview.get("expires_at")
+    if row.verdict == "complete" and expires_at and _left(expires_at, now) < _SOON:
+        return 2
+    return {"findings": 0, "unreadable": 1, "not validated": 3}.get(row.verdict, 4)
+
+
+def _left(moment: str, now: datetime) -> float:
+    """Return the seconds until a moment."""
+    return (datetime.fromisoformat(moment) - now).total_seconds()
 
 
 def _headline(rows: Sequence[ArchiveRow], bad: int) -> Html:
@@ -147,10 +163,11 @@ def _cells(row: ArchiveRow, now: datetime) -> list[object]:
     runs = _runs(row)
     seen = row.overview
     if seen is None:
-        return [name, _verdict(row), *[None] * 8, runs]
+        return [name, _verdict(row), runs, *[None] * 8]
     return [
         name,
         _verdict(row),
+        runs,
         _behind(seen),
         _ago(seen.get("newest_record"), now),
         _ago(seen["validated_at"], now),
@@ -159,7 +176,6 @@ def _cells(row: ArchiveRow, now: datetime) -> list[object]:
         size_text(seen["bytes"]),
         seen["files"],
         _gaps(seen.get("gaps", {})),
-        runs,
     ]
 
 
@@ -171,6 +187,8 @@ def _verdict(row: ArchiveRow) -> Html:
         title = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
         words = f"findings: {next(iter(found), '')}".rstrip(": ")
     badge = tag("span", words, class_=f"badge {kinds.get(row.verdict, 'quiet')}", title=title)
+    if row.problem:
+        return tag("div", badge, tag("div", row.problem, class_="quiet why"))
     return tag("a", badge, href=row.report) if row.report else badge
 
 
@@ -187,18 +205,24 @@ def _ago(moment: str | None, now: datetime) -> Html | str:
     if moment is None:
         return "unknown"
     seconds = (now - datetime.fromisoformat(moment)).total_seconds()
-    words = f"{duration_text(seconds)} ago" if seconds >= 0 else f"in {duration_text(-seconds)}"
+    words = f"{_about(seconds)} ago" if seconds >= 0 else f"in {_about(-seconds)}"
     return tag("span", words, title=time_text(moment))
 
 
 def _expiry(moment: str | None, now: datetime) -> Html | str:
     """Say when Kafka may delete what isn't drained yet."""
     if moment is None:
-        return tag("span", "nothing undrained known", class_="quiet")
-    left = (datetime.fromisoformat(moment) - now).total_seconds()
+        return tag("span", "nothing known", class_="quiet")
+    left = _left(moment, now)
     kind = "bad badge" if left <= 0 else "warning" if left < _SOON else ""
-    words = f"in {duration_text(left)}" if left > 0 else "now"
+    words = f"in {_about(left)}" if left > 0 else "now"
     return tag("span", words, class_=kind, title=time_text(moment))
+
+
+def _about(seconds: float) -> str:
+    """Write a time in its largest unit: `7 min`, `3 days`."""
+    number, unit, *_ = duration_text(seconds).split()
+    return f"{number} {unit}"
 
 
 def archive_figures(row: ArchiveRow, now: datetime) -> Html:

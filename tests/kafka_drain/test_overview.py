@@ -183,8 +183,9 @@ def test_overview_page_order() -> None:
     """What needs a look comes first; each archive has its row."""
     rows = [
         row("fine", overview=overview()),
+        row("late", overview=overview(expires_at=(NOW + timedelta(hours=23)).isoformat())),
         row("new"),
-        row("away", problem="this server can't read it"),
+        row("away", problem="this server may not read it"),
         row("broken", overview=overview(verdict="findings", findings={"file_missing": 2})),
     ]
 
@@ -193,12 +194,13 @@ def test_overview_page_order() -> None:
     heads, *cells = Words(page).rows
     assert [(cell[0], cell[1]) for cell in cells] == [
         ("broken", "findings: file_missing"),
-        ("away", "unreadable"),
+        ("away", "unreadablethis server may not read it"),
+        ("late", "complete"),
         ("new", "not validated"),
         ("fine", "complete"),
     ]
     assert all(len(cell) == len(heads) for cell in cells)
-    assert "2 of 4 archives to look at; 190 records in 8.0 MB" in page
+    assert "3 of 5 archives to look at; 285 records in 12.0 MB" in page
 
 
 def test_overview_page_words() -> None:
@@ -214,10 +216,10 @@ def test_overview_page_words() -> None:
     _, cells = Words(page := overview_page([row("a", overview=seen, runs=runs)], NOW)).rows
 
     assert cells == [
-        *("a", "complete", "1,234 offsets", "3 min 0 s ago", "5 min 0 s ago", "in 5 h 0 min"),
-        *("95", "4.0 MB", "3", "2 control, 1 lost", ""),
+        *("a", "complete", "", "1,234 offsets", "3 min ago", "5 min ago", "in 5 h"),
+        *("95", "4.0 MB", "3", "2 control, 1 lost"),
     ]
-    assert '<span class="warning" title="2026-11-22 17:00:00 UTC">in 5 h 0 min</span>' in page
+    assert '<span class="warning" title="2026-11-22 17:00:00 UTC">in 5 h</span>' in page
     assert 'href="/dags/drain_a/runs/r1"' in page
 
 
