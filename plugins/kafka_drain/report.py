@@ -376,8 +376,8 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     return str(path)
 
 
-def note_overview(archive: Archive, report: Report, report_path: str) -> None:
-    """Leave in the archive how it stands, for lists of archives.
+def note_overview(archive: Archive, report: Report, report_path: str) -> dict[str, Any]:
+    """Leave in the archive how it stands, for lists of archives; return that.
 
     Args:
         archive: The archive.
@@ -391,6 +391,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> None:
     name = report_path.rpartition("/")[2]
     overview = make_overview(report.to_dict(), _last_receipt(archive), observed, settings, name)
     write_overview(archive.root, overview)
+    return overview
 
 
 def _last_receipt(archive: Archive) -> Receipt | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +22,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.validation import validate_archive
 from tests.conftest import manifest_files
+from tests.faults.injection import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -31,6 +34,7 @@ class Drained:
     """An Airflow that has drained topic flights once, and what its tasks said."""
 
     airflow: LocalAirflow
+    metrics: set[str] = field(default_factory=set)
     said: list[str] = field(default_factory=list)
 
     @property
@@ -44,13 +48,41 @@ class Drained:
         self.airflow.test_dag(dag_id, log, self.said.append, *more)
 
 
+@contextlib.contextmanager
+def heard_metrics() -> Iterator[set[str]]:
+    """Let Airflow send its metrics by StatsD, and yield those of this package: `name:value`."""
+    metrics: set[str] = set()
+
+    def hear(server: socket.socket) -> None:
+        while packet := server.recv(1 << 16):
+            lines = packet.decode().splitlines()
+            metrics.update(line.partition("|")[0] for line in lines if "kafka_drain." in line)
+
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        server.bind(("127.0.0.1", 0))
+        patch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
+        patch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(server.getsockname()[1]))
+        listener = threading.Thread(target=hear, args=(server,))
+        listener.start()
+        yield metrics
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", server.getsockname())
+        listener.join()
+
+
 @pytest.fixture(scope="module")
 def drained(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Drained]:
     """A new Airflow after its first drain of 500 records."""
     create_topic(bootstrap_servers, "flights")
     assert produce(bootstrap_servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
-    with LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers) as airflow:
-        local = Drained(airflow)
+    with (
+        heard_metrics() as metrics,
+        LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers) as airflow,
+    ):
+        local = Drained(airflow, metrics)
         airflow.run("db", "migrate", log="migrate")
         local.run("drain_flights", "drain_1")
         yield local
@@ -79,6 +111,21 @@ def test_drain_dag_asset_event(drained: Drained) -> None:
     assert segment["records"] == RECORDS
     drained_offsets = [end - start for start, end in segment["offsets"].values()]
     assert sum(drained_offsets) == RECORDS
+
+
+def test_drain_dag_metrics(drained: Drained) -> None:
+    """Airflow's metrics have what was drained, and how the archive stands."""
+    expected = {
+        f"airflow.kafka_drain.flights.{name}:{value}"
+        for name, value in {
+            "drain.records": RECORDS,
+            "archive.records": RECORDS,
+            "archive.lag": 0,
+            "archive.complete": 1,
+        }.items()
+    }
+
+    wait_for(lambda: expected <= drained.metrics, f"{expected - drained.metrics}")
 
 
 def test_drain_dag_with_nothing_new(drained: Drained) -> None:

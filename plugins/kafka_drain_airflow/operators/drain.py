@@ -101,6 +101,7 @@ class KafkaDrainOperator(SparkJobOperator):
 
     def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.draining import finish_drain, nothing_new, open_drain
+        from kafka_drain_airflow.metrics import tell_drain
 
         with (
             private_folder() as folder,
@@ -116,8 +117,11 @@ class KafkaDrainOperator(SparkJobOperator):
         ):
             if job.plan.nothing_new:
                 self.log.info("drain %s: nothing new, Spark isn't started", pipeline.name)
-                return nothing_new(job.plan)
-            return self.submit(job.application, lambda: finish_drain(job), context)
+                result = nothing_new(job.plan)
+            else:
+                result = self.submit(job.application, lambda: finish_drain(job), context)
+            tell_drain(pipeline.name, result)
+            return result
 
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context

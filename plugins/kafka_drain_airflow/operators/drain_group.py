@@ -59,6 +59,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
             SparkJobError: When a retry can help one of them.
         """
         from kafka_drain.drain_group import finish_group, open_group, raise_failures
+        from kafka_drain_airflow.metrics import tell_drain
 
         with terminal_errors_fail(), archive_access(self.pipelines[0]):
             clusters = {
@@ -79,6 +80,8 @@ class KafkaDrainGroupOperator(SparkJobOperator):
 
                 def finish() -> dict[str, Any]:
                     finish_group(group)
+                    for name, result in group.results.items():
+                        tell_drain(name, result)
                     raise_failures(group)
                     return group.results
 

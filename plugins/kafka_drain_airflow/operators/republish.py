@@ -147,6 +147,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         from kafka_drain.lease import utc_now
         from kafka_drain.republishing.engines import Engines
         from kafka_drain.republishing.republish import Limits, plan_republish
+        from kafka_drain_airflow.metrics import tell_republish
 
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
@@ -177,6 +178,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
             with no_second_try(republish):
                 receipt = republish.execute(self._engines, utc_now, limits)
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
+            tell_republish(self.pipeline.name, receipt)
             return republish.plan.summary() | written
 
     def on_kill(self) -> None:

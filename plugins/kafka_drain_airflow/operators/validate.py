@@ -100,6 +100,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.report import note_overview, raise_findings, write_report
         from kafka_drain.segment_events import segment_events
         from kafka_drain.validation import validate_archive
+        from kafka_drain_airflow.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
         report = validate_archive(
@@ -121,7 +122,7 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in report.lines():
             self.log.info("%s", line)
         self.log.info("report: %s", path)
-        note_overview(archive, report, path)
+        tell_overview(self.pipeline.name, note_overview(archive, report, path), report.seconds)
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         self._tell(context, summary | {"segments": segment_events(report.sealed)})

@@ -1,0 +1,57 @@
+"""What operators tell Airflow's metrics, by StatsD or OpenTelemetry: gauges with stable names.
+
+Each is `kafka_drain.<pipeline>.<name>`, with the tag `pipeline`; docs/airflow-ui.md lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Stats
+
+__all__ = ["tell_drain", "tell_overview", "tell_republish"]
+
+_DRAIN = ("offsets", "records", "seconds", "offsets_per_second")
+_REPUBLISH = ("records", "seconds", "records_per_second")
+_OVERVIEW = ("records", "offsets", "files", "bytes", "lag")
+
+
+def tell_drain(pipeline: str, result: Mapping[str, Any]) -> None:
+    """Tell what a drain did: drain.offsets, .records, .seconds, .offsets_per_second."""
+    _tell(pipeline, {f"drain.{name}": result.get(name) for name in _DRAIN})
+
+
+def tell_republish(pipeline: str, result: Mapping[str, Any]) -> None:
+    """Tell what a republish did: republish.records, .seconds, .records_per_second."""
+    _tell(pipeline, {f"republish.{name}": result.get(name) for name in _REPUBLISH})
+
+
+def tell_overview(
+    pipeline: str, overview: Mapping[str, Any], seconds: float, now: datetime | None = None
+) -> None:
+    """Tell how an archive stands after a validation.
+
+    archive.records, .offsets, .files, .bytes, .lag (offsets), .complete (1 or 0),
+    .hours_to_expiry (where it is known), .gaps.<reason> (offsets), .findings.<reason>, and
+    validate.seconds.
+    """
+    told: dict[str, float | None] = {f"archive.{name}": overview.get(name) for name in _OVERVIEW}
+    told["archive.complete"] = int(overview["verdict"] == "complete")
+    told["validate.seconds"] = seconds
+    if overview.get("expires_at"):
+        left = datetime.fromisoformat(overview["expires_at"]) - (now or datetime.now(timezone.utc))
+        told["archive.hours_to_expiry"] = round(left.total_seconds() / 3600, 2)
+    for kind in ("gaps", "findings"):
+        told |= {f"archive.{kind}.{name}": number for name, number in overview[kind].items()}
+    _tell(pipeline, told)
+
+
+def _tell(pipeline: str, gauges: Mapping[str, float | None]) -> None:
+    # A dot would be a level of the name.
+    level = re.sub(r"[^A-Za-z0-9_-]", "_", pipeline)
+    for name, value in gauges.items():
+        if value is not None:
+            Stats.gauge(f"kafka_drain.{level}.{name}", value, tags={"pipeline": pipeline})
