@@ -40,6 +40,9 @@ from kafka_drain.spark_submit import (
 from kafka_drain.topic_settings import write_topic_settings
 from kafka_drain.value_schemas import ValuePlan, plan_values
 
+#: What Spark 4 calls it, in its own words, and what Kafka's client says beneath Spark 3.5.
+_DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
+
 __all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
 
 
@@ -269,7 +272,7 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
 
 
 def _job_error(message: str) -> KafkaDrainError:
-    if "data may have been lost" in message or "KAFKA_DATA_LOSS" in message:
+    if any(words in message for words in _DATA_LOSS):
         return DataLossError(f"Kafka lost offsets while the drain ran: {message}")
     if message.startswith("values."):
         return ConfigError(message)
