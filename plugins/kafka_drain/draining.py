@@ -40,10 +40,10 @@ from kafka_drain.spark_submit import (
 from kafka_drain.topic_settings import write_topic_settings
 from kafka_drain.value_schemas import ValuePlan, plan_values
 
+__all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
+
 #: What Spark 4 calls it, in its own words, and what Kafka's client says beneath Spark 3.5.
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
-
-__all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,18 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
+
 from kafka_drain.archive import Archive
-from kafka_drain.draining import compile_spec
+from kafka_drain.draining import DrainJob, compile_spec, finish_drain
+from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan
+from kafka_drain.value_schemas import ValuePlan
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -119,3 +123,47 @@ def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
     spec.write(tmp_path / "drain.json")
 
     assert DrainSpec.read(tmp_path / "drain.json") == spec
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (
+            # Spark 4.0
+            "Job aborted ([KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO] …)",
+            DataLossError,
+        ),
+        (
+            # Spark 3.5
+            "[STREAM_FAILED] Query [id = 54340a27] terminated with exception: Job aborted due to "
+            "stage failure: Task 0 in stage 4.0 failed 1 times … [TASK_WRITE_FAILED] … "
+            "(org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position "
+            "FetchPosition{offset=110} is out of range for partition t-0)",
+            DataLossError,
+        ),
+        ("values.columns can't be columns: [PARSE_SYNTAX_ERROR] …; correct it", ConfigError),
+        ("Job aborted: No space left on device", SparkJobError),
+        (None, SparkJobError),
+    ],
+)
+def test_finish_drain_failed(
+    message: str | None, kind: type[KafkaDrainError], tmp_path: Path
+) -> None:
+    """What Spark says went wrong decides whether a retry can help."""
+    plan = DrainPlan(
+        pipeline=Pipeline(name="p", topics=["a"], archive=str(tmp_path)),
+        archive=Archive.at(str(tmp_path)),
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={},
+        start={},
+        end={},
+    )
+    result = tmp_path / "result.json"
+    if message is not None:
+        result.write_text(json.dumps({"error": message}))
+
+    with pytest.raises(kind) as raised:
+        finish_drain(DrainJob(plan, ValuePlan(), None, result))  # type: ignore[arg-type]
+    assert type(raised.value) is kind
