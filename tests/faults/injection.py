@@ -60,7 +60,9 @@ def generation(archive: str) -> UPath:
 
 
 def manifest_file(archive: str, batch: int) -> UPath:
-    return generation(archive) / "data" / "_spark_metadata" / str(batch)
+    # Spark writes every tenth one as a whole.
+    name = str(batch) if (batch + 1) % 10 else f"{batch}.compact"
+    return generation(archive) / "data" / "_spark_metadata" / name
 
 
 def part_files(archive: str) -> set[UPath]:
