@@ -24,13 +24,15 @@ from kafka_drain.html_parts import (
     time_text,
 )
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.overview_page import FRAME, ArchiveRow, archive_figures, verdict_words
+from kafka_drain.overview_page import ArchiveRow, Doing, archive_figures, frame, verdict_words
 
 __all__ = ["archive_page", "coverage_map"]
 
 #: So many runs and days are columns of a map, so many partitions its rows.
 COLUMNS = 96
 ROWS = 100
+#: While a task runs, the page looks for news so often, in seconds.
+BUSY = 3
 #: So many receipts are listed.
 RECEIPTS = 50
 
@@ -46,7 +48,13 @@ class _Column:
     cells: Mapping[TopicPartition, Cell]
 
 
-def archive_page(row: ArchiveRow, history: History, now: datetime, receipts: str) -> str:
+def archive_page(
+    row: ArchiveRow,
+    history: History,
+    now: datetime,
+    receipts: str,
+    doing: Sequence[Doing] = (),
+) -> str:
     """Return the page of an archive.
 
     Args:
@@ -54,6 +62,7 @@ def archive_page(row: ArchiveRow, history: History, now: datetime, receipts: str
         history: What its runs have sealed.
         now: The time.
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
+        doing: How far the newest task of each of its DAGs has got.
     """
     runs = history.runs[-COLUMNS:]
     body = tag(
@@ -63,6 +72,7 @@ def archive_page(row: ArchiveRow, history: History, now: datetime, receipts: str
         tag("p", tag("code", row.archive), class_="quiet"),
         tag("p", *verdict_words(row), class_=_kind(row)),
         archive_figures(row, now),
+        *_doing(doing),
         *_maps(history, runs),
         *_chart(runs),
         *_receipts(history.runs[-RECEIPTS:], receipts),
@@ -70,11 +80,39 @@ def archive_page(row: ArchiveRow, history: History, now: datetime, receipts: str
             "footer", f"As of {time_text(now.isoformat())}. Told from receipts; all times are UTC."
         ),
     )
-    return page(row.name, row.verdict, body, head=FRAME)
+    is_busy = any(one.state == "running" for one in doing)
+    return page(row.name, row.verdict, body, head=frame(BUSY) if is_busy else frame())
 
 
 def _kind(row: ArchiveRow) -> str:
     return "verdict" if row.verdict in ("complete", "not validated") else "verdict findings"
+
+
+def _doing(doing: Sequence[Doing]) -> list[Html]:
+    """Return a bar for each task, those that run first."""
+    parts = [tag("h2", "Progress")] if doing else []
+    for one in sorted(doing, key=lambda one: one.state != "running"):
+        seen = one.progress
+        words = f"{seen['done']:,} of {seen['total']:,} {seen['unit']} ({seen['percent']} %)"
+        for more in (seen.get("rate"), one.state == "running" and _left(seen)):
+            words += f", {more}" if more else ""
+        bar = tag(
+            "svg",
+            rect(0, 0, seen["percent"], 10, one.state),
+            class_="progress",
+            viewBox="0 0 100 10",
+            preserveAspectRatio="none",
+            role="img",
+            aria_label=f"{seen['percent']} %",
+        )
+        name = tag("a", f"{one.dag_id}, {one.task_id}", href=one.link, data_outside="")
+        when = f", {time_text(seen.get('at'))}"
+        parts.append(tag("p", name, f": {one.state}, {words}{when}", bar))
+    return parts
+
+
+def _left(seen: Mapping[str, object]) -> str:
+    return f"{seen['left']} left" if seen.get("left") else ""
 
 
 def _maps(history: History, runs: Sequence[SealedRun]) -> list[Html]:

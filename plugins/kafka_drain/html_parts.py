@@ -74,6 +74,8 @@ footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--lin
 .why { white-space: normal; min-width: 12rem; font-size: .9em; }
 .badge { white-space: nowrap; font-weight: 600; }
 a { color: inherit; }
+.progress { display: block; width: 100%; max-width: 40rem; height: .9rem; margin-top: .3rem;
+  background: var(--line); }
 .runs a { text-decoration: none; } .runs svg { width: .8em; height: .8em; margin-right: .15em; }
 .success { fill: var(--covered); } .failed { fill: var(--lost); } .running { fill: var(--alt); }
 .queued { fill: var(--control); }

@@ -12,11 +12,12 @@ from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag
 from kafka_drain.progress import duration_text
 
 __all__ = [
-    "FRAME",
     "SCRIPT",
     "ArchiveRow",
+    "Doing",
     "Run",
     "archive_figures",
+    "frame",
     "overview_page",
     "verdict_words",
 ]
@@ -47,8 +48,13 @@ SCRIPT = """
 """
 
 
-#: What the head of each page has.
-FRAME = f'<meta http-equiv="refresh" content="{REFRESH}"><script>{SCRIPT}</script>'
+def frame(seconds: int = REFRESH) -> str:
+    """Return what the head of each page has.
+
+    Args:
+        seconds: The page looks for news so often.
+    """
+    return f'<meta http-equiv="refresh" content="{seconds}"><script>{SCRIPT}</script>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,25 @@ class Run:
     state: str
     words: str
     link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """How far a task has got, or had when it ended.
+
+    Attributes:
+        dag_id: The DAG of the run.
+        task_id: The task.
+        state: Airflow's word for its state.
+        link: Where Airflow shows the run.
+        progress: What it said last: done, total, unit, percent, rate, left, at.
+    """
+
+    dag_id: str
+    task_id: str
+    state: str
+    link: str
+    progress: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +144,7 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
         ),
         class_="full",
     )
-    return page("Archives", verdict, body, head=FRAME)
+    return page("Archives", verdict, body, head=frame())
 
 
 #: From this rank on, nobody has to look.

@@ -18,9 +18,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_da
 from airflow.models.asset import AssetModel, TaskOutletAssetReference
 from airflow.models.dag import DagTag
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_page import archive_page
@@ -28,16 +30,20 @@ from kafka_drain.errors import KafkaDrainError
 from kafka_drain.history import Histories, History
 from kafka_drain.locations import is_local, locate, read_bytes, require_reachable
 from kafka_drain.overview import read_overview
-from kafka_drain.overview_page import SCRIPT, ArchiveRow, Run, overview_page
+from kafka_drain.overview_page import SCRIPT, ArchiveRow, Doing, Run, overview_page
 from kafka_drain.receipts import ReceiptError
 from kafka_drain_airflow.report_link import airflow_url, page_url
-from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside
+from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside, plain
+from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
 
 __all__ = ["router"]
 
 #: The drains whose archives are listed, by their DAGs' ids, and the task that validates.
 PREFIX, VALIDATION = "drain_", "validate"
 RUNS = 8
+#: Whose progress an archive's page shows; it is looked for among so many of the newest.
+KINDS = ("drain", "republish", "reprocess", "maintain")
+NEWEST = 40
 #: So long a store may take to answer, in seconds.
 PATIENCE = 10.0
 
@@ -89,7 +95,7 @@ _MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.XCOM))]
 
 
 @router.get("/archives/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
-def archive_of(dag_id: str, session: SessionDep) -> Response:
+def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
     """Return the page of a drain's archive."""
     rows = _rows(session, [dag_id])
     if not rows:
@@ -100,7 +106,10 @@ def archive_of(dag_id: str, session: SessionDep) -> Response:
             history = _histories.of(Archive.at(row.archive))
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
-    page = archive_page(row, history, datetime.now(timezone.utc), f"{row.page}/receipts")
+    dag_ids = {f"{kind}_{row.name}" for kind in KINDS} & _readable(session, user)
+    doing = _doing(session, dag_ids)
+    now = datetime.now(timezone.utc)
+    page = archive_page(row, history, now, f"{row.page}/receipts", doing)
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
@@ -199,11 +208,37 @@ def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
     query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_after)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query):
-        dag, run = (quote(part, safe="") for part in (row.dag_id, row.run_id))
-        words = f"{row.state}: {row.run_id}"
-        link = airflow_url(f"/dags/{dag}/runs/{run}")
+        words, link = f"{row.state}: {row.run_id}", _run_url(row.dag_id, row.run_id)
         found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
     return found
+
+
+def _doing(session: Any, dag_ids: Collection[str]) -> list[Doing]:
+    """Return how far the task has got that last said so, of each DAG."""
+    task = (
+        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
+        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
+    )
+    query = (
+        select(XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.value)
+        .add_columns(TaskInstance.state)
+        .join(TaskInstance, and_(*task))
+        .where(XComModel.key == PROGRESS_KEY, XComModel.dag_id.in_(dag_ids))
+        .order_by(XComModel.timestamp.desc())
+        .limit(NEWEST)
+    )
+    found: dict[str, Doing] = {}
+    for row in session.execute(query):
+        progress = plain(row.value)
+        if is_progress(progress) and row.dag_id not in found:
+            link = _run_url(row.dag_id, row.run_id)
+            state = str(row.state or "none")
+            found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
+    return list(found.values())
+
+
+def _run_url(dag_id: str, run_id: str) -> str:
+    return airflow_url(f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")
 
 
 def _find_all(archives: Sequence[str]) -> list[_Found]:

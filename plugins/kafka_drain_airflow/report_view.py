@@ -17,7 +17,7 @@ from upath import UPath
 from kafka_drain.locations import is_local
 from kafka_drain_airflow.report_link import REPORT_KEY
 
-__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "router"]
+__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "plain", "router"]
 
 HEADERS = {
     # A report names topics and paths, which others chose: nothing in it may ever run or load.
@@ -63,7 +63,7 @@ def report(
         return not_found(
             f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
         )
-    path = _plain(found.value)
+    path = plain(found.value)
     page = page_beside(path)
     if page is None:
         return not_found(f"{path!r} isn't the report of an archive that this server can read.")
@@ -96,7 +96,7 @@ def page_beside(path: object) -> UPath | None:
         return None
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return an XCom's value, which the database holds as JSON or as itself."""
     try:
         return json.loads(value) if isinstance(value, str) else value

@@ -21,6 +21,7 @@ from demo.local_airflow import AirflowError, LocalAirflow
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.validation import validate_archive
+from kafka_drain_airflow.task_progress import is_progress
 from tests.conftest import manifest_files
 from tests.faults.injection import wait_for
 
@@ -41,6 +42,11 @@ class Drained:
     def archive(self) -> Archive:
         """The archive of the example DAG."""
         return Archive.at(str(self.airflow.archives / "flights"))
+
+    def ask(self, query: str) -> list[Any]:
+        """Return the first column of what Airflow's database answers."""
+        with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
+            return [row[0] for row in database.execute(query)]
 
     def run(self, dag_id: str, log: str, **conf: Any) -> None:
         """Run a DAG and keep what its tasks say."""
@@ -101,9 +107,7 @@ def test_drain_dag_drains_and_validates(drained: Drained) -> None:
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
 def test_drain_dag_asset_event(drained: Drained) -> None:
     """The archive's asset has an event that says which offsets were sealed, and by what receipt."""
-    database = sqlite3.connect(drained.airflow.home / "airflow.db")
-    with contextlib.closing(database):
-        [(extra, *_)] = database.execute("SELECT extra FROM asset_event").fetchall()
+    [extra] = drained.ask("SELECT extra FROM asset_event")
     [segment] = json.loads(extra)["segments"]
     [receipt] = drained.archive.generation(1).receipts()
 
@@ -111,6 +115,17 @@ def test_drain_dag_asset_event(drained: Drained) -> None:
     assert segment["records"] == RECORDS
     drained_offsets = [end - start for start, end in segment["offsets"].values()]
     assert sum(drained_offsets) == RECORDS
+
+
+def test_drain_dag_progress(drained: Drained) -> None:
+    """The drain's task has kept how far it got, for pages that show it: at the end, all."""
+    [kept] = drained.ask("SELECT value FROM xcom WHERE key = 'progress' AND task_id = 'drain'")
+    # Airflow 2 keeps bytes, Airflow 3 JSON, once more as text where it is SQLite's.
+    progress = json.loads(kept)
+    progress = json.loads(progress) if isinstance(progress, str) else progress
+
+    assert (progress["done"], progress["total"], progress["percent"]) == (RECORDS, RECORDS, 100)
+    assert is_progress(progress)
 
 
 def test_drain_dag_metrics(drained: Drained) -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no such pages")
 
 ASK = """
-import json, sys, warnings
+import json, sys, uuid, warnings
 warnings.simplefilter("ignore")
 from datetime import timedelta
 from airflow import settings
@@ -31,6 +31,8 @@ from airflow.models.base import Base
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagbundle import DagBundleModel
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.utils import timezone
 from airflow.utils.session import create_session
 from fastapi import FastAPI
@@ -38,6 +40,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from kafka_drain_plugin import KafkaDrainPlugin
 
+progress = {"job": "drain", "name": "a", "done": 1200, "total": 5000, "unit": "offsets",
+            "percent": 24, "rate": "60/s", "left": "1 min 3 s", "at": "2026-11-22T11:00:00+00:00"}
 dags, urls = json.loads(sys.argv[1])
 auth = init_auth_manager()
 import_all_models()
@@ -50,6 +54,14 @@ with create_session() as session:
         session.add(DagTag(name="kafka-drain", dag_id=dag_id))
         session.add(AssetModel(id=number, name=uri, uri=uri, group="asset"))
         session.add(TaskOutletAssetReference(asset_id=number, dag_id=dag_id, task_id="validate"))
+        session.execute(TaskInstance.__table__.insert().values(
+            id=uuid.UUID(int=number), dag_id=dag_id, run_id="run+9", task_id="drain",
+            map_index=-1, state="running", pool="default_pool", pool_slots=1, try_number=1,
+        ))
+        session.add(XComModel(
+            dag_run_id=100 * number + 9, dag_id=dag_id, run_id="run+9", task_id="drain",
+            map_index=-1, key="progress", value=json.dumps(progress if number % 2 else "mine"),
+        ))
         for run in range(10):
             session.execute(DagRun.__table__.insert().values(
                 id=100 * number + run, dag_id=dag_id, run_id=f"run+{run}", run_type="scheduled",
@@ -86,6 +98,7 @@ URLS = [
     "/kafka-drain/archives/other/report",
     "/kafka-drain/archives/drain_a",
     "/kafka-drain/archives/drain_web",
+    "/kafka-drain/archives/drain_new",
     "/kafka-drain/archives/drain_golden",
     "/kafka-drain/archives/drain_golden/receipts/1/000000000012.json",
     "/kafka-drain/archives/drain_golden/receipts/1/generation.json",
@@ -192,13 +205,25 @@ def test_archive_to_viewer(answers: Any) -> None:
     assert "in no store that this server asks" in shown["/kafka-drain/archives/drain_web"][1]
 
 
+def test_archive_progress_to_viewer(answers: Any) -> None:
+    """An archive's page shows how far a running task has got; what isn't progress is left out."""
+    shown = answers["viewer /kafka-drain/archives/drain_a"][1]
+    other = answers["viewer /kafka-drain/archives/drain_new"][1]
+
+    assert "drain_a, drain" in shown
+    assert ": running, 1,200 of 5,000 offsets (24 %), 60/s, 1 min 3 s left" in shown
+    assert 'http-equiv="refresh" content="3"' in shown
+    assert ">Progress<" not in other
+    assert 'http-equiv="refresh" content="30"' in other
+
+
 def test_receipt_to_viewer(answers: Any) -> None:
     """A receipt is shown as it was sealed; no other file is."""
-    status, text, headers = answers[f"viewer {URLS[8]}"]
+    status, text, headers = answers[f"viewer {URLS[9]}"]
     assert status == 200
     assert json.loads(text)["generation"] == 1
     assert headers["content-type"] == "application/json"
-    for url in URLS[9:]:
+    for url in URLS[10:]:
         assert answers[f"viewer {url}"][0] == 404
 
 

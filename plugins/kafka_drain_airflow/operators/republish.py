@@ -18,6 +18,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+from kafka_drain_airflow.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -149,6 +150,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         from kafka_drain.republishing.republish import Limits, plan_republish
         from kafka_drain_airflow.metrics import tell_republish
 
+        self._progress = TaskProgress(context.get("ti"))
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             limits = Limits(self._number("records_per_second"), self._number("bytes_per_second"))
@@ -246,4 +248,5 @@ class RepublishToKafkaOperator(SparkJobOperator):
         return number
 
     def _say(self, line: str) -> None:
+        self._progress.hear(line)
         self.log.info("%s", line)

@@ -13,8 +13,10 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import check_spark_connection
+from kafka_drain_airflow.task_progress import TaskProgress
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Context
 
     from kafka_drain.spark_submit import SparkApplication
@@ -42,6 +44,18 @@ class SparkJobOperator(SparkSubmitOperator):
             conn_id=pipeline.spark_conn_id, driver_memory=pipeline.driver_memory, **kwargs
         )
         self.pipeline = pipeline
+        self._progress = TaskProgress(None)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """Return the hook, which lets the task's progress hear what spark-submit says."""
+        hook = super()._get_hook()
+        log_lines, progress = hook._process_spark_submit_log, self._progress
+
+        def listen(itr: Iterator[Any]) -> None:
+            log_lines(progress.through(itr))
+
+        hook._process_spark_submit_log = listen  # type: ignore[method-assign]
+        return hook
 
     def submit(
         self,
@@ -84,6 +98,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self.jars = ",".join(application.jars)
         self.py_files = str(application.py_files)
         self.env_vars = application.environment
+        self._progress = TaskProgress(context.get("ti"))
         # It would submit the application before this one again.
         self._hook = None
         try:

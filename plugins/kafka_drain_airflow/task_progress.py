@@ -1,0 +1,83 @@
+"""How far a running task has got, kept as its XCom for pages to show."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from typing import Any, TypeGuard
+
+__all__ = ["PROGRESS_KEY", "TaskProgress", "is_progress"]
+
+#: XCom of a running task: job, name, done, total, unit, percent, rate, left, at.
+PROGRESS_KEY = "progress"
+#: It is written at most so often: a write is a request to Airflow's API server.
+SECONDS = 3.0
+
+# What kafka_drain.progress.Progress writes, behind the job's name.
+_LINE = re.compile(
+    r"(?P<job>drain|window|compact|republish|validate) (?P<name>[^:]+): "
+    r"(?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) \((?P<percent>\d+) %\)"
+    r"(?:, (?P<rate>[\d,.e+-]+/(?:s|min)))?(?:, (?P<left>.+) left)?$"
+)
+
+_NUMBERS = ("done", "total", "percent")
+_WORDS = ("unit", "rate", "left", "at")
+
+log = logging.getLogger(__name__)
+
+
+def is_progress(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether an XCom's value is what a task keeps: anybody's task may write any."""
+    return (
+        isinstance(value, dict)
+        and all(type(value.get(name)) is int for name in _NUMBERS)
+        and all(isinstance(value.get(name), str) for name in _WORDS)
+        and 0 <= value["percent"] <= 100
+    )
+
+
+class TaskProgress:
+    """Listens to what a task says, and keeps how far it has got.
+
+    Args:
+        task_instance: The task's; None to keep nothing.
+        clock: Seconds; replaced in tests.
+    """
+
+    def __init__(self, task_instance: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._task_instance = task_instance
+        self._clock = clock
+        self._next = -1.0
+
+    def through(self, lines: Iterable[str]) -> Iterator[str]:
+        """Pass lines on, listening to each."""
+        for line in lines:
+            self.hear(line)
+            yield line
+
+    def hear(self, line: str) -> None:
+        """Take in a line; most say nothing of progress."""
+        found = _LINE.search(line.strip())
+        if found is None or self._task_instance is None:
+            return
+        percent = int(found["percent"])
+        now = self._clock()
+        if percent < 100 and now < self._next:
+            return
+        self._next = now + SECONDS
+        document = {
+            **{key: found[key] or "" for key in ("job", "name", "unit", "rate", "left")},
+            "done": int(found["done"].replace(",", "")),
+            "total": int(found["total"].replace(",", "")),
+            "percent": percent,
+            "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        }
+        try:
+            self._task_instance.xcom_push(key=PROGRESS_KEY, value=document)
+        except Exception as error:
+            # A picture isn't worth a task.
+            log.warning("progress isn't kept: %s: %s", type(error).__name__, error)
+            self._task_instance = None
