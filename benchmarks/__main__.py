@@ -11,6 +11,7 @@ manifest   a manifest of 1,000,000 lines, and its receipts: time and memory
 growth     validating a small new batch in archives of 1,000 to 1,000,000 files
 compact    10,000 small files of a closed generation become large ones
 scale      what planning, specs and leases cost with thousands of partitions and pipelines
+pages      the pages of 100 archives with 1,000,000 files in Airflow's UI
 
 Arms are taken in turns after a warm-up round; ratios are within a round; an arm whose outcome is
 wrong has no figure. About two hours on two processors that nobody else uses.
@@ -55,6 +56,7 @@ PARTS = {
     "growth": "benchmarks.growth:measure_growth",
     "compact": "benchmarks.compaction:measure_compaction",
     "scale": "benchmarks.scale:measure_scale",
+    "pages": "benchmarks.pages:measure_pages",
 }
 
 

@@ -1,0 +1,136 @@
+"""The pages of archives in Airflow's UI: 100 pipelines with 1,000,000 files, told from receipts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import measured
+from benchmarks.synthetic import SyntheticArchive
+from kafka_drain.report import Report, note_overview
+
+__all__ = ["measure_pages"]
+
+PIPELINES, RECEIPTS, FILES = 100, 208, 48
+MOST_SECONDS = 1.0
+
+
+def measure_pages(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Make the archives, and ask a server for the pages: first when it has read nothing, and again.
+
+    Raises:
+        RuntimeError: When a page isn't answered, or an archive is missing from the list.
+    """
+    files = PIPELINES * RECEIPTS * FILES
+    say(f"pages: makes {PIPELINES} archives of {RECEIPTS * FILES:,} files each")
+    measured(make, str(folder))
+    found = measured(serve, str(folder), rounds)
+    figures = {"pipelines": PIPELINES, "files": files, "peak_mib": found.peak_mib, **found.answer}
+    say(f"pages: {json.dumps(figures)}")
+    slowest = max(found.answer["list_first"], found.answer["archive_first"])
+    return figures, [
+        Mark(
+            f"first page of {PIPELINES} pipelines with {files:,} files",
+            f"list {found.answer['list_first']:.2f} s, "
+            f"archive {found.answer['archive_first']:.2f} s",
+            wanted=f"at most {MOST_SECONDS:.0f} s",
+            met=slowest <= MOST_SECONDS,
+            load=found.load,
+        )
+    ]
+
+
+def make(folder: str) -> dict[str, Any]:
+    """Write one archive, and link the others to its files."""
+    first = Path(folder, "archive-000")
+    archive = SyntheticArchive(first, 100_000_000)
+    archive.add_generation(1, sealed=RECEIPTS, files=FILES)
+    generation = archive.archive.generation(1)
+    report = Report(str(first), "synthetic", scope="open")
+    report.add_sealed(generation, generation.last_receipt(), RECEIPTS)
+    note_overview(archive.archive, report, "reports/none.json")
+    for number in range(1, PIPELINES):
+        shutil.copytree(first, Path(folder, f"archive-{number:03d}"), copy_function=os.link)
+    return {"archives": len(list(Path(folder).glob("archive-*")))}
+
+
+def serve(folder: str, rounds: int) -> dict[str, Any]:
+    """Answer requests as Airflow's API server does, in one process, and time them."""
+    os.environ["AIRFLOW_HOME"] = str(Path(folder, "airflow"))
+    warnings.simplefilter("ignore")
+    get = _server(Path(folder))
+    listed, first = _timed(lambda: get("/kafka-drain/api/archives"))
+    if len(json.loads(listed)["archives"]) != PIPELINES:
+        raise RuntimeError(f"the list has {listed[:200]!r}, expected {PIPELINES} archives")
+    pages = [f"/kafka-drain/archives/drain_p{number:03d}" for number in range(PIPELINES)]
+    list_times = [_timed(lambda: get("/kafka-drain/archives"))[1] for _ in range(rounds)]
+    cold = [_timed(lambda page=page: get(page))[1] for page in pages]  # type: ignore[misc]
+    warm = [_timed(lambda page=page: get(page))[1] for page in pages]  # type: ignore[misc]
+    return {
+        "list_first": round(first, 3),
+        "list": round(statistics.median(list_times), 3),
+        "archive_first": round(statistics.median(cold), 3),
+        "archive": round(statistics.median(warm), 3),
+    }
+
+
+def _timed(ask: Callable[[], str]) -> tuple[str, float]:
+    began = time.perf_counter()
+    answer = ask()
+    return answer, time.perf_counter() - began
+
+
+def _server(folder: Path) -> Callable[[str], str]:
+    """Return a client of the plugin's pages, with a database and a login of Airflow's own."""
+    from airflow import settings
+    from airflow.api_fastapi.app import init_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.models import import_all_models
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.models.base import Base
+    from airflow.models.dag import DagModel, DagTag
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    from kafka_drain_plugin import KafkaDrainPlugin
+
+    auth = init_auth_manager()
+    import_all_models()  # type: ignore[no-untyped-call]
+    Base.metadata.create_all(settings.engine)
+    with create_session() as session:
+        session.add(DagBundleModel(name="dags-folder"))
+        session.flush()
+        for number in range(PIPELINES):
+            dag_id, uri = f"drain_p{number:03d}", f"file://{folder}/archive-{number:03d}"
+            dag = DagModel(dag_id=dag_id, bundle_name="dags-folder")  # type: ignore[no-untyped-call]
+            session.add(dag)
+            session.flush()
+            session.add(DagTag(name="kafka-drain", dag_id=dag_id))
+            session.add(AssetModel(id=number + 1, name=uri, uri=uri, group="asset"))
+            session.flush()
+            session.add(
+                TaskOutletAssetReference(asset_id=number + 1, dag_id=dag_id, task_id="validate")
+            )
+    outer = FastAPI()
+    for mounted in KafkaDrainPlugin().fastapi_apps:
+        outer.mount(mounted["url_prefix"], mounted["app"])
+    viewer = SimpleAuthManagerUser(username="viewer", role="VIEWER")
+    client = TestClient(outer, cookies={"_token": auth.generate_jwt(viewer)})
+
+    def get(url: str) -> str:
+        answer = client.get(url)
+        if answer.status_code != 200:
+            raise RuntimeError(f"{url}: {answer.status_code} {answer.text[:200]}")
+        return str(answer.text)
+
+    return get
