@@ -16,7 +16,7 @@ from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
-from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
 from kafka_drain_airflow.republish_params import republish_params
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
@@ -32,6 +32,7 @@ def create_dags(
     start_date: datetime = START_DATE,
     default_args: dict[str, Any] | None = None,
     tags: Sequence[str] = (),
+    on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
 ) -> dict[str, DAG]:
     """Make the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
 
@@ -40,12 +41,15 @@ def create_dags(
         start_date: From when on drains are scheduled.
         default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
         tags: Tags beside `kafka-drain` and the pipeline's name.
+        on_alert_callback: Called when a validation finds what somebody should be told of: a
+            notifier or a function, or several, as Airflow takes them for failed tasks.
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
-    return _pipeline_dags(pipeline, common, drain_schedule(pipeline.schedule))
+    schedule = drain_schedule(pipeline.schedule)
+    return _pipeline_dags(pipeline, common, schedule, on_alert_callback)
 
 
 def create_group_dags(
@@ -55,6 +59,7 @@ def create_group_dags(
     start_date: datetime = START_DATE,
     default_args: dict[str, Any] | None = None,
     tags: Sequence[str] = (),
+    on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
 ) -> dict[str, DAG]:
     """Make the DAGs of pipelines that are drained together, by one Spark application.
 
@@ -67,6 +72,7 @@ def create_group_dags(
         start_date: From when on drains are scheduled.
         default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
         tags: Tags beside `kafka-drain`, the group's name and the pipeline's.
+        on_alert_callback: As of `create_dags`, for each of them.
 
     Returns:
         The DAGs by id: `drain_group_<name>`, and of each pipeline those that `create_dags` makes.
@@ -75,11 +81,13 @@ def create_group_dags(
         ConfigError: When the pipelines differ in schedule or in what Spark is started with.
     """
     check_group(pipelines)
-    dag = _drain_group_dag(name, pipelines, _common(start_date, default_args, [name, *tags]))
+    group = _common(start_date, default_args, [name, *tags])
+    dag = _drain_group_dag(name, pipelines, group, on_alert_callback)
     dags = {dag.dag_id: dag}
     for pipeline in pipelines:
         common = _common(start_date, default_args, [pipeline.name, name, *tags])
-        dags |= _pipeline_dags(pipeline, common, backfill_schedule(pipeline.schedule))
+        schedule = backfill_schedule(pipeline.schedule)
+        dags |= _pipeline_dags(pipeline, common, schedule, on_alert_callback)
     return dags
 
 
@@ -96,10 +104,10 @@ def _common(
 
 
 def _pipeline_dags(
-    pipeline: Pipeline, common: dict[str, Any], schedule_of_drains: Any
+    pipeline: Pipeline, common: dict[str, Any], schedule_of_drains: Any, on_alert_callback: Any
 ) -> dict[str, DAG]:
     dags = [
-        _drain_dag(pipeline, common, schedule_of_drains),
+        _drain_dag(pipeline, common, schedule_of_drains, on_alert_callback),
         _republish_dag(pipeline, common),
         _reprocess_dag(pipeline, common),
         _maintain_dag(pipeline, common),
@@ -119,7 +127,9 @@ def _source(pipeline: Pipeline) -> str:
     return ", ".join(f"`{topic}`" for topic in pipeline.topics or pipeline.assign or [])
 
 
-def _drain_dag(pipeline: Pipeline, common: dict[str, Any], schedule: Any) -> DAG:
+def _drain_dag(
+    pipeline: Pipeline, common: dict[str, Any], schedule: Any, on_alert_callback: Any
+) -> DAG:
     with DAG(
         dag_id=f"drain_{pipeline.name}",
         schedule=schedule,
@@ -198,13 +208,19 @@ A failed task says what was seen and what to do. Clearing any task is safe.
             **window,
         )
         validate = ValidateManifestOperator(
-            task_id="validate", pipeline=pipeline, outlets=[archive_asset(pipeline)], **window
+            task_id="validate",
+            pipeline=pipeline,
+            outlets=[archive_asset(pipeline)],
+            on_alert_callback=on_alert_callback,
+            **window,
         )
         check >> drain >> validate
     return dag
 
 
-def _drain_group_dag(name: str, pipelines: Sequence[Pipeline], common: dict[str, Any]) -> DAG:
+def _drain_group_dag(
+    name: str, pipelines: Sequence[Pipeline], common: dict[str, Any], on_alert_callback: Any
+) -> DAG:
     rows = "\n".join(f"| `{p.name}` | {_source(p)} | `{p.archive}` |" for p in pipelines)
     with DAG(
         dag_id=f"drain_group_{name}",
@@ -234,6 +250,7 @@ only drains what is missing. Forms, backfills and windows are those of the pipel
                 task_id=f"validate_{pipeline.name}",
                 pipeline=pipeline,
                 outlets=[archive_asset(pipeline)],
+                on_alert_callback=on_alert_callback,
                 trigger_rule="all_done",
             )
             drain >> validate >> done

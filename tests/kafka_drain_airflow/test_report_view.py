@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
+from kafka_drain.archive import Archive
+
 pytestmark = pytest.mark.skipif(
     not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no pages of plugins in React"
 )
+
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "<!DOCTYPE html><title>the report</title>"
@@ -92,11 +95,19 @@ validation.validate_archive = lambda *a, **k: Report(archive, "p", findings=foun
 pipeline = Pipeline(name="p", topics=["t"], archive=archive)
 pushed = {}
 ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+told = []
+def tell(context):
+    told.append([context["run_id"], context["alerts"]])
+def fail(context):
+    raise ConnectionError("nobody there")
 try:
-    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline)
+    operator = ValidateManifestOperator(
+        task_id="validate", pipeline=pipeline, on_alert_callback=[fail, tell]
+    )
     operator.execute({"ti": ti, "run_id": "failed run"})
 except Exception as error:
     answers["failed"] = [type(error).__name__, pushed]
+answers["told"] = told
 print(json.dumps(answers))
 """
 
@@ -172,7 +183,8 @@ def answers(hostile: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("report_view")
     reports = folder / "archive" / "reports"
     reports.mkdir(parents=True)
-    (folder / "archive" / "archive.json").write_text("{}")
+    archive = Archive.at(str(folder / "archive"))
+    archive.create(pipeline="p", cluster_id="c", topic_ids={}, source={})
     (reports / "run_1.html").write_text(PAGE)
     requests = {
         "viewer": ("viewer", url("run%2B1")),
@@ -260,3 +272,12 @@ def test_validate_operator_failed_names_report(answers: Any) -> None:
     assert kind == "AirflowFailException"
     assert Path(pushed["report"]).is_file()
     assert Path(pushed["report"]).with_suffix(".html").is_file()
+
+
+def test_validate_operator_failed_alerts(answers: Any) -> None:
+    """Who asked is told of what is wrong, although another one couldn't be."""
+    [[run, alerts]] = answers["told"]
+
+    assert run == "failed run"
+    assert [alert["kind"] for alert in alerts] == ["DAMAGED"]
+    assert "file_missing" in alerts[0]["message"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ValidateManifestOperator"]
 
+#: As Airflow calls one for a failed task: a notifier, or a function.
+AlertCallback = Callable[[Any], Any]
+
 
 class ValidateManifestOperator(SparkJobOperator):
     """Validate a pipeline's archive, seal what is proven, and write a report into it.
@@ -43,6 +46,9 @@ class ValidateManifestOperator(SparkJobOperator):
 
     :param pipeline: the pipeline
     :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
+    :param on_alert_callback: called with the task's context, and ``alerts`` in it, when somebody
+        should be told: a notifier or a function, or several. Each alert has a ``kind`` (``LOST``,
+        ``DAMAGED``, ``STALLED`` or ``EXPIRING``) and a ``message``
     :param acknowledge_expired: expired offsets that are accepted, as
         ``topic:partition:start-end`` (templated)
     :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
@@ -60,6 +66,7 @@ class ValidateManifestOperator(SparkJobOperator):
         *,
         pipeline: Pipeline,
         scope: Literal["open", "all"] = "open",
+        on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
         acknowledge_expired: Sequence[str] | str | None = None,
         mode: str | None = None,
         window_start: str | None = None,
@@ -68,6 +75,11 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
         self.scope = scope
+        self.on_alert_callback: list[AlertCallback]
+        if callable(on_alert_callback):
+            self.on_alert_callback = [on_alert_callback]
+        else:
+            self.on_alert_callback = list(on_alert_callback)
         self.acknowledge_expired = acknowledge_expired
         self.mode = mode
         self.window_start = window_start
@@ -95,7 +107,9 @@ class ValidateManifestOperator(SparkJobOperator):
             context["outlet_events"][asset].extra = extra
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
+        from kafka_drain.alerts import alerts_of
         from kafka_drain.archive import Archive
+        from kafka_drain.lease import utc_now
         from kafka_drain.reading_by_spark import read_by_spark
         from kafka_drain.report import note_overview, raise_findings, write_report
         from kafka_drain.segment_events import segment_events
@@ -122,11 +136,21 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in report.lines():
             self.log.info("%s", line)
         self.log.info("report: %s", path)
-        tell_overview(self.pipeline.name, note_overview(archive, report, path), report.seconds)
+        overview = note_overview(archive, report, path)
+        tell_overview(self.pipeline.name, overview, report.seconds)
+        self._alert(context, alerts_of(report.findings, overview, utc_now()))
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         self._tell(context, summary | {"segments": segment_events(report.sealed)})
         return summary
+
+    def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
+        """Tell those who asked to be told; one who can't be reached stops no proof."""
+        for callback in self.on_alert_callback if alerts else ():
+            try:
+                callback({**context, "alerts": alerts})
+            except Exception:
+                self.log.exception("%r failed; it should have told of %s", callback, alerts)
 
     def _validate_window(self, cluster: KafkaCluster, interval: Interval) -> dict[str, Any]:
         from kafka_drain.backfill_planning import plan_backfill
