@@ -135,6 +135,8 @@ class _Answers(BaseHTTPRequestHandler):
             code, answer = 409, {"detail": {"reason": "not_running", "current_state": "failed"}}
         elif path.endswith("/state"):
             self.server.states.append(body["state"])
+        elif path.partition("?")[0].endswith("/progress"):
+            pass  # How far a task has got is no result.
         elif path.startswith("xcoms/") and self.command == "POST":
             self.server.results.append(body)
         self.send_response(code)
