@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gap_reasons import is_harmless
 from kafka_drain.history import Cell, History, SealedRun
 from kafka_drain.html_parts import (
     Bar,
@@ -35,8 +35,6 @@ ROWS = 100
 BUSY = 3
 #: So many receipts are listed.
 RECEIPTS = 50
-
-_HARMLESS = {reason.value: reason.harmless for reason in GapReason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +166,12 @@ def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> 
 
 
 def _is_harmful(cell: Cell | None) -> bool:
-    return cell is not None and not all(_HARMLESS.get(reason, False) for reason in cell.gaps)
+    return cell is not None and not all(map(is_harmless, cell.gaps))
 
 
 def _colour(cell: Cell) -> str:
     """Return the reason that matters most, or that all is covered."""
-    harmful = [reason for reason in cell.gaps if not _HARMLESS.get(reason, False)]
+    harmful = [reason for reason in cell.gaps if not is_harmless(reason)]
     if harmful:
         return max(harmful, key=lambda reason: cell.gaps[reason])
     if cell.records or not cell.gaps:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["Gap", "GapReason"]
+__all__ = ["Gap", "GapReason", "is_harmless"]
 
 
 class GapReason(str, Enum):
@@ -52,6 +52,11 @@ class GapReason(str, Enum):
             if reason.value == code:
                 return reason
         raise ValueError(f"no reason of gaps: {code!r}")
+
+
+def is_harmless(code: str) -> bool:
+    """Tell whether a gap of a reason is harmless; one that this release doesn't know isn't."""
+    return any(reason == code and reason.harmless for reason in GapReason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gap_reasons import is_harmless
 from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag, time_text
 from kafka_drain.progress import duration_text
 
@@ -218,11 +218,10 @@ def _verdict(row: ArchiveRow) -> Html:
 
 
 def _gaps(gaps: Mapping[str, int]) -> Html | str:
-    known = {reason.value: reason.harmless for reason in GapReason}
     if not gaps:
         return "none"
     words = [f"{number:,} {reason}" for reason, number in gaps.items()]
-    harmful = not all(known.get(reason, False) for reason in gaps)
+    harmful = not all(map(is_harmless, gaps))
     return tag("span", ", ".join(words), class_="bad" if harmful else "quiet")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka_drain.findings import Reason
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gap_reasons import GapReason, is_harmless
 from kafka_drain.html_parts import (
     Bar,
     Html,
@@ -85,13 +85,13 @@ def _headline(report: dict[str, Any]) -> str:
         if not report["offsets"]:
             return "Complete: nothing has been drained yet"
         # In a complete archive what isn't harmless was acknowledged.
-        known = sum(n for reason, n in _missing(report).items() if not _harmless(reason))
+        known = sum(n for reason, n in _missing(report).items() if not is_harmless(reason))
         return "Complete: every drained offset is in exactly one file or has a harmless reason" + (
             f", or was acknowledged as gone ({many(known, 'offset')})" if known else ""
         )
     missing: Counter[str] = Counter()
     for gap in report["gaps"]:
-        if not _harmless(gap["reason"]) and not _acknowledged(gap, report):
+        if not is_harmless(gap["reason"]) and not _acknowledged(gap, report):
             missing[f"{gap['topic']}-{gap['partition']}"] += gap["end"] - gap["start"]
     said = []
     if missing:
@@ -152,7 +152,7 @@ def _topics(report: dict[str, Any], document: str) -> list[Html]:
     left = 3 * PARTITIONS
     for topic, rows in topics.items():
         # What is wrong isn't cut away.
-        rows_by_need = sorted(rows, key=lambda row: all(map(_harmless, row["gaps"])))
+        rows_by_need = sorted(rows, key=lambda row: all(map(is_harmless, row["gaps"])))
         shown = sorted(rows_by_need[: min(PARTITIONS, left)], key=lambda row: int(row["partition"]))
         left -= len(shown)
         extra = {k: v for k, v in (_MEASURES | _TIMES).items() if any(k in row for row in rows)}
@@ -198,17 +198,17 @@ def _share(row: dict[str, Any]) -> Html:
 
 def _gaps(report: dict[str, Any], document: str) -> list[Html]:
     missing = _missing(report)
-    listed = sorted(report["gaps"], key=lambda gap: _harmless(gap["reason"]))
+    listed = sorted(report["gaps"], key=lambda gap: is_harmless(gap["reason"]))
     harmless = tag("span", "harmless", class_="good")
     harmful = tag("b", "not harmless", class_="bad")
     reasons = [
         [
             Html(_swatch(code) + tag("code", code)),
-            harmless if _harmless(code) else harmful,
+            harmless if is_harmless(code) else harmful,
             number,
             next((r.meaning for r in GapReason if r == code), "this release doesn't know it"),
         ]
-        for code, number in sorted(missing.items(), key=lambda item: _harmless(item[0]))
+        for code, number in sorted(missing.items(), key=lambda item: is_harmless(item[0]))
     ]
     rows = [
         [
@@ -330,10 +330,6 @@ def _reason(code: str) -> tuple[str, str]:
 def _words(text: str) -> list[object]:
     """Return a text with what stands between backticks as code."""
     return [tag("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
-
-
-def _harmless(code: str) -> bool:
-    return any(reason == code and reason.harmless for reason in GapReason)
 
 
 def _acknowledged(gap: dict[str, Any], report: dict[str, Any]) -> bool:
