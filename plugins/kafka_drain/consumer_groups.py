@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kafka_drain.admin_answers import answer_of
 from kafka_drain.errors import (
     AuthorizationError,
     ConfigError,
@@ -271,7 +272,7 @@ class ConsumerGroups:
 
     def _result(self, futures: Mapping[str, Any]) -> Any:
         (future,) = futures.values()
-        return future.result(self._timeout + 5)
+        return answer_of(future, self._timeout)
 
     def _ask(self, group: str, operation: str, question: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._timeout

@@ -7,9 +7,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -21,6 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_drain.access import missing_acls, require_access
+from kafka_drain.admin_answers import answer_of
 from kafka_drain.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -41,6 +49,8 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 20.0
 
 BACKOFF_SECONDS = 0.2
+
+QUICK_SECONDS = 5.0
 
 #: What is answered while partitions change their leader, also to a client that knows an older one.
 LEADERSHIP = (
@@ -117,13 +127,18 @@ class KafkaCluster:
             try:
                 return question()
             except KafkaException as error:
-                is_passing = error.args[0].code() in LEADERSHIP
+                is_passing = error.args[0].code() in (*LEADERSHIP, KafkaError._TIMED_OUT)
                 if not is_passing or time.monotonic() >= deadline:
-                    raise self._explain(error.args[0]) from error
-            # A broker was restarted: a new client asks for everything anew, and again until the
-            # partitions have leaders.
-            self.__dict__.pop("_admin", None)
+                    explained = self._explain(error.args[0])
+                    self._forget_client()
+                    raise explained from error
+            self._forget_client()
             time.sleep(BACKOFF_SECONDS)
+
+    def _forget_client(self) -> None:
+        # A broker was restarted or is gone: a new client asks for everything anew, and doesn't
+        # wait for a broker that led a partition once.
+        self.__dict__.pop("_admin", None)
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
         if error.code() == KafkaError._INVALID_ARG:
@@ -225,7 +240,7 @@ class KafkaCluster:
         described: dict[str, Topic] = {}
         for name, future in futures.items():
             try:
-                answer = future.result(self._timeout + 5)
+                answer = answer_of(future, self._timeout)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
@@ -250,7 +265,7 @@ class KafkaCluster:
                 TopicCollection([name]), request_timeout=self._timeout
             )
         )
-        described = self._ask(lambda: futures[name].result(self._timeout + 5))
+        described = self._ask(lambda: answer_of(futures[name], self._timeout))
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return TopicSettings(
@@ -277,7 +292,7 @@ class KafkaCluster:
         )
         futures = self._admin.create_topics([topic], request_timeout=self._timeout)
         try:
-            futures[name].result(self._timeout + 5)
+            answer_of(futures[name], self._timeout)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._explain(error.args[0]) from error
@@ -341,15 +356,23 @@ class KafkaCluster:
         if not wanted:
             return {}
         isolation = IsolationLevel[isolation_level.upper()]
+        # A client waits for a broker that just died, though others lead its partitions by now;
+        # a new one asks those. Only an answer that is slow deserves the whole time.
+        timeouts = chain((min(QUICK_SECONDS, self._timeout),), repeat(self._timeout))
 
         def ask() -> dict[TopicPartition, int]:
+            timeout = next(timeouts)
             futures = self._admin.list_offsets(
-                wanted, isolation_level=isolation, request_timeout=self._timeout
+                wanted, isolation_level=isolation, request_timeout=timeout
             )
-            return {
-                TopicPartition(tp.topic, tp.partition): future.result(self._timeout + 5).offset
+            offsets = {
+                TopicPartition(tp.topic, tp.partition): answer_of(future, timeout).offset
                 for tp, future in futures.items()
             }
+            # librdkafka's word, without an error, where a leader left the request unanswered.
+            if OFFSET_INVALID in offsets.values():
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return offsets
 
         return self._ask(ask)
 
@@ -362,5 +385,5 @@ class KafkaCluster:
         futures: dict[Any, Any] = self._ask(
             lambda: self._admin.describe_configs([resource], request_timeout=self._timeout)
         )
-        entries: dict[str, Any] = self._ask(lambda: futures[resource].result(self._timeout + 5))
+        entries: dict[str, Any] = self._ask(lambda: answer_of(futures[resource], self._timeout))
         return entries

@@ -1,0 +1,81 @@
+"""What becomes of questions that librdkafka never answers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+
+from kafka_drain import admin_answers
+from kafka_drain.admin_answers import answer_of
+from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.offsets import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class FakeAdmin:
+    """A client whose answers are given; the last one again and again."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._offsets = list(offsets)
+
+    def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+        offset = self._offsets.pop(0) if len(self._offsets) > 1 else self._offsets[0]
+        futures: dict[Any, Future[Any]] = {tp: Future() for tp in wanted}
+        for future in futures.values():
+            future.set_result(SimpleNamespace(offset=offset))
+        return futures
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+class StuckAdmin:
+    """A client that waits for a broker which doesn't come back."""
+
+    def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+        return {tp: Future() for tp in wanted}
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def test_answer_of_request() -> None:
+    """What the broker answered comes as it is, an error too."""
+    answered: Future[int] = Future()
+    answered.set_result(7)
+    refused: Future[int] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.NOT_CONTROLLER)))
+
+    assert answer_of(answered, 1) == 7
+    with pytest.raises(KafkaException, match="NOT_CONTROLLER"):
+        answer_of(refused, 1)
+
+
+def test_cluster_client_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that never answers is an error that a retry may help; it is asked only once."""
+    monkeypatch.setattr(admin_answers, "GRACE_SECONDS", 0.0)
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.01)
+    cluster.__dict__["_admin"] = StuckAdmin()
+
+    with pytest.raises(KafkaUnavailableError, match="no answer from Kafka at broker:9092"):
+        cluster.latest([ORDERS], "read_uncommitted")
+    assert "_admin" not in cluster.__dict__
+
+
+def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset of -1001 is no offset: asked again, and never held for a log that got shorter."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)
+    admin = FakeAdmin(OFFSET_INVALID, 1500)
+    monkeypatch.setattr(KafkaCluster, "_admin", admin)
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
+    monkeypatch.setattr(KafkaCluster, "_admin", FakeAdmin(OFFSET_INVALID))
+    with pytest.raises(KafkaUnavailableError, match="no answer from Kafka at broker:9092"):
+        cluster.latest([ORDERS], "read_uncommitted")
