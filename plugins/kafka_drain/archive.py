@@ -132,13 +132,16 @@ class Archive:
         return generations[-1] if generations else None
 
     def windows(self) -> list[Window]:
-        """Return the windows, by name."""
+        """Return the windows that are begun, by name."""
+        windows = [Window(self.root, key) for key in self.window_keys()]
+        return [window for window in windows if _is_begun(window.folder, "plan.json")]
+
+    def window_keys(self) -> list[str]:
+        """Return the names of the folders of windows: one listing, however many there are."""
         folder = self.root / "windows"
         if not folder.is_dir():
             return []
-        entries = [entry for entry in folder.iterdir() if entry.is_dir()]
-        names = sorted(entry.name for entry in entries if _is_begun(entry, "plan.json"))
-        return [Window(self.root, name) for name in names]
+        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
 
 
 def _is_begun(folder: UPath, document: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kafka_drain.gap_reasons import is_harmless
-from kafka_drain.history import Cell, History, SealedRun
+from kafka_drain.history import Cell, History, SealedRun, Span
 from kafka_drain.html_parts import (
     Bar,
     Html,
@@ -19,14 +19,16 @@ from kafka_drain.html_parts import (
     page,
     rect,
     size_text,
+    swatch,
     table,
     tag,
     time_text,
 )
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.overview_page import ArchiveRow, Doing, archive_figures, frame, verdict_words
+from kafka_drain.time_axis import Stretch, is_of_calendar, time_axis
 
-__all__ = ["archive_page", "coverage_map"]
+__all__ = ["Drained", "archive_page", "coverage_map"]
 
 #: So many runs and days are columns of a map, so many partitions its rows.
 COLUMNS = 96
@@ -35,6 +37,8 @@ ROWS = 100
 BUSY = 3
 #: So many receipts are listed.
 RECEIPTS = 50
+#: So many generations, and so many windows, are on the axis of time.
+SPANS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,28 @@ class _Column:
     cells: Mapping[TopicPartition, Cell]
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a drain's task did.
+
+    Attributes:
+        at: When it ended, in UTC, as ISO 8601.
+        offsets: How many it drained.
+        seconds: How long that took, in seconds.
+    """
+
+    at: str
+    offsets: int
+    seconds: float
+
+
 def archive_page(
     row: ArchiveRow,
     history: History,
     now: datetime,
     receipts: str,
     doing: Sequence[Doing] = (),
+    drains: Sequence[Drained] = (),
 ) -> str:
     """Return the page of an archive.
 
@@ -61,6 +81,7 @@ def archive_page(
         now: The time.
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
         doing: How far the newest task of each of its DAGs has got.
+        drains: The newest drains, oldest first.
     """
     runs = history.runs[-COLUMNS:]
     body = tag(
@@ -72,8 +93,11 @@ def archive_page(
         archive_figures(row, now),
         *_doing(doing),
         *_maps(history, runs),
-        *_chart(runs),
+        *_spans(history),
+        *_charts(runs),
+        *_throughput(drains),
         *_receipts(history.runs[-RECEIPTS:], receipts),
+        *_report(row.report),
         tag(
             "footer", f"As of {time_text(now.isoformat())}. Told from receipts; all times are UTC."
         ),
@@ -189,7 +213,7 @@ def _legend(columns: Sequence[_Column]) -> Html:
     swatches = [
         tag(
             "span",
-            tag("svg", rect(0, 0, 10, 10, colour), class_="swatch", viewBox="0 0 10 10"),
+            swatch(colour),
             "sealed" if colour == "covered" else colour,
             class_="badge quiet",
         )
@@ -199,24 +223,93 @@ def _legend(columns: Sequence[_Column]) -> Html:
     return tag("p", *spaced)
 
 
-def _chart(runs: Sequence[SealedRun]) -> list[Html]:
+def _charts(runs: Sequence[SealedRun]) -> list[Html]:
     if not runs:
         return []
-    bars = [
-        Bar(
-            run.offsets,
-            time_text(run.sealed_at)[11:16],
-            f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
-            f"{many(run.files, 'file')}, {size_text(run.bytes)}",
-            # Let one generation be told from the next.
-            "covered" if run.generation % 2 else "alt",
-        )
+    # Let one generation be told from the next.
+    colours = ["covered" if run.generation % 2 else "alt" for run in runs]
+    words = [
+        f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
+        f"{many(run.files, 'file')}, {size_text(run.bytes)}"
         for run in runs
     ]
+    names = [time_text(run.sealed_at)[11:16] for run in runs]
+    told = list(zip(names, words, colours, strict=True))
+    offsets = [Bar(run.offsets, *of) for run, of in zip(runs, told, strict=True)]
+    sizes = [Bar(run.bytes, *of) for run, of in zip(runs, told, strict=True)]
     return [
         tag("h2", "Offsets of each run"),
-        tag("figure", bar_chart(bars, "Offsets of each run", "sealed")),
+        tag("figure", bar_chart(offsets, "Offsets of each run", "sealed")),
+        tag("h2", "Bytes of each run"),
+        tag("figure", bar_chart(sizes, "Bytes of each run", "sealed", size_text)),
     ]
+
+
+def _throughput(drains: Sequence[Drained]) -> list[Html]:
+    """Return how fast the newest drains were, those with something to drain."""
+    bars = [
+        Bar(
+            round(one.offsets / one.seconds),
+            time_text(one.at)[11:16],
+            f"{time_text(one.at)}: {many(one.offsets, 'offset')} in {one.seconds:,.1f} s",
+            "alt",
+        )
+        for one in drains[-COLUMNS:]
+        if one.offsets and one.seconds > 0
+    ]
+    if not bars:
+        return []
+    words = "Offsets a second of each drain, Spark's start included."
+    chart = bar_chart(bars, "Offsets a second of each drain", "drained")
+    return [tag("h2", "Throughput"), tag("figure", chart, tag("figcaption", words))]
+
+
+def _spans(history: History) -> list[Html]:
+    """Return generations and windows on an axis of their records' time."""
+    known = [
+        span
+        for span in history.spans.values()
+        if is_of_calendar(span.first_timestamp) and is_of_calendar(span.last_timestamp)
+    ]
+    if not known:
+        return []
+    generations = sorted((span for span in known if span.generation is not None), key=_number)
+    windows = sorted((span for span in known if span.generation is None), key=_sealed_at)
+    shown = [*generations[-SPANS:], *windows[-SPANS:]]
+    words = "From the first to the last timestamp of the records that each holds"
+    if len(shown) < len(known):
+        words += f": the newest {len(shown)} of {len(known):,}"
+    axis = time_axis([_stretch(span) for span in shown], "Generations and windows over time")
+    return [
+        tag("h2", "Generations and windows"),
+        tag("figure", axis, tag("figcaption", words, ".")),
+    ]
+
+
+def _number(span: Span) -> int:
+    return span.generation or 0
+
+
+def _sealed_at(span: Span) -> str:
+    return span.sealed_at
+
+
+def _stretch(span: Span) -> Stretch:
+    first, last = span.first_timestamp or 0, span.last_timestamp or 0
+    words = (
+        f"{span.name}: {time_text(first)} to {time_text(last)}, {many(span.records, 'record')} of "
+        f"{many(span.offsets, 'offset')}, {size_text(span.bytes)}, "
+        f"{many(span.segments, 'receipt')}, sealed {time_text(span.sealed_at)}"
+    )
+    colour = "window" if span.generation is None else "covered" if span.generation % 2 else "alt"
+    return Stretch(span.name, words, first, last, colour)
+
+
+def _report(address: str) -> list[Html]:
+    if not address:
+        return []
+    frame = tag("iframe", src=address, title="The newest report", loading="lazy")
+    return [tag("h2", "The newest report"), frame]
 
 
 def _receipts(runs: Sequence[SealedRun], address: str) -> list[Html]:

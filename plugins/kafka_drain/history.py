@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_drain.archive import Archive
-from kafka_drain.generation import Generation
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.receipts import Receipt
+from kafka_drain.window import Window
 
-__all__ = ["Cell", "Histories", "History", "SealedRun", "read_history"]
+__all__ = ["Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
 
 #: So many newest runs are kept one by one; what is older, a day at a time.
 RUNS = 500
@@ -93,6 +93,68 @@ class SealedRun:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a generation or a window holds, and from when its records are.
+
+    Attributes:
+        generation: The generation's number; None for a window.
+        name: `generation 1`, or the window's key.
+        segments: How many receipts seal it.
+        offsets: How many, gaps included.
+        records: How many are in its files.
+        bytes: The files' size.
+        first_timestamp: Lowest timestamp in milliseconds since 1970; None without a record.
+        last_timestamp: Highest timestamp.
+        sealed_at: When the newest receipt was sealed, in UTC, as ISO 8601.
+    """
+
+    generation: int | None
+    name: str
+    segments: int
+    offsets: int
+    records: int
+    bytes: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+    sealed_at: str
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> Span:
+        """Return what a receipt seals."""
+        return cls(
+            generation=receipt.generation,
+            name=receipt.window or f"generation {receipt.generation}",
+            segments=1,
+            offsets=receipt.offsets,
+            records=receipt.records,
+            bytes=sum(file.bytes for file in receipt.files),
+            first_timestamp=_extreme(min, (p.first_timestamp for p in receipt.partitions)),
+            last_timestamp=_extreme(max, (p.last_timestamp for p in receipt.partitions)),
+            sealed_at=receipt.sealed_at,
+        )
+
+    def __add__(self, newer: Span) -> Span:
+        return Span(
+            generation=self.generation,
+            name=self.name,
+            segments=self.segments + newer.segments,
+            offsets=self.offsets + newer.offsets,
+            records=self.records + newer.records,
+            bytes=self.bytes + newer.bytes,
+            first_timestamp=_extreme(min, (self.first_timestamp, newer.first_timestamp)),
+            last_timestamp=_extreme(max, (self.last_timestamp, newer.last_timestamp)),
+            sealed_at=newer.sealed_at,
+        )
+
+
+def _extreme(
+    choose: Callable[[Iterable[int]], int], timestamps: Iterable[int | None]
+) -> int | None:
+    known = [timestamp for timestamp in timestamps if timestamp is not None]
+    return choose(known) if known else None
+
+
 @dataclass
 class History:
     """What was sealed, run by run and day by day.
@@ -101,26 +163,36 @@ class History:
         runs: The newest runs, oldest first.
         days: What was sealed on each day (UTC, ISO 8601), by partition.
         read: Name of the newest receipt that was taken in, by generation.
+        spans: Generations and sealed windows, by name.
     """
 
     runs: list[SealedRun] = field(default_factory=list)
     days: dict[str, dict[TopicPartition, Cell]] = field(default_factory=dict)
     read: dict[int, str] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget all."""
         self.runs.clear()
         self.days.clear()
         self.read.clear()
+        self.spans.clear()
 
-    def add(self, runs: Iterable[SealedRun]) -> None:
-        """Take in runs, each newer than those before."""
-        for run in runs:
-            self.runs.append(run)
-            self.read[run.generation] = run.receipt
-            day = self.days.setdefault(run.sealed_at[:10], {})
-            for tp, cell in run.cells.items():
-                day[tp] = day.get(tp, Cell()) + cell
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        """Take in a generation's receipts, each newer than those before."""
+        for receipt in receipts:
+            span = Span.of(receipt)
+            before = self.spans.get(span.name)
+            self.spans[span.name] = before + span if before else span
+            self.add_run(SealedRun.of(receipt))
+
+    def add_run(self, run: SealedRun) -> None:
+        """Take in a run that is newer than those before."""
+        self.runs.append(run)
+        self.read[run.generation] = run.receipt
+        day = self.days.setdefault(run.sealed_at[:10], {})
+        for tp, cell in run.cells.items():
+            day[tp] = day.get(tp, Cell()) + cell
         del self.runs[:-RUNS]
 
 
@@ -138,11 +210,20 @@ def read_history(archive: Archive, history: History) -> None:
         history.clear()
     for generation in generations:
         last = history.read.get(generation.number, "")
-        history.add(_runs(generation, (name for name in names[generation.number] if name > last)))
+        new = (name for name in names[generation.number] if name > last)
+        history.add(map(generation.read_receipt, new))
+    _read_windows(archive, history)
 
 
-def _runs(generation: Generation, names: Iterable[str]) -> Iterable[SealedRun]:
-    return (SealedRun.of(generation.read_receipt(name)) for name in names)
+def _read_windows(archive: Archive, history: History) -> None:
+    """Take in windows that were sealed since, and forget those that are gone."""
+    keys = archive.window_keys()
+    known = {name for name, span in history.spans.items() if span.generation is None}
+    for gone in known.difference(keys):
+        del history.spans[gone]
+    for window in (Window(archive.root, key) for key in keys if key not in known):
+        if window.is_sealed:
+            history.spans[window.key] = Span.of(window.receipt())
 
 
 class Histories:
@@ -163,4 +244,4 @@ class Histories:
         with lock:
             read_history(archive, history)
             days = {day: dict(cells) for day, cells in history.days.items()}
-            return History(list(history.runs), days, dict(history.read))
+            return History(list(history.runs), days, dict(history.read), dict(history.spans))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from html import escape
@@ -12,10 +12,12 @@ __all__ = [
     "Bar",
     "Html",
     "bar_chart",
+    "coloured",
     "many",
     "page",
     "rect",
     "size_text",
+    "swatch",
     "table",
     "tag",
     "time_text",
@@ -69,6 +71,7 @@ rect { fill: var(--unknown); }
 .control { fill: var(--control); } .aborted { fill: var(--aborted); }
 .compacted { fill: var(--compacted); } .open { fill: var(--open); }
 .expired { fill: var(--expired); } .lost { fill: var(--lost); } .window { fill: var(--window); }
+iframe { width: 100%; height: 46rem; border: 1px solid var(--line); color-scheme: inherit; }
 g:hover rect { opacity: .7; }
 footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--line); }
 .why { white-space: normal; min-width: 12rem; font-size: .9em; }
@@ -117,6 +120,12 @@ def page(title: str, verdict: str, body: Html, *, head: str = "") -> str:
     text = f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>{body}</html>\n'
     # A worker's locale may be any, and names in an archive may be no text at all.
     return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def coloured(content: bytes, colours: str) -> bytes:
+    """Return a page that is `dark` or `light`, whatever the system's choice; empty for that."""
+    mark = f'<html lang="en" class="{colours}">' if colours else '<html lang="en">'
+    return content.replace(b'<html lang="en">', mark.encode(), 1)
 
 
 def tag(name: str, *inside: object, **attributes: object) -> Html:
@@ -178,13 +187,16 @@ class Bar:
     colour: str
 
 
-def bar_chart(bars: Sequence[Bar], label: str, axis: str) -> Html:
+def bar_chart(
+    bars: Sequence[Bar], label: str, axis: str, write: Callable[[int], str] = "{:,}".format
+) -> Html:
     """Return a bar chart with round numbers beside it and a title for each bar.
 
     Args:
         bars: From left to right; at least one.
         label: What it shows, for those who don't see it.
         axis: What the bars' names are.
+        write: How a value is written beside the chart.
     """
     left, top, width, height = 90, 12, 800, 160
     highest = _round_up(max(bar.value for bar in bars))
@@ -192,7 +204,7 @@ def bar_chart(bars: Sequence[Bar], label: str, axis: str) -> Html:
     for value in (0, highest // 2, highest) if highest > 1 else (0, 1):
         y = top + height - height * value / highest
         parts.append(tag("line", x1=left, x2=left + width, y1=f"{y:.1f}", y2=f"{y:.1f}"))
-        parts.append(tag("text", f"{value:,}", x=left - 8, y=f"{y + 4:.1f}", text_anchor="end"))
+        parts.append(tag("text", write(value), x=left - 8, y=f"{y + 4:.1f}", text_anchor="end"))
     step = min(width / len(bars), 60)
     every, under = ceil(55 / step), top + height + 18
     for number, bar in enumerate(bars):
@@ -234,6 +246,11 @@ def time_text(moment: str | int | None) -> str:
         # Kafka's timestamps may be any number.
         return str(moment)
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def swatch(colour: str) -> Html:
+    """Return a small square of a colour, for a legend."""
+    return tag("svg", rect(0, 0, 10, 10, colour), class_="swatch", viewBox="0 0 10 10")
 
 
 def _round_up(number: int) -> int:

@@ -27,14 +27,20 @@ REFRESH = 30
 #: From so few hours on, what Kafka will delete undrained is a warning.
 _SOON = 24 * 3600
 
-#: Within Airflow's page: its colours, and links that leave this frame, which it may not itself.
+#: Within Airflow's page: its colours, also for a frame within,
+#: and links that leave this frame, which it may not itself.
 SCRIPT = """
 (() => {
   if (window.parent === window) return;
   const around = window.parent.document;
-  const dark = () => document.documentElement.className =
-    around.documentElement.classList.contains("dark") ? "dark" : "light";
+  const dark = () => {
+    const colours = around.documentElement.classList.contains("dark") ? "dark" : "light";
+    document.documentElement.className = colours;
+    for (const inner of document.querySelectorAll("iframe"))
+      inner.src = inner.src.split("?")[0] + "?colours=" + colours;
+  };
   dark();
+  document.addEventListener("DOMContentLoaded", dark);
   new MutationObserver(dark).observe(around.documentElement, {attributeFilter: ["class"]});
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-outside]");

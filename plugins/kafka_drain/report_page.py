@@ -16,6 +16,7 @@ from kafka_drain.html_parts import (
     page,
     rect,
     size_text,
+    swatch,
     table,
     tag,
     time_text,
@@ -203,7 +204,7 @@ def _gaps(report: dict[str, Any], document: str) -> list[Html]:
     harmful = tag("b", "not harmless", class_="bad")
     reasons = [
         [
-            Html(_swatch(code) + tag("code", code)),
+            Html(swatch(code) + tag("code", code)),
             harmless if is_harmless(code) else harmful,
             number,
             next((r.meaning for r in GapReason if r == code), "this release doesn't know it"),
@@ -239,10 +240,6 @@ def _missing(report: dict[str, Any]) -> Counter[str]:
     for row in report["partitions"]:
         found.update(row["gaps"])
     return found
-
-
-def _swatch(colour: str) -> Html:
-    return tag("svg", rect(0, 0, 10, 10, colour), class_="swatch", viewBox="0 0 10 10")
 
 
 def _batches(report: dict[str, Any]) -> list[Html]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -19,15 +19,16 @@ from airflow.models.asset import AssetModel, TaskOutletAssetReference
 from airflow.models.dag import DagTag
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.xcom import XComModel
+from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy import and_, func, select
 
 from kafka_drain.archive import Archive
-from kafka_drain.archive_page import archive_page
+from kafka_drain.archive_page import Drained, archive_page
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.history import Histories, History
+from kafka_drain.html_parts import coloured
 from kafka_drain.locations import is_local, locate, read_bytes, require_reachable
 from kafka_drain.overview import read_overview
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, Doing, Run, overview_page
@@ -38,8 +39,8 @@ from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
 
 __all__ = ["router"]
 
-#: The drains whose archives are listed, by their DAGs' ids, and the task that validates.
-PREFIX, VALIDATION = "drain_", "validate"
+#: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
+PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
 RUNS = 8
 #: Whose progress an archive's page shows; it is looked for among so many of the newest.
 KINDS = ("drain", "republish", "reprocess", "maintain")
@@ -51,7 +52,9 @@ _HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 PAGE_HEADERS = HEADERS | {
     # Nothing runs but the page's own script, and nothing is loaded.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
+    # The newest report, below an archive's page.
+    "frame-src 'self'",
 }
 
 router = APIRouter()
@@ -109,7 +112,8 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
     dag_ids = {f"{kind}_{row.name}" for kind in KINDS} & _readable(session, user)
     doing = _doing(session, dag_ids)
     now = datetime.now(timezone.utc)
-    page = archive_page(row, history, now, f"{row.page}/receipts", doing)
+    drains = _drains(session, dag_id)
+    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains)
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
@@ -128,8 +132,10 @@ def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Res
 
 
 @router.get("/archives/{dag_id}/report", dependencies=_MAY_READ, response_class=HTMLResponse)
-def newest_report(dag_id: str, session: SessionDep) -> Response:
-    """Return the newest report of a drain's archive."""
+def newest_report(
+    dag_id: str, session: SessionDep, colours: Literal["", "dark", "light"] = ""
+) -> Response:
+    """Return the newest report of a drain's archive, in the system's colours or given ones."""
     archive = _archives(session, [dag_id]).get(dag_id)
     if archive is None:
         return not_found(f"{dag_id} is no DAG that drains to an archive.")
@@ -139,7 +145,7 @@ def newest_report(dag_id: str, session: SessionDep) -> Response:
     page = page_beside(f"{archive}/{found.overview.get('report')}")
     if page is None:
         return not_found(f"The report of {archive} is gone.")
-    return HTMLResponse(page.read_bytes(), headers=HEADERS)
+    return HTMLResponse(coloured(page.read_bytes(), colours), headers=HEADERS)
 
 
 def _readable(session: Any, user: Any) -> set[str]:
@@ -235,6 +241,24 @@ def _doing(session: Any, dag_ids: Collection[str]) -> list[Doing]:
             state = str(row.state or "none")
             found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
     return list(found.values())
+
+
+def _drains(session: Any, dag_id: str) -> list[Drained]:
+    """Return what the newest drains of a DAG told, oldest first."""
+    query = (
+        select(XComModel.value, XComModel.timestamp)
+        .where(XComModel.dag_id == dag_id, XComModel.task_id == DRAIN)
+        .where(XComModel.key == XCOM_RETURN_KEY, XComModel.map_index == -1)
+        .order_by(XComModel.timestamp.desc())
+        .limit(NEWEST)
+    )
+    told = [(plain(row.value), row.timestamp) for row in session.execute(query)]
+    return [
+        Drained(at.isoformat(), int(result["offsets"]), float(result["seconds"]))
+        for result, at in reversed(told)
+        # Drains of windows tell other things.
+        if isinstance(result, dict) and {"offsets", "seconds"} <= result.keys()
+    ]
 
 
 def _run_url(dag_id: str, run_id: str) -> str:

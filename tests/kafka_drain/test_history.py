@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from kafka_drain import history as history_module
-from kafka_drain.archive_page import archive_page
+from kafka_drain.archive import Archive
+from kafka_drain.archive_page import Drained, archive_page
 from kafka_drain.generation import Generation
-from kafka_drain.history import Cell, Histories, History, SealedRun, read_history
+from kafka_drain.history import Cell, Histories, History, SealedRun, Span, read_history
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.overview_page import ArchiveRow
 from kafka_drain.receipts import ReceiptError
+from kafka_drain.window import Window
 from tests.kafka_drain.golden import END, P0, P1, add_batch, open_next, seal, sealed_copy
 from tests.kafka_drain.test_overview import Words
 
@@ -118,7 +120,8 @@ def test_history_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "RUNS", 24)
     history = History()
 
-    history.add(run(hour) for hour in range(24 * 30))
+    for hour in range(24 * 30):
+        history.add_run(run(hour))
 
     assert len(history.runs) == 24
     assert len(history.days) == 30
@@ -141,10 +144,11 @@ def run(hour: int, gaps: dict[str, int] | None = None, tp: TopicPartition = P0) 
     )
 
 
-def page_of(*runs: SealedRun, row: ArchiveRow = ROW) -> str:
+def page_of(*runs: SealedRun, row: ArchiveRow = ROW, drains: Sequence[Drained] = ()) -> str:
     history = History()
-    history.add(runs)
-    return archive_page(row, history, NOW, "/p/orders/receipts")
+    for one in runs:
+        history.add_run(one)
+    return archive_page(row, history, NOW, "/p/orders/receipts", drains=drains)
 
 
 def test_archive_page_colours() -> None:
@@ -196,3 +200,73 @@ def test_archive_page_escapes() -> None:
     page = page_of(run(0, tp=TopicPartition("<script>x", 0)))
 
     assert page.count("<script>") == 1
+
+
+def test_read_history_spans(tmp_path: Path) -> None:
+    """Generations and sealed windows have what their receipts hold, and from when."""
+    archive, history = sealed_copy(tmp_path / "archive"), History()
+    receipts = list(archive.generation(1).receipts())
+    [first] = [window for window in made_windows(archive, "a", "b") if window.key == "a"]
+
+    read_history(archive, history)
+    (first.folder / "receipt.json").unlink()
+    read_history(archive, history)
+
+    generation = history.spans["generation 1"]
+    assert generation.segments == len(receipts)
+    assert generation.records == sum(receipt.records for receipt in receipts)
+    times = [p.first_timestamp for receipt in receipts for p in receipt.partitions]
+    assert generation.first_timestamp == min(time for time in times if time is not None)
+    assert {name for name in history.spans if name != "generation 1"} == {"a", "b"}
+    shutil.rmtree(first.folder)
+    read_history(archive, history)
+    assert "a" not in history.spans
+
+
+def made_windows(archive: Archive, *keys: str) -> list[Window]:
+    """Seal windows that hold what the generation's first segment holds."""
+    receipt = next(archive.generation(1).receipts())
+    windows = [Window(archive.root, key) for key in keys]
+    for window in windows:
+        window.folder.mkdir(parents=True)
+        window.write_receipt(replace(receipt, generation=None, window=window.key))
+    (archive.root / "windows" / "unsealed").mkdir()
+    return windows
+
+
+def test_archive_page_spans(tmp_path: Path) -> None:
+    """Each generation and window is a bar from its first to its last record; odd times are none."""
+    archive, history = sealed_copy(tmp_path / "archive"), History()
+    made_windows(archive, "repair_1")
+    read_history(archive, history)
+    odd = replace(history.spans["repair_1"], name="odd", last_timestamp=2**62)
+
+    page = archive_page(ROW, history, NOW, "/r")
+    odd_page = archive_page(ROW, replace_spans(history, odd), NOW, "/r")
+
+    assert "<title>generation 1: " in page
+    shape = page.split("<title>repair_1: ", 1)[1].split("</g>")[0]
+    assert 'class="window"' in shape
+    assert "<title>odd" not in odd_page
+    assert "Generations and windows" not in archive_page(ROW, History(), NOW, "/r")
+
+
+def replace_spans(history: History, span: Span) -> History:
+    return History(history.runs, history.days, history.read, {span.name: span})
+
+
+def test_archive_page_throughput() -> None:
+    """Drains that drained something show how fast they were."""
+    drains = [Drained("2026-11-22T10:00:00+00:00", 12_000, 8.0), Drained("x", 0, 0.1)]
+
+    page = page_of(run(0), drains=drains)
+
+    assert "12,000 offsets in 8.0 s" in page
+    assert page.split("12,000 offsets in 8.0 s")[0].count("Throughput") == 1
+    assert "Throughput" not in page_of(run(0), drains=drains[1:])
+
+
+def test_archive_page_report() -> None:
+    """The newest report is in the page, where there is one."""
+    assert '<iframe src="/p/report"' in page_of(run(0), row=replace(ROW, report="/p/report"))
+    assert "<iframe" not in page_of(run(0))

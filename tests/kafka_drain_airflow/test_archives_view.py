@@ -62,6 +62,11 @@ with create_session() as session:
             dag_run_id=100 * number + 9, dag_id=dag_id, run_id="run+9", task_id="drain",
             map_index=-1, key="progress", value=json.dumps(progress if number % 2 else "mine"),
         ))
+        session.add(XComModel(
+            dag_run_id=100 * number + 8, dag_id=dag_id, run_id="run+8", task_id="drain",
+            map_index=-1, key="return_value",
+            value=json.dumps({"offsets": 9000, "seconds": 6.0} if number % 2 else {"plan": 1}),
+        ))
         for run in range(10):
             session.execute(DagRun.__table__.insert().values(
                 id=100 * number + run, dag_id=dag_id, run_id=f"run+{run}", run_type="scheduled",
@@ -104,6 +109,8 @@ URLS = [
     "/kafka-drain/archives/drain_golden/receipts/1/generation.json",
     "/kafka-drain/archives/drain_golden/receipts/7/000000000012.json",
     "/kafka-drain/archives/drain_web/receipts/1/000000000012.json",
+    "/kafka-drain/archives/drain_a/report?colours=dark",
+    "/kafka-drain/archives/drain_a/report?colours=<b>",
 ]
 
 
@@ -115,7 +122,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (validated / "reports").mkdir(parents=True)
     new.mkdir()
     (validated / "archive.json").write_text("{}")
-    (validated / "reports" / "r.html").write_text("<!DOCTYPE html><title>the report</title>")
+    (validated / "reports" / "r.html").write_text('<html lang="en"><title>the report</title>')
     overview = {
         **dict.fromkeys(("files", "bytes", "records", "offsets"), 7),
         "pipeline": "a",
@@ -185,11 +192,19 @@ def test_archives_page_to_viewer(answers: Any) -> None:
 
 @pytest.mark.parametrize(
     ("url", "status"),
-    [(URLS[2], 200), (URLS[3], 404), (URLS[4], 404)],
+    [(URLS[2], 200), (URLS[3], 404), (URLS[4], 404), (URLS[13], 200), (URLS[14], 422)],
 )
 def test_newest_report_to_viewer(answers: Any, url: str, status: int) -> None:
     """The newest report is shown, or why there is none."""
     assert answers[f"viewer {url}"][0] == status
+
+
+def test_newest_report_coloured(answers: Any) -> None:
+    """A page around the report may choose its colours."""
+    plain, dark = (answers[f"viewer {url}"][1] for url in (URLS[2], URLS[13]))
+
+    assert plain == '<html lang="en"><title>the report</title>'
+    assert dark == '<html lang="en" class="dark"><title>the report</title>'
 
 
 def test_archive_to_viewer(answers: Any) -> None:
@@ -203,6 +218,15 @@ def test_archive_to_viewer(answers: Any) -> None:
     for name in ("drain_a", "drain_web"):
         assert shown[f"/kafka-drain/archives/{name}"][0] == 200
     assert "in no store that this server asks" in shown["/kafka-drain/archives/drain_web"][1]
+
+
+def test_archive_throughput_to_viewer(answers: Any) -> None:
+    """An archive's page shows how fast its drains were; other results are left out."""
+    shown = answers["viewer /kafka-drain/archives/drain_golden"][1]
+    other = answers["viewer /kafka-drain/archives/drain_new"][1]
+
+    assert "9,000 offsets in 6.0 s" in shown
+    assert "Throughput" not in other
 
 
 def test_archive_progress_to_viewer(answers: Any) -> None:
@@ -223,7 +247,7 @@ def test_receipt_to_viewer(answers: Any) -> None:
     assert status == 200
     assert json.loads(text)["generation"] == 1
     assert headers["content-type"] == "application/json"
-    for url in URLS[10:]:
+    for url in URLS[10:13]:
         assert answers[f"viewer {url}"][0] == 404
 
 
