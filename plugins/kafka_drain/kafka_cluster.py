@@ -121,24 +121,25 @@ class KafkaCluster:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self._refusals[error.code()] = error.str()
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask(self, question: Callable[[AdminClient], T]) -> T:
+        """Ask and wait for the answer; again while partitions change their leader."""
         deadline = time.monotonic() + self._timeout
         while True:
+            # Held until the answer is there: another thread may forget the client meanwhile.
+            admin = self._admin
             try:
-                return question()
+                return question(admin)
             except KafkaException as error:
                 is_passing = error.args[0].code() in (*LEADERSHIP, KafkaError._TIMED_OUT)
+                # librdkafka tries a refused login again and again, and says so in this call.
+                admin.poll(0)
+                if is_passing:
+                    # A broker was restarted or is gone: a new client asks for everything anew,
+                    # and doesn't wait for a broker that led a partition once.
+                    self.__dict__.pop("_admin", None)
                 if not is_passing or time.monotonic() >= deadline:
-                    explained = self._explain(error.args[0])
-                    self._forget_client()
-                    raise explained from error
-            self._forget_client()
+                    raise self._explain(error.args[0]) from error
             time.sleep(BACKOFF_SECONDS)
-
-    def _forget_client(self) -> None:
-        # A broker was restarted or is gone: a new client asks for everything anew, and doesn't
-        # wait for a broker that led a partition once.
-        self.__dict__.pop("_admin", None)
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
         if error.code() == KafkaError._INVALID_ARG:
@@ -166,8 +167,6 @@ class KafkaCluster:
         return TopicError(f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}")
 
     def _explain_silence(self, error: KafkaError) -> KafkaDrainError:
-        # librdkafka tries a refused login again and again; the request only times out.
-        self._admin.poll(0)
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
             return AuthenticationError(
@@ -187,11 +186,11 @@ class KafkaCluster:
     def cluster_id(self) -> str:
         """Return the cluster's id."""
         # Of any broker: `describe_cluster` waits for the controller that the client has known.
-        return str(self._ask(lambda: self._admin.list_topics(timeout=self._timeout)).cluster_id)
+        return str(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).cluster_id)
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics that aren't internal."""
-        listed = self._ask(lambda: self._admin.list_topics(timeout=self._timeout))
+        listed = self._ask(lambda admin: admin.list_topics(timeout=self._timeout))
         return sorted(listed.topics.keys() - INTERNAL_TOPICS)
 
     def topics(
@@ -230,23 +229,26 @@ class KafkaCluster:
         """Describe those topics that exist."""
         if not names:
             return {}
-        futures = self._ask(
-            lambda: self._admin.describe_topics(
+
+        def ask(admin: AdminClient) -> dict[str, Any]:
+            futures = admin.describe_topics(
                 TopicCollection(sorted(names)),
                 include_authorized_operations=True,
                 request_timeout=self._timeout,
             )
-        )
+            answers = {}
+            for name, future in futures.items():
+                try:
+                    answers[name] = answer_of(future, self._timeout)
+                except KafkaException as error:
+                    if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                        raise missing_acls(self.config, name, needed) from error
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+            return answers
+
         described: dict[str, Topic] = {}
-        for name, future in futures.items():
-            try:
-                answer = answer_of(future, self._timeout)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise missing_acls(self.config, name, needed) from error
-                raise self._explain(error.args[0]) from error
+        for name, answer in self._ask(ask).items():
             partitions = tuple(sorted(p.id for p in answer.partitions))
             told = answer.authorized_operations
             allowed = None if told is None else {operation.name for operation in told}
@@ -260,12 +262,12 @@ class KafkaCluster:
 
     def topic_settings(self, name: str) -> TopicSettings:
         """Return how a topic is set up, so that another can be made like it."""
-        futures = self._ask(
-            lambda: self._admin.describe_topics(
-                TopicCollection([name]), request_timeout=self._timeout
-            )
-        )
-        described = self._ask(lambda: answer_of(futures[name], self._timeout))
+
+        def ask(admin: AdminClient) -> Any:
+            futures = admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
+            return answer_of(futures[name], self._timeout)
+
+        described = self._ask(ask)
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return TopicSettings(
@@ -283,19 +285,23 @@ class KafkaCluster:
         Raises:
             TopicError: When Kafka refuses.
         """
-        brokers = len(self._ask(lambda: self._admin.list_topics(timeout=self._timeout)).brokers)
+        brokers = len(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).brokers)
         topic = NewTopic(
             name,
             settings.partitions,
             min(settings.replication_factor, brokers),
             config=dict(settings.config),
         )
-        futures = self._admin.create_topics([topic], request_timeout=self._timeout)
-        try:
-            answer_of(futures[name], self._timeout)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._explain(error.args[0]) from error
+
+        def ask(admin: AdminClient) -> None:
+            futures = admin.create_topics([topic], request_timeout=self._timeout)
+            try:
+                answer_of(futures[name], self._timeout)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+        self._ask(ask)
         deadline = time.monotonic() + self._timeout
         while not self.has_topic(name) and time.monotonic() < deadline:
             time.sleep(BACKOFF_SECONDS)
@@ -360,11 +366,9 @@ class KafkaCluster:
         # a new one asks those. Only an answer that is slow deserves the whole time.
         timeouts = chain((min(QUICK_SECONDS, self._timeout),), repeat(self._timeout))
 
-        def ask() -> dict[TopicPartition, int]:
+        def ask(admin: AdminClient) -> dict[TopicPartition, int]:
             timeout = next(timeouts)
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=isolation, request_timeout=timeout
-            )
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
             offsets = {
                 TopicPartition(tp.topic, tp.partition): answer_of(future, timeout).offset
                 for tp, future in futures.items()
@@ -382,8 +386,10 @@ class KafkaCluster:
 
     def _topic_config(self, name: str) -> dict[str, Any]:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures: dict[Any, Any] = self._ask(
-            lambda: self._admin.describe_configs([resource], request_timeout=self._timeout)
-        )
-        entries: dict[str, Any] = self._ask(lambda: answer_of(futures[resource], self._timeout))
-        return entries
+
+        def ask(admin: AdminClient) -> dict[str, Any]:
+            futures = admin.describe_configs([resource], request_timeout=self._timeout)
+            entries: dict[str, Any] = answer_of(futures[resource], self._timeout)
+            return entries
+
+        return self._ask(ask)

@@ -69,6 +69,30 @@ def test_cluster_client_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "_admin" not in cluster.__dict__
 
 
+def test_cluster_client_held() -> None:
+    """A client that another thread forgets meanwhile isn't ended before it has answered."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)
+    ended: list[str] = []
+
+    class Answer(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            cluster.__dict__.pop("_admin", None)
+            assert not ended
+            return SimpleNamespace(offset=7)
+
+    class Forgotten(FakeAdmin):
+        def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+            return {tp: Answer() for tp in wanted}
+
+        def __del__(self) -> None:
+            ended.append("client")
+
+    cluster.__dict__["_admin"] = Forgotten(7)
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 7}
+    assert ended == ["client"]
+
+
 def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     """An offset of -1001 is no offset: asked again, and never held for a log that got shorter."""
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)
