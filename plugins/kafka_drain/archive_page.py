@@ -129,8 +129,16 @@ def _doing(doing: Sequence[Doing]) -> list[Html]:
         )
         name = tag("a", f"{one.dag_id}, {one.task_id}", href=one.link, data_outside="")
         when = f", {time_text(seen.get('at'))}"
-        parts.append(tag("p", name, f": {one.state}, {words}{when}", bar))
+        parts.append(tag("p", name, f": {one.state}, {words}{when}", *_spark_ui(one), bar))
     return parts
+
+
+def _spark_ui(one: Doing) -> list[object]:
+    """Return the link to the UI of a Spark application that runs: with it, its UI ends."""
+    address = str(one.progress.get("spark_ui", ""))
+    if one.state != "running" or not address.startswith(("http://", "https://")):
+        return []
+    return [". ", tag("a", "Spark UI", href=address, data_outside="")]
 
 
 def _left(seen: Mapping[str, object]) -> str:

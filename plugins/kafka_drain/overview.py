@@ -45,10 +45,11 @@ def make_overview(
 
     Returns:
         pipeline, verdict, validated_at, report, files, bytes, records, offsets, partitions,
-        generations, windows, findings and gaps (by reason), sealed_at, newest_record (ISO, of the
-        newest receipt), lag (offsets that Kafka held beyond what was drained; None when Kafka
-        wasn't asked), expires_at (the earliest moment at which Kafka may delete some of these;
-        None when nothing waits or no retention is set for the topic).
+        generations, windows, unsealed_segments (drained, and not proven), findings and gaps (by
+        reason), sealed_at, newest_record (ISO, of the newest receipt), lag (offsets that Kafka held
+        beyond what was drained; None when Kafka wasn't asked), expires_at (the earliest moment at
+        which Kafka may delete some of these; None when nothing waits or no retention is set for
+        the topic).
     """
     rows = report["partitions"]
     ends: dict[TopicPartition, int] = {}
@@ -66,6 +67,7 @@ def make_overview(
         "partitions": len(ends),
         "generations": len(report["generations"]),
         "windows": len(report["windows"]),
+        "unsealed_segments": report["receipts"]["unsealed"],
         "findings": dict(report["reasons"]),
         "gaps": dict(gaps),
         "sealed_at": receipt.sealed_at if receipt else None,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem
@@ -12,7 +15,7 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
 from kafka_drain.locations import is_local
 
-__all__ = ["archive_dataset"]
+__all__ = ["archive_dataset", "segments_filter"]
 
 _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 
@@ -55,6 +58,25 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
         for name in formats
     ]
     return parts[0] if len(parts) == 1 else ds.UnionDataset(schema, parts)
+
+
+def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
+    """Return the filter of an archive's dataset that leaves what segments hold.
+
+    Args:
+        segments: As the event of the archive's asset tells them: `offsets`, first and end (not part
+            of it) by `topic-partition`.
+    """
+    wanted = ds.scalar(False)
+    for segment in segments:
+        for name, (start, end) in segment["offsets"].items():
+            topic, _, partition = name.rpartition("-")
+            offset = ds.field("offset")
+            # Spark's Kafka source has partitions as integers of 32 bits.
+            of_partition = ds.field("partition") == pa.scalar(int(partition), pa.int32())
+            within = (offset >= start) & (offset < end)
+            wanted |= (ds.field("topic") == topic) & of_partition & within
+    return wanted
 
 
 def _schema(columns: list[str]) -> pa.Schema:

@@ -333,6 +333,7 @@ class Report:
             "receipts": {
                 "total": self.receipts + self.receipts_written,
                 "written": self.receipts_written,
+                "unsealed": max(len(self.segments) - self.receipts_written, 0),
             },
             "seconds": round(self.seconds, 2),
         }

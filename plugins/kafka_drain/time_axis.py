@@ -19,6 +19,8 @@ _STEPS = [
     *(_HOUR * n for n in (1, 3, 6, 12)),
     *(_DAY * n for n in (1, 2, 7, 14, 28, 91, 182, 364, 1820, 3640, 36400)),
 ]
+#: Timestamps from here on aren't drawn: the year 9000, as Python's calendar soon ends.
+HIGHEST = int(datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
 #: At most so many marks are on an axis.
 MARKS = 8
 
@@ -44,7 +46,7 @@ class Stretch:
 
 def is_of_calendar(milliseconds: int | None) -> bool:
     """Whether a timestamp can be drawn: Kafka's may be any number, or -1 for none."""
-    return milliseconds is not None and 0 <= milliseconds < 253_402_300_800_000
+    return milliseconds is not None and 0 <= milliseconds < HIGHEST
 
 
 def time_axis(stretches: Sequence[Stretch], label: str) -> Html:

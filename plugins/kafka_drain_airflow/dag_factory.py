@@ -17,7 +17,7 @@ from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
-from kafka_drain_airflow.republish_params import republish_params
+from kafka_drain_airflow.republish_params import republish_params, time_param
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
 __all__ = ["archive_asset", "create_dags", "create_group_dags"]
@@ -161,8 +161,10 @@ def _drain_dag(
                 "missing of a data interval, as the runs of a backfill always do.",
                 section="Window",
             ),
-            "window_start": _time("Window start", "Empty: the run's own data interval."),
-            "window_end": _time("Window end", "The window ends just before it."),
+            "window_start": time_param(
+                "Window start", "Empty: the run's own data interval.", "Window"
+            ),
+            "window_end": time_param("Window end", "The window ends just before it.", "Window"),
             "force": Param(
                 default=False,
                 type="boolean",
@@ -257,17 +259,6 @@ only drains what is missing. Forms, backfills and windows are those of the pipel
     return dag
 
 
-def _time(title: str, description: str) -> Param:
-    return Param(
-        default=None,
-        type=["null", "string"],
-        format="date-time",
-        title=title,
-        description=description,
-        section="Window",
-    )
-
-
 def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     params = republish_params(pipeline)
     with DAG(
@@ -316,13 +307,10 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
             f"such as 1:7. {start}",
             section="Where to start",
         ),
-        "from_time": Param(
-            default=None,
-            type=["null", "string"],
-            title="From time",
-            description="The batch with the first record of this timestamp or a later one, such as "
-            "2026-11-21T13:00:00Z.",
-            section="Where to start",
+        "from_time": time_param(
+            "From time",
+            "The batch with the first record of this timestamp or a later one.",
+            "Where to start",
         ),
         "from_offsets": Param(
             default=None,

@@ -16,7 +16,7 @@ __all__ = ["tell_drain", "tell_overview", "tell_republish"]
 
 _DRAIN = ("offsets", "records", "seconds", "offsets_per_second")
 _REPUBLISH = ("records", "seconds", "records_per_second")
-_OVERVIEW = ("records", "offsets", "files", "bytes", "lag")
+_OVERVIEW = ("records", "offsets", "files", "bytes", "lag", "unsealed_segments")
 
 
 def tell_drain(pipeline: str, result: Mapping[str, Any]) -> None:
@@ -34,8 +34,8 @@ def tell_overview(
 ) -> None:
     """Tell how an archive stands after a validation.
 
-    archive.records, .offsets, .files, .bytes, .lag (offsets), .complete (1 or 0),
-    .hours_to_expiry (where it is known), .gaps.<reason> (offsets), .findings.<reason>, and
+    archive.records, .offsets, .files, .bytes, .lag (offsets), .unsealed_segments, .complete (1 or
+    0), .hours_to_expiry (where it is known), .gaps.<reason> (offsets), .findings.<reason>, and
     validate.seconds.
     """
     told: dict[str, float | None] = {f"archive.{name}": overview.get(name) for name in _OVERVIEW}

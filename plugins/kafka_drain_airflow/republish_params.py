@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Param
 
 from kafka_drain.pipeline import Pipeline
 
-__all__ = ["republish_params"]
+__all__ = ["republish_params", "time_param"]
 
 WHERE = "Where to"
 WHICH = "Which records"
@@ -28,6 +29,7 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
         "target_topic": Param(
             default=f"{pipeline.name}_republished",
             type=["null", "string"],
+            examples=[f"{pipeline.name}_republished", "{topic}_restored", "{topic}"],
             title="Target topic",
             section=WHERE,
             description="Gets all records. {topic} in it stands for the topic that a record came "
@@ -50,24 +52,30 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
             description="original: the partition that it came from. key: as Java producers place "
             "keys, for another number of partitions. A number: all into that partition.",
         ),
-        **_selection(),
+        **_selection(pipeline),
         **_delivery(),
     }
 
 
-def _selection() -> dict[str, Param]:
+def _selection(pipeline: Pipeline) -> dict[str, Param]:
     return {
-        "from_time": _text(
+        "from_time": time_param(
             "From",
-            "Only records with this timestamp or a later one, such as 2026-11-21T13:00:00.250Z "
-            "(UTC where no zone is named). Empty: from the beginning.",
+            "Only records with this timestamp or a later one. Empty: from the beginning.",
+            WHICH,
         ),
-        "to_time": _text(
+        "to_time": time_param(
             "To",
             "Only records with a timestamp before this one: the moment to restore to. Empty: to "
             "the end.",
+            WHICH,
         ),
-        "topics": _list("Source topics", "Only of these topics, one a line. Empty: all."),
+        "topics": _list(
+            "Source topics",
+            "Only of these topics. Empty: all.",
+            # A form lets choose from examples; topics of a pattern are typed, one a line.
+            **({"examples": list(known_topics(pipeline))} if known_topics(pipeline) else {}),
+        ),
         "partitions": _list("Source partitions", "Only of these partitions. Empty: all."),
         "offsets": _list(
             "Offsets",
@@ -140,18 +148,25 @@ def _delivery() -> dict[str, Param]:
     }
 
 
-def _text(title: str, description: str) -> Param:
+def known_topics(pipeline: Pipeline) -> Sequence[str]:
+    """Return the topics that a pipeline names; none where it has a pattern."""
+    return pipeline.topics or list(pipeline.assign or {})
+
+
+def time_param(title: str, description: str, section: str) -> Param:
+    """Return a field for a moment, which the form lets pick from a calendar."""
     return Param(
         default=None,
         type=["null", "string"],
+        format="date-time",
         title=title,
-        section=WHICH,
-        description=description,
+        section=section,
+        description=f"{description} As text: 2026-11-21T13:00:00.250Z, to the millisecond.",
     )
 
 
-def _list(title: str, description: str) -> Param:
-    options: dict[str, Any] = {"type": ["null", "array"], "items": {"type": "string"}}
+def _list(title: str, description: str, **more: Any) -> Param:
+    options: dict[str, Any] = {"type": ["null", "array"], "items": {"type": "string"}, **more}
     return Param(default=None, title=title, section=WHICH, description=description, **options)
 
 

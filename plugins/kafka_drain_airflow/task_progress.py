@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any, TypeGuard
 
-__all__ = ["PROGRESS_KEY", "TaskProgress", "is_progress"]
+__all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
 
-#: XCom of a running task: job, name, done, total, unit, percent, rate, left, at.
+#: XCom of a running task: job, name, done, total, unit, percent, rate, left, spark_ui, at.
 PROGRESS_KEY = "progress"
+#: XCom of a running task: address of its Spark application's UI.
+SPARK_UI_KEY = "spark_ui"
 #: It is written at most so often: a write is a request to Airflow's API server.
 SECONDS = 3.0
 
@@ -23,8 +25,11 @@ _LINE = re.compile(
     r"(?:, (?P<rate>[\d,.e+-]+/(?:s|min)))?(?:, (?P<left>.+) left)?$"
 )
 
+# What kafka_drain_spark.job says.
+_SPARK_UI = re.compile(r"spark ui: (https?://\S+)$")
+
 _NUMBERS = ("done", "total", "percent")
-_WORDS = ("unit", "rate", "left", "at")
+_WORDS = ("unit", "rate", "left", "spark_ui", "at")
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,7 @@ class TaskProgress:
         self._task_instance = task_instance
         self._clock = clock
         self._next = -1.0
+        self._spark_ui = ""
 
     def through(self, lines: Iterable[str]) -> Iterator[str]:
         """Pass lines on, listening to each."""
@@ -60,8 +66,13 @@ class TaskProgress:
 
     def hear(self, line: str) -> None:
         """Take in a line; most say nothing of progress."""
+        if self._task_instance is None:
+            return
+        if told := _SPARK_UI.search(line.strip()):
+            self._spark_ui = told[1]
+            self._push(SPARK_UI_KEY, self._spark_ui)
         found = _LINE.search(line.strip())
-        if found is None or self._task_instance is None:
+        if found is None:
             return
         percent = int(found["percent"])
         now = self._clock()
@@ -73,10 +84,14 @@ class TaskProgress:
             "done": int(found["done"].replace(",", "")),
             "total": int(found["total"].replace(",", "")),
             "percent": percent,
+            "spark_ui": self._spark_ui,
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
+        self._push(PROGRESS_KEY, document)
+
+    def _push(self, key: str, value: object) -> None:
         try:
-            self._task_instance.xcom_push(key=PROGRESS_KEY, value=document)
+            self._task_instance.xcom_push(key=key, value=value)
         except Exception as error:
             # A picture isn't worth a task.
             log.warning("progress isn't kept: %s: %s", type(error).__name__, error)

@@ -50,6 +50,8 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
     forget_numpy()
     spark = SparkSession.builder.getOrCreate()
     session_seconds = round(time.monotonic() - began, 1)
+    if address := spark.sparkContext.uiWebUrl:
+        print(f"spark ui: {address}", flush=True)
     failed = 0
     try:
         for spec in specs:

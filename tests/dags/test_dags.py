@@ -13,8 +13,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
-    "flights.py": {"drain_flights", "republish_flights", "reprocess_flights", "maintain_flights"}
+    "flights.py": {"drain_flights", "republish_flights", "reprocess_flights", "maintain_flights"},
+    # An example of what users write.
+    "flights_delays.py": {"flights_delays"},
 }
+EXAMPLES = {"flights_delays"}
 REPUBLISH_FIELDS = {
     *("dry_run", "target_topic", "create_target", "placement"),
     *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only", "follow"),
@@ -49,6 +52,12 @@ print(json.dumps({
             "catchup": dag.catchup,
             "max_active_runs": dag.max_active_runs,
             "doc_md": dag.doc_md,
+            "assets": [
+                asset.uri
+                # Airflow 2 calls assets datasets.
+                for name in ("asset_condition", "dataset_condition")
+                for asset in getattr(getattr(dag.timetable, name, None), "objects", ())
+            ],
             "schedule": [
                 type(dag.timetable).__name__,
                 # What Airflow's own timetables are called by differs between 2 and 3.
@@ -183,6 +192,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
 
     assert fields.pop("is_dry_run") == "{{ params.dry_run }}"
     assert fields.pop("rename") is None
+    assert fields.pop("plan") == ""
     assert fields == {n: f"{{{{ params.{n} }}}}" for n in REPUBLISH_FIELDS - {"dry_run"}}
 
 
@@ -212,17 +222,43 @@ def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[
         assert "type" in schema or "enum" in schema, name
 
 
+def test_dag_form_picks(bag: dict[str, Any]) -> None:
+    """Moments are picked from a calendar, and topics from those that the pipeline names."""
+    drain, republish, reprocess = (
+        bag["dags"][f"{kind}_flights"]["params"] for kind in ("drain", "republish", "reprocess")
+    )
+
+    for moment in (
+        *(drain["window_start"], drain["window_end"]),
+        *(republish["from_time"], republish["to_time"], reprocess["from_time"]),
+    ):
+        assert moment["format"] == "date-time"
+        assert "2026-11-21T13:00:00.250Z" in moment["description"]
+    assert republish["topics"]["examples"] == ["flights"]
+    assert "{topic}_restored" in republish["target_topic"]["examples"]
+
+
+def test_flights_delays_runs_on_archive(bag: dict[str, Any]) -> None:
+    """The example runs when the drain's validation has sealed something."""
+    dag, drain = bag["dags"]["flights_delays"], bag["dags"]["drain_flights"]
+
+    [outlet] = drain["tasks"]["validate"]["outlets"]
+    assert outlet == "file:///archives/flights"
+    assert dag["assets"] == [outlet]
+
+
 def test_dags_are_documented_and_tagged(bag: dict[str, Any]) -> None:
     """Every DAG says what it does, and can be found by the package's tag."""
-    for dag_id, dag in bag["dags"].items():
+    for dag_id in bag["dags"].keys() - EXAMPLES:
+        dag = bag["dags"][dag_id]
         assert "kafka-drain" in dag["tags"], dag_id
         assert len(dag["doc_md"]) > 200, dag_id
 
 
 def test_plugins_folder_is_not_executed_twice(bag: dict[str, Any]) -> None:
     """Operators come from their package: Airflow didn't run the folder's files as plugins."""
-    for dag in bag["dags"].values():
-        for task in dag["tasks"].values():
+    for dag_id in bag["dags"].keys() - EXAMPLES:
+        for task in bag["dags"][dag_id]["tasks"].values():
             assert task["module"].startswith("kafka_drain_airflow.operators.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import runpy
 import socket
 import sqlite3
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from tests.faults.injection import wait_for
 pytestmark = pytest.mark.integration
 
 RECORDS = 500
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -35,7 +38,8 @@ class Drained:
     """An Airflow that has drained topic flights once, and what its tasks said."""
 
     airflow: LocalAirflow
-    metrics: set[str] = field(default_factory=set)
+    metrics: set[str]
+    lineage: Path
     said: list[str] = field(default_factory=list)
 
     @property
@@ -79,16 +83,27 @@ def heard_metrics() -> Iterator[set[str]]:
         listener.join()
 
 
+@contextlib.contextmanager
+def told_lineage(path: Path) -> Iterator[Path]:
+    """Let Airflow's provider for OpenLineage write what it is told to a file: an event a line."""
+    transport = {"type": "file", "log_file_path": str(path), "append": True}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
+        yield path
+
+
 @pytest.fixture(scope="module")
 def drained(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Drained]:
     """A new Airflow after its first drain of 500 records."""
+    folder = tmp_path_factory.mktemp("airflow")
     create_topic(bootstrap_servers, "flights")
     assert produce(bootstrap_servers, "flights", islice(flight_records(), RECORDS)) == RECORDS
     with (
         heard_metrics() as metrics,
-        LocalAirflow(tmp_path_factory.mktemp("airflow"), bootstrap_servers) as airflow,
+        told_lineage(folder / "lineage.json") as lineage,
+        LocalAirflow(folder, bootstrap_servers) as airflow,
     ):
-        local = Drained(airflow, metrics)
+        local = Drained(airflow, metrics, lineage)
         airflow.run("db", "migrate", log="migrate")
         local.run("drain_flights", "drain_1")
         yield local
@@ -115,6 +130,54 @@ def test_drain_dag_asset_event(drained: Drained) -> None:
     assert segment["records"] == RECORDS
     drained_offsets = [end - start for start, end in segment["offsets"].values()]
     assert sum(drained_offsets) == RECORDS
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
+def test_flights_delays_of_event(drained: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example DAG makes the right means of the flights that the archive's event tells of."""
+    monkeypatch.setenv("KAFKA_DRAIN_ARCHIVES", str(drained.airflow.archives))
+    [extra] = drained.ask("SELECT extra FROM asset_event")
+    example = runpy.run_path(str(ROOT / "dags" / "flights_delays.py"))["mean_delays"]
+
+    told = SimpleNamespace(extra=json.loads(extra))
+    found = example.function(triggering_asset_events={"the archive": [told]})
+
+    late: dict[str, list[int]] = {}
+    for record in islice(flight_records(), RECORDS):
+        delay = json.loads(record.value)["dep_delay"]
+        if delay is not None:
+            late.setdefault(record.key.decode(), []).append(delay)
+    assert found == {carrier: round(sum(d) / len(d), 1) for carrier, d in late.items()}
+
+
+def test_drain_dag_lineage(drained: Drained, bootstrap_servers: str) -> None:
+    """OpenLineage is told of the drain: from the topic, to the archive, so many records."""
+
+    def outputs() -> list[dict[str, Any]]:
+        lines = drained.lineage.read_text().splitlines() if drained.lineage.exists() else []
+        events = [json.loads(line) for line in lines]
+        return [
+            event
+            for event in events
+            if event["job"]["name"] == "drain_flights.drain" and event["outputs"]
+        ]
+
+    wait_for(outputs, "the drain's event")
+    told = outputs()[-1]
+    [source], [target] = told["inputs"], told["outputs"]
+
+    assert (source["namespace"], source["name"]) == (f"kafka://{bootstrap_servers}", "flights")
+    assert (target["namespace"], target["name"]) == ("file", str(drained.archive.root))
+    assert target["outputFacets"]["outputStatistics"]["rowCount"] == RECORDS
+
+
+def test_drain_dag_plan(drained: Drained) -> None:
+    """What the drain planned is among its task's rendered templates, for the UI."""
+    [kept] = drained.ask(
+        "SELECT rendered_fields FROM rendered_task_instance_fields WHERE task_id = 'drain'"
+    )
+
+    assert "500 offsets" in json.loads(kept)["plan"]
 
 
 def test_drain_dag_progress(drained: Drained) -> None:

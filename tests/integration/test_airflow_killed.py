@@ -88,6 +88,10 @@ def at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
 
 
+#: XComs of a task that runs: how far it has got, and its buttons.
+SHOWN = ("progress", "spark_ui", "_link_ArchiveLink")
+
+
 class ApiServer(ThreadingHTTPServer):
     """What Airflow's API server answers to one task, and what it was told.
 
@@ -135,8 +139,8 @@ class _Answers(BaseHTTPRequestHandler):
             code, answer = 409, {"detail": {"reason": "not_running", "current_state": "failed"}}
         elif path.endswith("/state"):
             self.server.states.append(body["state"])
-        elif path.partition("?")[0].endswith("/progress"):
-            pass  # How far a task has got is no result.
+        elif path.partition("?")[0].rpartition("/")[2] in SHOWN:
+            pass  # What the UI shows of a running task is no result.
         elif path.startswith("xcoms/") and self.command == "POST":
             self.server.results.append(body)
         self.send_response(code)

@@ -38,6 +38,7 @@ REPORT: dict[str, Any] = {
     ],
     "generations": [{"generation": 1}],
     "windows": [],
+    "receipts": {"total": 3, "written": 1, "unsealed": 2},
 }  # fmt: skip
 
 
@@ -98,6 +99,7 @@ def test_make_overview_behind() -> None:
     assert found["gaps"] == {"control": 5}
     assert found["report"] == "reports/r.json"
     assert (found["partitions"], found["generations"], found["windows"]) == (2, 1, 0)
+    assert found["unsealed_segments"] == 2
 
 
 @pytest.mark.parametrize(

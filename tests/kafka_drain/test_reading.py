@@ -16,7 +16,9 @@ from upath import UPath
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
-from kafka_drain.reading import archive_dataset
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.reading import archive_dataset, segments_filter
+from kafka_drain.segment_events import segment_events
 from kafka_drain.window import Window
 from tests.kafka_drain.golden import (
     END,
@@ -232,3 +234,20 @@ def test_folder_values(path: str, values: dict[str, str | None]) -> None:
     file = ArchiveFile(f"{window.data_name}/{path}", 1, "parquet", window, {})
 
     assert file.folder_values == values
+
+
+def test_segments_filter(tmp_path: Path) -> None:
+    """What an asset's event tells of a segment is enough to read its records, and no others."""
+    archive = sealed_copy(tmp_path / "archive")
+    receipts = list(archive.generation(1).receipts())
+    events = segment_events(receipts)
+
+    for receipt, event in zip(receipts, events, strict=True):
+        found = rows_of(archive_dataset(archive), filter=segments_filter([event]))
+        assert len(found) == receipt.records
+        for each in found:
+            part = TopicPartition(each["topic"], each["partition"])
+            assert receipt.starts[part] <= each["offset"] < receipt.ends[part]
+    both = rows_of(archive_dataset(archive), filter=segments_filter(events))
+    assert len(both) == sum(receipt.records for receipt in receipts)
+    assert rows_of(archive_dataset(archive), filter=segments_filter([])) == []

@@ -41,7 +41,8 @@ from sqlalchemy import text
 from kafka_drain_plugin import KafkaDrainPlugin
 
 progress = {"job": "drain", "name": "a", "done": 1200, "total": 5000, "unit": "offsets",
-            "percent": 24, "rate": "60/s", "left": "1 min 3 s", "at": "2026-11-22T11:00:00+00:00"}
+            "percent": 24, "rate": "60/s", "left": "1 min 3 s",
+            "spark_ui": "http://driver:4040", "at": "2026-11-22T11:00:00+00:00"}
 dags, urls = json.loads(sys.argv[1])
 auth = init_auth_manager()
 import_all_models()
@@ -236,6 +237,7 @@ def test_archive_progress_to_viewer(answers: Any) -> None:
 
     assert "drain_a, drain" in shown
     assert ": running, 1,200 of 5,000 offsets (24 %), 60/s, 1 min 3 s left" in shown
+    assert 'href="http://driver:4040"' in shown
     assert 'http-equiv="refresh" content="3"' in shown
     assert ">Progress<" not in other
     assert 'http-equiv="refresh" content="30"' in other

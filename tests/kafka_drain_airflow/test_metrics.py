@@ -33,6 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Gauges:
 
 def overview(**keys: Any) -> dict[str, Any]:
     known = {"records": 95, "offsets": 100, "files": 3, "bytes": 7, "lag": 5}
+    known["unsealed_segments"] = 1
     return {**known, "verdict": "complete", "gaps": {}, "findings": {}, "expires_at": None} | keys
 
 
@@ -46,6 +47,7 @@ def test_tell_overview(told: Gauges) -> None:
         "kafka_drain.orders.archive.files": 3,
         "kafka_drain.orders.archive.bytes": 7,
         "kafka_drain.orders.archive.lag": 5,
+        "kafka_drain.orders.archive.unsealed_segments": 1,
         "kafka_drain.orders.archive.complete": 1,
         "kafka_drain.orders.archive.gaps.control": 5,
         "kafka_drain.orders.validate.seconds": 1.5,

@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 from kafka_drain.progress import Progress
 from kafka_drain_airflow.task_progress import SECONDS, TaskProgress, is_progress
 
+WORDS = {"spark_ui": "", "at": ""}
+
 
 class Task:
     """A task instance that keeps its XComs."""
 
     def __init__(self, fails: bool = False) -> None:
         self.pushed: list[dict[str, Any]] = []
+        self.spark_ui = ""
         self.fails = fails
 
-    def xcom_push(self, key: str, value: dict[str, Any]) -> None:
-        assert key == "progress"
-        self.pushed.append(value)
+    def xcom_push(self, key: str, value: Any) -> None:
+        if key == "spark_ui":
+            self.spark_ui = value
+        else:
+            assert key == "progress"
+            self.pushed.append(value)
         if self.fails:
             raise ConnectionError("no API server")
 
@@ -63,9 +69,9 @@ def test_hear_property(done: int, total: int, seconds: float, unit: str) -> None
         None,
         "text",
         {},
-        {"done": "1", "total": 2, "percent": 50, "unit": "", "rate": "", "left": "", "at": ""},
-        {"done": 1, "total": 2, "percent": 500, "unit": "", "rate": "", "left": "", "at": ""},
-        {"done": 1, "total": 2, "percent": 50, "unit": [], "rate": "", "left": "", "at": ""},
+        {"done": "1", "total": 2, "percent": 50, "unit": "", "rate": "", "left": "", **WORDS},
+        {"done": 1, "total": 2, "percent": 500, "unit": "", "rate": "", "left": "", **WORDS},
+        {"done": 1, "total": 2, "percent": 50, "unit": [], "rate": "", "left": "", **WORDS},
     ],
 )
 def test_is_progress_of_others(value: Any) -> None:
@@ -111,3 +117,18 @@ def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
 def test_hear_without_task() -> None:
     """Outside of a task there is nobody to tell."""
     TaskProgress(None).hear("drain a: 1 of 2 offsets (50 %)")
+
+
+def test_hear_spark_ui() -> None:
+    """Where Spark's UI is, is kept at once, and with the progress from then on."""
+    task = Task()
+    [before, after] = heard(
+        "drain a: 0 of 10 offsets (0 %)",
+        "spark ui: http://driver:4040",
+        "drain a: 5 of 10 offsets (50 %)",
+        task=task,
+    )
+
+    assert task.spark_ui == "http://driver:4040"
+    assert (before["spark_ui"], after["spark_ui"]) == ("", "http://driver:4040")
+    assert is_progress(after)

@@ -14,6 +14,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.lineage import drain_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class KafkaDrainOperator(SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
         "log_level",
         "acknowledge_expired",
         "mode",
@@ -115,12 +117,19 @@ class KafkaDrainOperator(SparkJobOperator):
                 registry=schema_registry(pipeline),
             ) as job,
         ):
+            self.say_plan(job.plan.lines())
             if job.plan.nothing_new:
                 self.log.info("drain %s: nothing new, Spark isn't started", pipeline.name)
                 result = nothing_new(job.plan)
             else:
                 result = self.submit(job.application, lambda: finish_drain(job), context)
             tell_drain(pipeline.name, result)
+            self._lineage = drain_lineage(
+                cluster.config.bootstrap_servers,
+                job.plan.topics,
+                pipeline.archive,
+                result["records"],
+            )
             return result
 
     def _drain_window(
@@ -136,8 +145,7 @@ class KafkaDrainOperator(SparkJobOperator):
             force=is_true("force", self.force),
             acknowledge_expired=listed(self.acknowledge_expired),
         )
-        for line in plan.lines():
-            self.log.info("%s", line)
+        self.say_plan(plan.lines())
         if plan.nothing_to_do:
             return plan.to_dict() | {"records": 0, "receipt": None}
         with private_folder() as folder:
@@ -146,6 +154,12 @@ class KafkaDrainOperator(SparkJobOperator):
             def finish() -> dict[str, Any]:
                 receipt = finish_backfill(
                     plan, job, cluster, run=context["run_id"], say=self.log.info
+                )
+                self._lineage = drain_lineage(
+                    cluster.config.bootstrap_servers,
+                    {tp.topic for tp in receipt.ends},
+                    pipeline.archive,
+                    receipt.records,
                 )
                 return plan.to_dict() | {
                     "records": receipt.records,

@@ -35,7 +35,7 @@ class MaintainOperator(SparkJobOperator):
     :param is_dry_run: whether to show the plan only (templated)
     """
 
-    template_fields: Sequence[str] = ("is_dry_run",)
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "is_dry_run")
     ui_color = "#eeeeee"
 
     def __init__(self, *, is_dry_run: bool | str = False, **kwargs: Any) -> None:
@@ -56,17 +56,13 @@ class MaintainOperator(SparkJobOperator):
         with terminal_errors_fail(), archive_access(self.pipeline):
             if is_true("dry_run", self.is_dry_run):
                 plan = plan_maintenance(self.pipeline)
-                for line in plan.lines():
-                    self._say(line)
-                self._say("dry run: nothing was changed")
+                self.say_plan(plan.lines())
+                self.say("dry run: nothing was changed")
                 return plan.to_dict()
             return run_maintenance(
                 self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
                 lambda application, explain: self.run_application(application, explain, context),
                 run=context["run_id"],
-                say=self._say,
+                say=self.say,
             )
-
-    def _say(self, line: str) -> None:
-        self.log.info("%s", line)

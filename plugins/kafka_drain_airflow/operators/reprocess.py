@@ -38,7 +38,10 @@ class ReprocessOperator(SparkJobOperator):
     :param is_dry_run: whether to show the plan only (templated)
     """
 
-    template_fields: Sequence[str] = ("from_batch", "from_time", "from_offsets", "is_dry_run")
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
+        *("from_batch", "from_time", "from_offsets", "is_dry_run"),
+    )
     ui_color = "#fdebd0"
 
     def __init__(
@@ -78,10 +81,9 @@ class ReprocessOperator(SparkJobOperator):
             )
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             plan = plan_reprocess(self.pipeline, cluster, cut)
-            for line in plan.lines():
-                self.log.info("%s", line)
+            self.say_plan(plan.lines())
             if is_true("dry_run", self.is_dry_run):
-                self.log.info("dry run: nothing was changed")
+                self.say("dry run: nothing was changed")
                 return plan.to_dict()
             removed = run_reprocess(
                 plan,
@@ -89,9 +91,6 @@ class ReprocessOperator(SparkJobOperator):
                 cluster,
                 lambda application, explain: self.run_application(application, explain, context),
                 run=context["run_id"],
-                say=self._say,
+                say=self.say,
             )
         return plan.to_dict() | removed
-
-    def _say(self, line: str) -> None:
-        self.log.info("%s", line)

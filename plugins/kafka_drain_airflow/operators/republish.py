@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.lineage import republish_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 from kafka_drain_airflow.task_progress import TaskProgress
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kafka_drain.republishing.engines import Engines
     from kafka_drain.republishing.republish import Republish
     from kafka_drain.republishing.request import RepublishRequest
+    from kafka_drain.republishing.shards import Shard
 
 __all__ = ["RepublishToKafkaOperator"]
 
@@ -42,6 +45,14 @@ def no_second_try(republish: Republish) -> Iterator[None]:
             f"{type(error).__name__}: {error}. Some records may be in the target: as delivery is "
             "at_least_once, a retry would send them again. Look there first, then clear this task"
         ) from error
+
+
+def _records_of_targets(shards: Iterable[Shard]) -> dict[str, int]:
+    """Return how many records each target topic gets."""
+    records: Counter[str] = Counter()
+    for shard in shards:
+        records[shard.target] += shard.records
+    return dict(records)
 
 
 class RepublishToKafkaOperator(SparkJobOperator):
@@ -80,6 +91,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
         *("target_topic", "rename", "topics", "partitions", "offsets", "from_time", "to_time"),
         *("delivery", "transactions", "engine", "placement", "provenance", "create_target"),
         *("sealed_only", "follow", "repeat", "records_per_second", "bytes_per_second"),
@@ -160,15 +172,14 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 cluster,
                 self._request(context),
                 now=utc_now(),
-                say=self._say,
+                say=self.say,
                 run=self._run_name(context),
                 follows=self._switch("follow"),
                 is_dry_run=plan_only,
             )
-            for line in republish.plan.lines(limits.records_per_second, limits.bytes_per_second):
-                self._say(line)
+            self.say_plan(republish.plan.lines(limits.records_per_second, limits.bytes_per_second))
             if plan_only:
-                self._say(f"republish {republish.plan.pipeline}: dry run, nothing was sent")
+                self.say(f"republish {republish.plan.pipeline}: dry run, nothing was sent")
                 return republish.plan.summary()
             self._engines = Engines(
                 self.pipeline.archive,
@@ -181,6 +192,9 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 receipt = republish.execute(self._engines, utc_now, limits)
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             tell_republish(self.pipeline.name, receipt)
+            servers = cluster.config.bootstrap_servers
+            sent = _records_of_targets(republish.plan.shards)
+            self._lineage = republish_lineage(servers, self.pipeline.archive, sent)
             return republish.plan.summary() | written
 
     def on_kill(self) -> None:
@@ -246,7 +260,3 @@ class RepublishToKafkaOperator(SparkJobOperator):
         if number < 0:
             raise ConfigError(f"{name} = {number} is not acceptable; accepted: 0 or more")
         return number
-
-    def _say(self, line: str) -> None:
-        self._progress.hear(line)
-        self.log.info("%s", line)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import check_spark_connection
+from kafka_drain_airflow.task_links import ArchiveLink, SparkUiLink, show_archive
 from kafka_drain_airflow.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
     from kafka_drain.spark_submit import SparkApplication
+    from kafka_drain_airflow.lineage import Lineage
 
 __all__ = ["SparkJobOperator", "private_folder"]
 
@@ -34,17 +38,49 @@ def private_folder() -> Iterator[Path]:
 class SparkJobOperator(SparkSubmitOperator):
     """Submits one of kafka-drain's Spark applications through the pipeline's Spark connection.
 
+    What it planned is among its rendered templates in Airflow's UI, as ``plan``.
+
     :param pipeline: the pipeline
     """
 
-    template_fields: Sequence[str] = ()
+    template_fields: Sequence[str] = ("plan",)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "md"}
+    # Airflow shows a template as it was before the task ran, unless it is told otherwise.
+    overwrite_rtif_after_execution = True
+    # Airflow 2 would have to know the links before.
+    operator_extra_links: Collection[BaseOperatorLink] = (
+        (ArchiveLink(), SparkUiLink()) if AIRFLOW_V_3_0_PLUS else ()
+    )
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
         super().__init__(
             conn_id=pipeline.spark_conn_id, driver_memory=pipeline.driver_memory, **kwargs
         )
         self.pipeline = pipeline
+        self.plan = ""
         self._progress = TaskProgress(None)
+        self._lineage: Lineage | None = None
+
+    def pre_execute(self, context: Any) -> None:
+        """Let the archive's button be there while the task runs."""
+        super().pre_execute(context)
+        show_archive(context)
+
+    def say_plan(self, lines: Iterable[str]) -> None:
+        """Log what a task is going to do, and keep it for Airflow's UI."""
+        said = list(lines)
+        for line in said:
+            self.say(line)
+        self.plan = "\n".join(f"- {line}" for line in said)
+
+    def say(self, line: str) -> None:
+        """Log a line, and take in how far the task has got."""
+        self._progress.hear(line)
+        self.log.info("%s", line)
+
+    def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any] | None:
+        """Return what the task has read and written: Airflow's OpenLineage provider asks for it."""
+        return self._lineage.to_openlineage() if self._lineage else None
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the hook, which lets the task's progress hear what spark-submit says."""

@@ -58,8 +58,9 @@ class ValidateManifestOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = ("acknowledge_expired", "mode", "window_start", "window_end")
     ui_color = "#d5f5e3"
-    # Airflow 2 has no page that it could lead to.
-    operator_extra_links = (ReportLink(),) if AIRFLOW_V_3_0_PLUS else ()
+    operator_extra_links = (
+        (ReportLink(), *SparkJobOperator.operator_extra_links) if AIRFLOW_V_3_0_PLUS else ()
+    )
 
     def __init__(
         self,

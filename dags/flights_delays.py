@@ -1,0 +1,57 @@
+"""A DAG that runs on the archive: each time flights were sealed, it tells how late they left.
+
+An example of what to do with the asset's events; nothing else needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Asset, dag, task
+
+ARCHIVE = os.environ.get("KAFKA_DRAIN_ARCHIVES", "/var/lib/kafka-drain") + "/flights"
+
+
+@task
+def mean_delays(**context: Any) -> dict[str, float]:
+    """Return the mean delay by carrier, in minutes, of the flights that were sealed just then."""
+    import json
+
+    from kafka_drain.reading import archive_dataset, segments_filter
+
+    # Airflow 2 calls assets datasets.
+    events = context.get("triggering_asset_events") or context.get("triggering_dataset_events", {})
+    segments = [
+        segment
+        for of_asset in events.values()
+        for event in of_asset
+        for segment in event.extra["segments"]
+    ]
+    delays: dict[str, list[float]] = defaultdict(list)
+    flights = archive_dataset(ARCHIVE).scanner(columns=["value"], filter=segments_filter(segments))
+    for batch in flights.to_batches():
+        for value in batch.column("value").to_pylist():
+            flight = json.loads(value)
+            if flight["dep_delay"] is not None:
+                delays[flight["carrier"]].append(flight["dep_delay"])
+    return {
+        carrier: round(sum(late) / len(late), 1)
+        for carrier, late in sorted(delays.items(), key=lambda item: item[0])
+    }
+
+
+@dag(
+    schedule=[Asset(ARCHIVE if "://" in ARCHIVE else f"file://{ARCHIVE}")],
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    tags=["example"],
+)
+def flights_delays() -> None:
+    """How late the flights left that were archived just now."""
+    mean_delays()
+
+
+flights_delays()

@@ -1,0 +1,82 @@
+"""What operators tell OpenLineage: Kafka's topics and the archive, as the spec names datasets.
+
+Only where Airflow's provider for OpenLineage is installed; it asks operators when they have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+__all__ = ["Lineage", "archive_name", "drain_lineage", "republish_lineage", "topic_names"]
+
+#: Namespace and name.
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What a task has read and written.
+
+    Attributes:
+        inputs: What it read.
+        outputs: What it wrote, and how many records.
+    """
+
+    inputs: Sequence[Name]
+    outputs: Mapping[Name, int]
+
+    def to_openlineage(self) -> OperatorLineage[Any, Any]:
+        """Return it as Airflow's provider wants it."""
+        from airflow.providers.openlineage.extractors import OperatorLineage
+        from openlineage.client.event_v2 import InputDataset, OutputDataset
+        from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
+
+        return OperatorLineage(
+            inputs=[InputDataset(*name) for name in self.inputs],
+            outputs=[
+                OutputDataset(
+                    *name,
+                    outputFacets={
+                        "outputStatistics": statistics.OutputStatisticsOutputDatasetFacet(records)
+                    },
+                )
+                for name, records in self.outputs.items()
+            ],
+        )
+
+
+def drain_lineage(
+    bootstrap_servers: str, topics: Iterable[str], archive: str, records: int
+) -> Lineage:
+    """Return the lineage of a drain that wrote so many records of some topics."""
+    cluster = topic_names(bootstrap_servers)
+    return Lineage([(cluster, topic) for topic in sorted(topics)], {archive_name(archive): records})
+
+
+def republish_lineage(bootstrap_servers: str, archive: str, records: Mapping[str, int]) -> Lineage:
+    """Return the lineage of a republish that sent so many records to each topic."""
+    cluster = topic_names(bootstrap_servers)
+    outputs = {(cluster, topic): number for topic, number in records.items()}
+    return Lineage([archive_name(archive)], outputs)
+
+
+def topic_names(bootstrap_servers: str) -> str:
+    """Return the namespace of a cluster's topics: `kafka://` and one of its addresses."""
+    first = min(address.strip() for address in bootstrap_servers.split(","))
+    address = first.rpartition("//")[2]
+    return f"kafka://{address if ':' in address else f'{address}:9092'}"
+
+
+def archive_name(archive: str) -> Name:
+    """Return an archive's namespace and name: of a folder `file` and its path."""
+    url = urlsplit(archive)
+    if not url.scheme or url.scheme == "file":
+        return "file", url.path.rstrip("/")
+    scheme = {"s3a": "s3"}.get(url.scheme, url.scheme)
+    return f"{scheme}://{url.netloc}", url.path.strip("/")

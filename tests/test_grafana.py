@@ -1,0 +1,93 @@
+"""The dashboard asks for what operators send, by the names that the mapping gives it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kafka_drain_airflow import metrics
+
+GRAFANA = Path(__file__).resolve().parents[1] / "docs" / "grafana"
+DASHBOARD = json.loads((GRAFANA / "kafka-drain.json").read_text())
+MAPPINGS = yaml.safe_load((GRAFANA / "statsd-mapping.yml").read_text())["mappings"]
+
+
+def prometheus_name(statsd_name: str) -> tuple[str, dict[str, str]]:
+    """Return name and labels by the first mapping that fits, as statsd_exporter does.
+
+    A `*` stands for anything but a dot.
+    """
+    for mapping in MAPPINGS:
+        pattern = re.escape(mapping["match"]).replace(r"\*", r"([^.]*)")
+        if found := re.fullmatch(pattern, statsd_name):
+
+            def fill(text: str, parts: re.Match[str] = found) -> str:
+                return re.sub(r"\$\{?(\d)\}?", lambda m: parts[int(m[1])], text)
+
+            labels = {name: fill(value) for name, value in mapping["labels"].items()}
+            return fill(mapping["name"]), labels
+    raise AssertionError(statsd_name)
+
+
+def sent() -> dict[str, dict[str, str]]:
+    """Return what operators send, by Prometheus' name, with its labels."""
+    names: list[str] = []
+
+    class Gauges:
+        def gauge(self, name: str, value: float, *, tags: dict[str, str]) -> None:
+            names.append(f"airflow.{name}")
+
+    overview: dict[str, Any] = dict.fromkeys(
+        ("records", "offsets", "files", "bytes", "lag", "unsealed_segments"), 1
+    )
+    overview |= {"verdict": "complete", "gaps": {"lost": 1}, "findings": {"file_missing": 1}}
+    overview["expires_at"] = "2026-11-22T12:00:00+00:00"
+    before = metrics.Stats
+    metrics.Stats = Gauges()  # type: ignore[assignment, misc]
+    try:
+        metrics.tell_overview("orders", overview, 1.0)
+        metrics.tell_drain("orders", dict.fromkeys(metrics._DRAIN, 1))
+        metrics.tell_republish("orders", dict.fromkeys(metrics._REPUBLISH, 1))
+    finally:
+        metrics.Stats = before  # type: ignore[misc]
+    return dict(prometheus_name(name) for name in names)
+
+
+def test_mapping_labels() -> None:
+    """Each gauge has its pipeline as a label, and those by reason have that too."""
+    found = sent()
+
+    assert {labels["pipeline"] for labels in found.values()} == {"orders"}
+    assert found["kafka_drain_archive_gaps"]["reason"] == "lost"
+    assert found["kafka_drain_archive_findings"]["reason"] == "file_missing"
+    assert found["kafka_drain_drain_offsets_per_second"] == {"pipeline": "orders"}
+
+
+def test_dashboard_asks_for_what_is_sent() -> None:
+    """No panel waits for a metric that nobody sends."""
+    asked = set(re.findall(r"kafka_drain_\w+", json.dumps(DASHBOARD)))
+
+    assert len(DASHBOARD["panels"]) == 12
+    assert asked <= sent().keys()
+    # Everything but what other figures say as well.
+    assert sent().keys() - asked == {"kafka_drain_drain_records", "kafka_drain_archive_offsets"}
+
+
+def test_dashboard_panels_apart() -> None:
+    """No panel lies over another, and each says what it shows."""
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        own = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not own & cells, panel["title"]
+        assert max(x for x, _ in own) < 24
+        cells |= own
+        assert panel["description"]
