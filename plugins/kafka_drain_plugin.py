@@ -29,15 +29,15 @@ class KafkaDrainPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
+        from kafka_drain_airflow.addresses import URL_PREFIX
         from kafka_drain_airflow.pages import app
-        from kafka_drain_airflow.report_link import URL_PREFIX
 
         return [{"app": app, "url_prefix": URL_PREFIX, "name": "kafka-drain"}]
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return what the navigation of Airflow 3 shows: the archives, under Browse."""
-        from kafka_drain_airflow.report_link import page_url
+        from kafka_drain_airflow.addresses import page_url
 
         return [
             {

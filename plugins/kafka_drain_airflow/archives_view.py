@@ -33,7 +33,7 @@ from kafka_drain.locations import is_local, locate, read_bytes, require_reachabl
 from kafka_drain.overview import read_overview
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, Doing, Run, overview_page
 from kafka_drain.receipts import ReceiptError
-from kafka_drain_airflow.report_link import airflow_url, page_url
+from kafka_drain_airflow.addresses import dag_url, page_url, run_url
 from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside, plain
 from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
 
@@ -165,7 +165,7 @@ def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
         ArchiveRow(
             name=dag_id.removeprefix(PREFIX),
             archive=archive,
-            link=airflow_url(f"/dags/{quote(dag_id, safe='')}"),
+            link=dag_url(dag_id),
             page=page_url(f"/archives/{quote(dag_id, safe='')}"),
             report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
             overview=of.overview,
@@ -214,7 +214,7 @@ def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
     query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_after)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query):
-        words, link = f"{row.state}: {row.run_id}", _run_url(row.dag_id, row.run_id)
+        words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
         found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
     return found
 
@@ -237,7 +237,7 @@ def _doing(session: Any, dag_ids: Collection[str]) -> list[Doing]:
     for row in session.execute(query):
         progress = plain(row.value)
         if is_progress(progress) and row.dag_id not in found:
-            link = _run_url(row.dag_id, row.run_id)
+            link = run_url(row.dag_id, row.run_id)
             state = str(row.state or "none")
             found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
     return list(found.values())
@@ -259,10 +259,6 @@ def _drains(session: Any, dag_id: str) -> list[Drained]:
         # Drains of windows tell other things.
         if isinstance(result, dict) and {"offsets", "seconds"} <= result.keys()
     ]
-
-
-def _run_url(dag_id: str, run_id: str) -> str:
-    return airflow_url(f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")
 
 
 def _find_all(archives: Sequence[str]) -> list[_Found]:

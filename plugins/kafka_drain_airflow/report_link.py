@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom, conf
+from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
+
+from kafka_drain_airflow.addresses import page_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
 
-__all__ = ["REPORT_KEY", "URL_PREFIX", "ReportLink", "airflow_url", "page_url"]
+__all__ = ["REPORT_KEY", "ReportLink"]
 
 #: XCom of the validation: path of the report's JSON document.
 REPORT_KEY = "report"
-#: Where the plugin's pages are, below Airflow's own address.
-URL_PREFIX = "/kafka-drain"
 
 
 class ReportLink(BaseOperatorLink):
@@ -34,14 +34,3 @@ class ReportLink(BaseOperatorLink):
         if ti_key.map_index is not None and ti_key.map_index >= 0:
             query["map_index"] = str(ti_key.map_index)
         return f"{page_url('/reports')}/{quote(ti_key.dag_id, safe='')}?{urlencode(query)}"
-
-
-def airflow_url(path: str) -> str:
-    """Return a page of Airflow without host: the browser knows by which name it reached it."""
-    base: str = conf.get("api", "base_url", fallback="")
-    return urlsplit(base).path.rstrip("/") + path
-
-
-def page_url(path: str) -> str:
-    """Return a page of the plugin, without host."""
-    return airflow_url(URL_PREFIX + path)
