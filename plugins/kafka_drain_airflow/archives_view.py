@@ -15,36 +15,32 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from airflow.models.asset import AssetModel, TaskOutletAssetReference
-from airflow.models.dag import DagTag
-from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance
-from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy import and_, func, select
 
 from kafka_drain.archive import Archive
-from kafka_drain.archive_page import Drained, archive_page
+from kafka_drain.archive_page import archive_page
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.history import Histories, History
 from kafka_drain.html_parts import coloured
 from kafka_drain.locations import is_local, locate, read_bytes, require_reachable
 from kafka_drain.overview import read_overview
-from kafka_drain.overview_page import SCRIPT, ArchiveRow, Doing, Run, overview_page
+from kafka_drain.overview_page import SCRIPT, ArchiveRow, overview_page
 from kafka_drain.receipts import ReceiptError
-from kafka_drain_airflow.addresses import dag_url, page_url, run_url
-from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside, plain
-from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
+from kafka_drain_airflow.addresses import dag_url, page_url
+from kafka_drain_airflow.metadata_database import (
+    PREFIX,
+    archives_of,
+    drains_of,
+    last_runs,
+    progress_of,
+)
+from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside
 
 __all__ = ["router"]
 
-#: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
-PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
-RUNS = 8
-#: Whose progress an archive's page shows; it is looked for among so many of the newest.
+#: Whose progress an archive's page shows.
 KINDS = ("drain", "republish", "reprocess", "maintain")
-NEWEST = 40
 #: So long a store may take to answer, in seconds.
 PATIENCE = 10.0
 
@@ -110,9 +106,9 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     dag_ids = {f"{kind}_{row.name}" for kind in KINDS} & _readable(session, user)
-    doing = _doing(session, dag_ids)
+    doing = progress_of(session, dag_ids)
     now = datetime.now(timezone.utc)
-    drains = _drains(session, dag_id)
+    drains = drains_of(session, dag_id)
     page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains)
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
@@ -120,7 +116,7 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
 @router.get("/archives/{dag_id}/receipts/{generation}/{name}", dependencies=_MAY_READ)
 def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Response:
     """Return a receipt as it was sealed."""
-    archive = _archives(session, [dag_id]).get(dag_id)
+    archive = archives_of(session, [dag_id]).get(dag_id)
     if archive is None or _find(archive).problem:
         return not_found(f"{dag_id} is no DAG that drains to an archive that can be read here.")
     owner = Archive.at(archive).generation(generation)
@@ -136,7 +132,7 @@ def newest_report(
     dag_id: str, session: SessionDep, colours: Literal["", "dark", "light"] = ""
 ) -> Response:
     """Return the newest report of a drain's archive, in the system's colours or given ones."""
-    archive = _archives(session, [dag_id]).get(dag_id)
+    archive = archives_of(session, [dag_id]).get(dag_id)
     if archive is None:
         return not_found(f"{dag_id} is no DAG that drains to an archive.")
     found = _find(archive)
@@ -158,8 +154,8 @@ def _readable(session: Any, user: Any) -> set[str]:
 
 
 def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
-    archives = _archives(session, dag_ids)
-    runs = _last_runs(session, archives)
+    archives = archives_of(session, dag_ids)
+    runs = last_runs(session, archives)
     found = _find_all(list(archives.values()))
     return [
         ArchiveRow(
@@ -173,91 +169,6 @@ def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
             runs=runs.get(dag_id, ()),
         )
         for (dag_id, archive), of in zip(archives.items(), found, strict=True)
-    ]
-
-
-def _archives(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
-    """Return the archives of some DAGs, as their validations name them as outlets."""
-    query = (
-        select(TaskOutletAssetReference.dag_id, AssetModel.uri)
-        .join(AssetModel, AssetModel.id == TaskOutletAssetReference.asset_id)
-        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
-        .where(
-            DagTag.name == "kafka-drain",
-            TaskOutletAssetReference.task_id == VALIDATION,
-            TaskOutletAssetReference.dag_id.in_(dag_ids),
-        )
-        .order_by(TaskOutletAssetReference.dag_id)
-    )
-    return {
-        dag_id: uri.removeprefix("file://")
-        for dag_id, uri in session.execute(query)
-        if dag_id.startswith(PREFIX)
-    }
-
-
-def _last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
-    """Return the last runs of some DAGs, oldest first."""
-    newest = (
-        select(
-            DagRun.dag_id,
-            DagRun.run_id,
-            DagRun.state,
-            DagRun.run_after,
-            func.row_number()
-            .over(partition_by=DagRun.dag_id, order_by=DagRun.run_after.desc())
-            .label("age"),
-        )
-        .where(DagRun.dag_id.in_(dag_ids))
-        .subquery()
-    )
-    query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_after)
-    found: dict[str, list[Run]] = {}
-    for row in session.execute(query):
-        words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
-        found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
-    return found
-
-
-def _doing(session: Any, dag_ids: Collection[str]) -> list[Doing]:
-    """Return how far the task has got that last said so, of each DAG."""
-    task = (
-        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
-        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
-    )
-    query = (
-        select(XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.value)
-        .add_columns(TaskInstance.state)
-        .join(TaskInstance, and_(*task))
-        .where(XComModel.key == PROGRESS_KEY, XComModel.dag_id.in_(dag_ids))
-        .order_by(XComModel.timestamp.desc())
-        .limit(NEWEST)
-    )
-    found: dict[str, Doing] = {}
-    for row in session.execute(query):
-        progress = plain(row.value)
-        if is_progress(progress) and row.dag_id not in found:
-            link = run_url(row.dag_id, row.run_id)
-            state = str(row.state or "none")
-            found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
-    return list(found.values())
-
-
-def _drains(session: Any, dag_id: str) -> list[Drained]:
-    """Return what the newest drains of a DAG told, oldest first."""
-    query = (
-        select(XComModel.value, XComModel.timestamp)
-        .where(XComModel.dag_id == dag_id, XComModel.task_id == DRAIN)
-        .where(XComModel.key == XCOM_RETURN_KEY, XComModel.map_index == -1)
-        .order_by(XComModel.timestamp.desc())
-        .limit(NEWEST)
-    )
-    told = [(plain(row.value), row.timestamp) for row in session.execute(query)]
-    return [
-        Drained(at.isoformat(), int(result["offsets"]), float(result["seconds"]))
-        for result, at in reversed(told)
-        # Drains of windows tell other things.
-        if isinstance(result, dict) and {"offsets", "seconds"} <= result.keys()
     ]
 
 

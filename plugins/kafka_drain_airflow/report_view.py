@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from airflow.models.xcom import XComModel
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from upath import UPath
 
 from kafka_drain.locations import is_local
-from kafka_drain_airflow.report_link import REPORT_KEY
+from kafka_drain_airflow.metadata_database import report_of
 
-__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "plain", "router"]
+__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "router"]
 
 HEADERS = {
     # A report names topics and paths, which others chose: nothing in it may ever run or load.
@@ -49,21 +47,10 @@ def report(
     map_index: int = -1,
 ) -> Response:
     """Return the report that a task instance wrote."""
-    found = session.execute(
-        XComModel.get_many(
-            key=REPORT_KEY,
-            run_id=run_id,
-            dag_ids=dag_id,
-            task_ids=task_id,
-            map_indexes=map_index,
-            limit=1,
-        ).with_only_columns(XComModel.value)
-    ).first()
-    if found is None:
-        return not_found(
-            f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
-        )
-    path = plain(found.value)
+    try:
+        path = report_of(session, dag_id, run_id, task_id, map_index)
+    except LookupError as error:
+        return not_found(str(error))
     page = page_beside(path)
     if page is None:
         return not_found(f"{path!r} isn't the report of an archive that this server can read.")
@@ -94,14 +81,6 @@ def page_beside(path: object) -> UPath | None:
     except (OSError, ValueError, ImportError):
         # No such file, no right to read it, no file system of that name.
         return None
-
-
-def plain(value: object) -> object:
-    """Return an XCom's value, which the database holds as JSON or as itself."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 def not_found(text: str) -> Response:

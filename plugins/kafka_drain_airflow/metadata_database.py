@@ -1,0 +1,176 @@
+"""What Airflow's metadata database knows of archives: of which DAG, how its runs went.
+
+Airflow 2 has datasets where Airflow 3 has assets; what differs is named once, at the top.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dag import DagTag
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from sqlalchemy import and_, func, select
+
+from kafka_drain.archive_page import Drained
+from kafka_drain.overview_page import Doing, Run
+from kafka_drain_airflow.addresses import run_url
+from kafka_drain_airflow.report_link import REPORT_KEY
+from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
+
+if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.models.xcom import XComModel
+
+    ASSET_ID = TaskOutletAssetReference.asset_id
+    # When a run may start; a backfill's is when it was asked for.
+    RUN_TIME = DagRun.run_after
+else:
+    from airflow.models.dataset import DatasetModel as AssetModel
+    from airflow.models.dataset import TaskOutletDatasetReference as TaskOutletAssetReference
+    from airflow.models.xcom import XCom as XComModel
+
+    ASSET_ID = TaskOutletAssetReference.dataset_id
+    RUN_TIME = DagRun.execution_date
+
+__all__ = ["PREFIX", "archives_of", "drains_of", "last_runs", "plain", "progress_of", "report_of"]
+
+#: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
+PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
+RUNS = 8
+#: Progress and drains are looked for among so many of the newest.
+NEWEST = 40
+
+
+def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
+    """Return the archives of some DAGs, as their validations name them as outlets."""
+    query = (
+        select(TaskOutletAssetReference.dag_id, AssetModel.uri)
+        .join(AssetModel, AssetModel.id == ASSET_ID)
+        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
+        .where(
+            DagTag.name == "kafka-drain",
+            TaskOutletAssetReference.task_id == VALIDATION,
+            TaskOutletAssetReference.dag_id.in_(dag_ids),
+        )
+        .order_by(TaskOutletAssetReference.dag_id)
+    )
+    return {
+        dag_id: uri.removeprefix("file://")
+        for dag_id, uri in session.execute(query)
+        if dag_id.startswith(PREFIX)
+    }
+
+
+def last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
+    """Return the last runs of some DAGs, oldest first."""
+    newest = (
+        select(
+            DagRun.dag_id,
+            DagRun.run_id,
+            DagRun.state,
+            RUN_TIME.label("run_time"),
+            func.row_number()
+            .over(partition_by=DagRun.dag_id, order_by=RUN_TIME.desc())
+            .label("age"),
+        )
+        .where(DagRun.dag_id.in_(dag_ids))
+        .subquery()
+    )
+    query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_time)
+    found: dict[str, list[Run]] = {}
+    for row in session.execute(query):
+        words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
+        found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
+    return found
+
+
+def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
+    """Return how far the task has got that last said so, of each DAG."""
+    task = (
+        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
+        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
+    )
+    query = (
+        select(XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.value)
+        .add_columns(TaskInstance.state)
+        .join(TaskInstance, and_(*task))
+        .where(XComModel.key == PROGRESS_KEY, XComModel.dag_id.in_(dag_ids))
+        .order_by(XComModel.timestamp.desc())
+        .limit(NEWEST)
+    )
+    found: dict[str, Doing] = {}
+    for row in session.execute(query):
+        progress = plain(row.value)
+        if is_progress(progress) and row.dag_id not in found:
+            link = run_url(row.dag_id, row.run_id)
+            state = str(row.state or "none")
+            found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
+    return list(found.values())
+
+
+def drains_of(session: Any, dag_id: str) -> list[Drained]:
+    """Return what the newest drains of a DAG told, oldest first."""
+    query = (
+        select(XComModel.value, XComModel.timestamp)
+        .where(XComModel.dag_id == dag_id, XComModel.task_id == DRAIN)
+        .where(XComModel.key == XCOM_RETURN_KEY, XComModel.map_index == -1)
+        .order_by(XComModel.timestamp.desc())
+        .limit(NEWEST)
+    )
+    told = [(plain(row.value), row.timestamp) for row in session.execute(query)]
+    return [
+        Drained(at.isoformat(), int(result["offsets"]), float(result["seconds"]))
+        for result, at in reversed(told)
+        # Drains of windows tell other things.
+        if isinstance(result, dict) and {"offsets", "seconds"} <= result.keys()
+    ]
+
+
+def report_of(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> object:
+    """Return what a task instance has noted as its report's path: anybody's task may note any.
+
+    Raises:
+        LookupError: When it has noted nothing.
+    """
+    query = select(XComModel.value).where(
+        XComModel.dag_id == dag_id,
+        XComModel.run_id == run_id,
+        XComModel.task_id == task_id,
+        XComModel.map_index == map_index,
+        XComModel.key == REPORT_KEY,
+    )
+    found = session.execute(query).first()
+    if found is None:
+        raise LookupError(
+            f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
+        )
+    return plain(found.value)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads texts, numbers, lists and dicts; a pickle that names code is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+
+
+def plain(value: object) -> object:
+    """Return an XCom's value, which the database holds as JSON or as itself.
+
+    Airflow 2 holds bytes: JSON, or a pickle where `enable_xcom_pickling` is set. What isn't plain
+    is returned as it is held: nothing that a task has written is run here.
+    """
+    try:
+        if isinstance(value, bytes) and value.startswith(pickle.PROTO):
+            return _PlainUnpickler(io.BytesIO(value)).load()
+        return json.loads(value) if isinstance(value, (str, bytes)) else value
+    except Exception:
+        # A broken pickle raises whatever it likes.
+        return value
