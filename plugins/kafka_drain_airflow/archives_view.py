@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, Literal
 from urllib.parse import quote
@@ -23,8 +22,7 @@ from kafka_drain.archive_page import archive_page
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.history import Histories, History
 from kafka_drain.html_parts import coloured
-from kafka_drain.locations import is_local, locate, read_bytes, require_reachable
-from kafka_drain.overview import read_overview
+from kafka_drain.locations import read_bytes
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, overview_page
 from kafka_drain.receipts import ReceiptError
 from kafka_drain_airflow.addresses import dag_url, page_url
@@ -35,14 +33,13 @@ from kafka_drain_airflow.metadata_database import (
     last_runs,
     progress_of,
 )
-from kafka_drain_airflow.report_view import HEADERS, STORES, not_found, page_beside
+from kafka_drain_airflow.report_view import HEADERS, not_found
+from kafka_drain_airflow.server_reading import find, find_all, page_beside
 
 __all__ = ["router"]
 
 #: Whose progress an archive's page shows.
 KINDS = ("drain", "republish", "reprocess", "maintain")
-#: So long a store may take to answer, in seconds.
-PATIENCE = 10.0
 
 _HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 PAGE_HEADERS = HEADERS | {
@@ -55,15 +52,6 @@ PAGE_HEADERS = HEADERS | {
 
 router = APIRouter()
 _histories = Histories()
-_readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What is known of an archive: what its validation left, or why that can't be read."""
-
-    overview: dict[str, Any] | None = None
-    problem: str = ""
 
 
 # 401 without a login; without the right to read a DAG, its archive isn't among them.
@@ -117,7 +105,7 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
 def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Response:
     """Return a receipt as it was sealed."""
     archive = archives_of(session, [dag_id]).get(dag_id)
-    if archive is None or _find(archive).problem:
+    if archive is None or find(archive).problem:
         return not_found(f"{dag_id} is no DAG that drains to an archive that can be read here.")
     owner = Archive.at(archive).generation(generation)
     # Only what the folder lists is opened, whatever the address says.
@@ -135,7 +123,7 @@ def newest_report(
     archive = archives_of(session, [dag_id]).get(dag_id)
     if archive is None:
         return not_found(f"{dag_id} is no DAG that drains to an archive.")
-    found = _find(archive)
+    found = find(archive)
     if found.overview is None:
         return not_found(found.problem or f"{archive} has not been validated yet.")
     page = page_beside(f"{archive}/{found.overview.get('report')}")
@@ -156,7 +144,7 @@ def _readable(session: Any, user: Any) -> set[str]:
 def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
     archives = archives_of(session, dag_ids)
     runs = last_runs(session, archives)
-    found = _find_all(list(archives.values()))
+    found = find_all(list(archives.values()))
     return [
         ArchiveRow(
             name=dag_id.removeprefix(PREFIX),
@@ -170,29 +158,3 @@ def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
         )
         for (dag_id, archive), of in zip(archives.items(), found, strict=True)
     ]
-
-
-def _find_all(archives: Sequence[str]) -> list[_Found]:
-    """Read what validations left, of all archives at once: a store takes its time."""
-    reading = [_readers.submit(_find, archive) for archive in archives]
-    wait(reading, timeout=PATIENCE)
-    return [_found(future) for future in reading]
-
-
-def _found(future: Future[_Found]) -> _Found:
-    if not future.done():
-        future.cancel()
-        return _Found(problem=f"the store didn't answer within {PATIENCE:g} s")
-    return future.result()
-
-
-def _find(archive: str) -> _Found:
-    try:
-        root = locate(archive)
-        if not is_local(root) and root.protocol not in STORES:
-            return _Found(problem=f"{archive} is in no store that this server asks")
-        require_reachable(root)
-        return _Found(read_overview(root))
-    except (KafkaDrainError, OSError, ValueError, ImportError) as error:
-        # What the worker can read, this server may not: another machine, other credentials.
-        return _Found(problem=f"this server can't read {archive}: {error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -10,12 +9,11 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
-from upath import UPath
 
-from kafka_drain.locations import is_local
 from kafka_drain_airflow.metadata_database import report_of
+from kafka_drain_airflow.server_reading import page_beside
 
-__all__ = ["HEADERS", "STORES", "not_found", "page_beside", "router"]
+__all__ = ["HEADERS", "not_found", "router"]
 
 HEADERS = {
     # A report names topics and paths, which others chose: nothing in it may ever run or load.
@@ -26,9 +24,6 @@ HEADERS = {
     # A task that is cleared writes its report anew.
     "Cache-Control": "private, no-cache",
 }
-# Not http and the like: the server would ask whatever address it is given.
-STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
-
 router = APIRouter()
 
 
@@ -55,32 +50,6 @@ def report(
     if page is None:
         return not_found(f"{path!r} isn't the report of an archive that this server can read.")
     return HTMLResponse(page.read_bytes(), headers=HEADERS)
-
-
-def page_beside(path: object) -> UPath | None:
-    """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
-
-    Who may write XComs may have written the path: no other file is ever served.
-
-    Args:
-        path: Path of the report's JSON document.
-    """
-    if not isinstance(path, str) or not path.endswith(".json"):
-        return None
-    try:
-        page = UPath(path.removesuffix(".json") + ".html")
-        if is_local(page) and page.is_absolute():
-            # Where links and dots lead to is what counts.
-            page = UPath(Path(page.path).resolve())
-        elif page.protocol not in STORES or "::" in path or ".." in path.split("/"):
-            return None
-        if page.suffix != ".html" or page.parent.name != "reports":
-            return None
-        archive = page.parent.parent / "archive.json"
-        return page if archive.is_file() and page.is_file() else None
-    except (OSError, ValueError, ImportError):
-        # No such file, no right to read it, no file system of that name.
-        return None
 
 
 def not_found(text: str) -> Response:
