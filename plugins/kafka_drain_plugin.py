@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 __all__ = ["KafkaDrainPlugin"]
 
@@ -25,7 +26,7 @@ class KafkaDrainPlugin(AirflowPlugin):
 
         return [BackfillTimetable]
 
-    # Only the API server of Airflow 3 asks for it; Airflow 2 has no such pages, and no link to one.
+    # Only the API server of Airflow 3 asks for these two.
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
@@ -48,6 +49,35 @@ class KafkaDrainPlugin(AirflowPlugin):
                 "url_route": "kafka-archives",
             }
         ]
+
+    # These are Airflow 2's: there the webserver has the pages, and finds a link only when it is
+    # named here. Airflow 3 would ask as well where its FAB provider is installed.
+    @property
+    def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
+        """Return the pages that the webserver of Airflow 2 adds to its own."""
+        if AIRFLOW_V_3_0_PLUS:
+            return []
+        from kafka_drain_airflow.flask_view import blueprint
+
+        return [blueprint]
+
+    @property
+    def appbuilder_menu_items(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Return what the menu of Airflow 2 shows: the archives, under Browse."""
+        if AIRFLOW_V_3_0_PLUS:
+            return []
+        from kafka_drain_airflow.flask_view import MENU_ITEM
+
+        return [MENU_ITEM]
+
+    @property
+    def operator_extra_links(self) -> list[Any]:  # type: ignore[override]
+        """Return the links that a task instance of Airflow 2 may have."""
+        if AIRFLOW_V_3_0_PLUS:
+            return []
+        from kafka_drain_airflow.report_link import ReportLink
+
+        return [ReportLink()]
 
 
 def __getattr__(name: str) -> type[KafkaDrainPlugin] | None:

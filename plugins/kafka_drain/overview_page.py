@@ -129,8 +129,14 @@ class ArchiveRow:
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
 
-def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
-    """Return the page; what needs a look comes first."""
+def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
+    """Return the page; what needs a look comes first.
+
+    Args:
+        rows: The archives.
+        now: The time.
+        home: Where Airflow's own pages begin; empty where they are around this one.
+    """
     ordered = sorted(rows, key=lambda row: (_rank(row, now), row.name))
     bad = sum(_rank(row, now) < _URGENT for row in rows)
     verdict = f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive")
@@ -140,6 +146,7 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime) -> str:
     ]
     body = tag(
         "body",
+        *([tag("p", tag("a", "Airflow", href=home), class_="quiet")] if home else []),
         tag("h1", "Archives"),
         _headline(rows, bad),
         table(heads, [_cells(row, now) for row in ordered]) if rows else _none(),

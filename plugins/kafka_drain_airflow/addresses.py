@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from airflow.providers.common.compat.sdk import conf
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-__all__ = ["URL_PREFIX", "airflow_url", "dag_url", "page_url", "run_url"]
+__all__ = ["URL_PREFIX", "airflow_url", "dag_url", "home_url", "page_url", "run_url"]
 
 #: Where the plugin's pages are, below Airflow's own address.
 URL_PREFIX = "/kafka-drain"
@@ -24,6 +24,11 @@ def airflow_url(path: str) -> str:
 def page_url(path: str) -> str:
     """Return a page of the plugin."""
     return airflow_url(URL_PREFIX + path)
+
+
+def home_url() -> str:
+    """Return where Airflow's pages begin; empty in Airflow 3, whose frame is around ours."""
+    return "" if AIRFLOW_V_3_0_PLUS else airflow_url("/home")
 
 
 def dag_url(dag_id: str) -> str:

@@ -26,7 +26,7 @@ from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetModel, TaskOutletAssetReference
-    from airflow.models.xcom import XComModel
+    from airflow.models.xcom import XComModel  # type: ignore[attr-defined]
 
     ASSET_ID = TaskOutletAssetReference.asset_id
     # When a run may start; a backfill's is when it was asked for.
@@ -39,7 +39,18 @@ else:
     ASSET_ID = TaskOutletAssetReference.dataset_id
     RUN_TIME = DagRun.execution_date
 
-__all__ = ["PREFIX", "archives_of", "drains_of", "last_runs", "plain", "progress_of", "report_of"]
+__all__ = [
+    "PREFIX",
+    "AssetModel",
+    "TaskOutletAssetReference",
+    "XComModel",
+    "archives_of",
+    "drains_of",
+    "last_runs",
+    "plain",
+    "progress_of",
+    "report_of",
+]
 
 #: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
 PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"

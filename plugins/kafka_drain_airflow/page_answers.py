@@ -22,7 +22,7 @@ from kafka_drain.html_parts import coloured
 from kafka_drain.locations import read_bytes
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, overview_page
 from kafka_drain.receipts import ReceiptError
-from kafka_drain_airflow.addresses import dag_url, page_url
+from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.metadata_database import (
     PREFIX,
     archives_of,
@@ -89,7 +89,7 @@ class Answer:
 
 def archives(session: Any, dag_ids: Collection[str]) -> Answer:
     """Return the page of the archives of some DAGs."""
-    page = overview_page(_rows(session, dag_ids), datetime.now(timezone.utc))
+    page = overview_page(_rows(session, dag_ids), datetime.now(timezone.utc), home_url())
     return Answer(page, headers=PAGE_HEADERS)
 
 

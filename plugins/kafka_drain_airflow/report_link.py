@@ -21,7 +21,8 @@ REPORT_KEY = "report"
 class ReportLink(BaseOperatorLink):
     """The button Report of a task instance that wrote a report, also of one that failed.
 
-    The worker asks for the link when the task has ended, and Airflow keeps it as an XCom.
+    In Airflow 3 the worker asks for it when the task has ended, and Airflow keeps it as an XCom; in
+    Airflow 2 the webserver asks, each time.
     """
 
     name = "Report"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
@@ -58,9 +56,7 @@ class ValidateManifestOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = ("acknowledge_expired", "mode", "window_start", "window_end")
     ui_color = "#d5f5e3"
-    operator_extra_links = (
-        (ReportLink(), *SparkJobOperator.operator_extra_links) if AIRFLOW_V_3_0_PLUS else ()
-    )
+    operator_extra_links = (ReportLink(), *SparkJobOperator.operator_extra_links)
 
     def __init__(
         self,
