@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.synthetic import SyntheticArchive
+from demo.airflow_pages import VIEWER, open_pages
 from kafka_drain.report import Report, note_overview
 
 __all__ = ["measure_pages"]
@@ -63,10 +64,21 @@ def make(folder: str) -> dict[str, Any]:
 
 
 def serve(folder: str, rounds: int) -> dict[str, Any]:
-    """Answer requests as Airflow's API server does, in one process, and time them."""
+    """Answer requests as Airflow's server does, in one process, and time them."""
     os.environ["AIRFLOW_HOME"] = str(Path(folder, "airflow"))
     warnings.simplefilter("ignore")
-    get = _server(Path(folder))
+    dags = {
+        f"drain_p{number:03d}": f"file://{folder}/archive-{number:03d}"
+        for number in range(PIPELINES)
+    }
+    ask = open_pages({"dags": dags})
+
+    def get(url: str) -> str:
+        answer = ask(VIEWER, url)
+        if answer.status != 200:
+            raise RuntimeError(f"{url}: {answer.status} {answer.text[:200]}")
+        return answer.text
+
     listed, first = _timed(lambda: get("/kafka-drain/api/archives"))
     if len(json.loads(listed)["archives"]) != PIPELINES:
         raise RuntimeError(f"the list has {listed[:200]!r}, expected {PIPELINES} archives")
@@ -86,51 +98,3 @@ def _timed(ask: Callable[[], str]) -> tuple[str, float]:
     began = time.perf_counter()
     answer = ask()
     return answer, time.perf_counter() - began
-
-
-def _server(folder: Path) -> Callable[[str], str]:
-    """Return a client of the plugin's pages, with a database and a login of Airflow's own."""
-    from airflow import settings
-    from airflow.api_fastapi.app import init_auth_manager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-    from airflow.models import import_all_models
-    from airflow.models.asset import AssetModel, TaskOutletAssetReference
-    from airflow.models.base import Base
-    from airflow.models.dag import DagModel, DagTag
-    from airflow.models.dagbundle import DagBundleModel
-    from airflow.utils.session import create_session
-    from fastapi import FastAPI
-    from fastapi.testclient import TestClient
-
-    from kafka_drain_plugin import KafkaDrainPlugin
-
-    auth = init_auth_manager()
-    import_all_models()  # type: ignore[no-untyped-call]
-    Base.metadata.create_all(settings.engine)
-    with create_session() as session:
-        session.add(DagBundleModel(name="dags-folder"))
-        session.flush()
-        for number in range(PIPELINES):
-            dag_id, uri = f"drain_p{number:03d}", f"file://{folder}/archive-{number:03d}"
-            dag = DagModel(dag_id=dag_id, bundle_name="dags-folder")  # type: ignore[no-untyped-call]
-            session.add(dag)
-            session.flush()
-            session.add(DagTag(name="kafka-drain", dag_id=dag_id))
-            session.add(AssetModel(id=number + 1, name=uri, uri=uri, group="asset"))
-            session.flush()
-            session.add(
-                TaskOutletAssetReference(asset_id=number + 1, dag_id=dag_id, task_id="validate")
-            )
-    outer = FastAPI()
-    for mounted in KafkaDrainPlugin().fastapi_apps:
-        outer.mount(mounted["url_prefix"], mounted["app"])
-    viewer = SimpleAuthManagerUser(username="viewer", role="VIEWER")
-    client = TestClient(outer, cookies={"_token": auth.generate_jwt(viewer)})
-
-    def get(url: str) -> str:
-        answer = client.get(url)
-        if answer.status_code != 200:
-            raise RuntimeError(f"{url}: {answer.status_code} {answer.text[:200]}")
-        return str(answer.text)
-
-    return get

@@ -1,0 +1,293 @@
+"""The plugin's pages as Airflow's own server answers them, with its database and its login.
+
+Of Airflow 3 it is the application that the API server mounts, of Airflow 2 the whole webserver.
+Both want a process for themselves, with `AIRFLOW_HOME` set: `ask` starts one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+__all__ = ["FORGER", "NOBODY", "VIEWER", "PageAnswer", "Scene", "XCom", "ask", "open_pages"]
+
+ROOT = Path(__file__).resolve().parents[1]
+_SECONDS = 180
+_BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+#: Who asks, beside those of ROLES: a viewer of everything, one whose login is forged, one without.
+VIEWER, FORGER, NOBODY = "viewer", "forger", "nobody"
+#: Who may less, by name: rights as Airflow 2 names them. Airflow 3's login has the first alone.
+ROLES = {
+    "stranger": [("can_read", "Website"), ("menu_access", "Browse")],
+    "homeless": [],
+    "guest": [
+        ("can_read", "Website"),
+        ("can_read", "DAG:drain_a"),
+        ("can_read", "XComs"),
+    ],
+    "without_xcoms": [("can_read", "Website"), ("can_read", "DAGs")],
+}
+
+
+class XCom(TypedDict):
+    """What a task has noted, JSON as far as the database goes.
+
+    Attributes:
+        dag_id: Its DAG.
+        run_id: The run, one of the scene's.
+        task_id: The task, which runs.
+        key: The name.
+        value: Any JSON.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    key: str
+    value: Any
+
+
+class Scene(TypedDict, total=False):
+    """What Airflow's database holds.
+
+    Attributes:
+        dag_files: Folder of DAG files that it reads as Airflow does.
+        dags: URIs of archives, by more DAGs, whose task `validate` has them as outlets.
+        runs: States of runs, by DAG and run, oldest first.
+        xcoms: What tasks have noted.
+    """
+
+    dag_files: str
+    dags: Mapping[str, str]
+    runs: Mapping[str, Mapping[str, str]]
+    xcoms: list[XCom]
+
+
+class PageAnswer(NamedTuple):
+    """What a server has answered; names of headers are in lower case."""
+
+    status: int
+    text: str
+    headers: dict[str, str]
+
+
+def ask(
+    folder: Path,
+    scene: Scene,
+    requests: Mapping[str, tuple[str, str]],
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, PageAnswer]:
+    """Return what an Airflow with its home in a folder answers, by the requests' names.
+
+    Args:
+        folder: For the home.
+        scene: What its database holds.
+        requests: User and address.
+        environment: More variables for it.
+
+    Raises:
+        RuntimeError: When it has failed; with the end of its output.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-m", "demo.airflow_pages"],
+        input=json.dumps([scene, requests]),
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(folder / "airflow"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "plugins", ROOT / "spark_jobs"))),
+            **(environment or {}),
+        },
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+    )
+    if ended.returncode:
+        raise RuntimeError(ended.stderr[-2000:])
+    answers = json.loads(ended.stdout.splitlines()[-1])
+    return {name: PageAnswer(*answer) for name, answer in answers.items()}
+
+
+def open_pages(scene: Scene) -> Callable[[str, str], PageAnswer]:
+    """Return what takes a user and an address, and asks Airflow's server in this process."""
+    from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+    get = _open_fastapi() if AIRFLOW_V_3_0_PLUS else _open_flask()
+    if "dag_files" in scene:
+        _read_dags(scene["dag_files"])
+    _fill(scene)
+    return get
+
+
+def _open_fastapi() -> Callable[[str, str], PageAnswer]:
+    from airflow import settings
+    from airflow.api_fastapi.app import init_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    from kafka_drain_plugin import KafkaDrainPlugin
+
+    auth: Any = init_auth_manager()
+    models: Callable[[], None] = import_all_models
+    models()
+    Base.metadata.create_all(settings.engine)
+    server = FastAPI()
+    for mounted in KafkaDrainPlugin().fastapi_apps:
+        server.mount(mounted["url_prefix"], mounted["app"])
+    tokens = {
+        VIEWER: auth.generate_jwt(SimpleAuthManagerUser(username=VIEWER, role="VIEWER")),
+        "stranger": auth.generate_jwt(SimpleAuthManagerUser(username="stranger", role=None)),
+        FORGER: "not.a.token",
+    }
+    clients = {user: TestClient(server, cookies={"_token": tokens[user]}) for user in tokens}
+    clients[NOBODY] = TestClient(server)
+
+    def get(user: str, url: str) -> PageAnswer:
+        answer = clients[user].get(url, follow_redirects=False)
+        return PageAnswer(answer.status_code, answer.text, dict(answer.headers))
+
+    return get
+
+
+def _open_flask() -> Callable[[str, str], PageAnswer]:
+    from airflow.configuration import conf
+    from airflow.utils import db
+    from airflow.www import app as webserver
+
+    make_database: Callable[..., None] = db.initdb
+    make_database(load_connections=False)
+    create_app: Callable[..., Any] = webserver.create_app
+    app = create_app({"WTF_CSRF_ENABLED": False, "AUTH_RATE_LIMITED": False})
+    security = app.appbuilder.sm
+    with app.app_context():
+        for name, rights in ROLES.items():
+            role = security.add_role(name)
+            for right in rights:
+                security.add_permission_to_role(role, security.create_permission(*right))
+            _add_user(security, name, role)
+        _add_user(security, VIEWER, security.find_role("Viewer"))
+    clients = {user: app.test_client() for user in (VIEWER, FORGER, NOBODY, *ROLES)}
+    clients[FORGER].set_cookie("session", "not.a.token")
+    base = conf.get("webserver", "base_url").partition("//")[2].partition("/")[2]
+    login = f"/{base}/login/" if base else "/login/"
+    for user in (VIEWER, *ROLES):
+        answer = clients[user].post(login, data={"username": user, "password": user})
+        if answer.status_code != 302 or "login" in answer.headers["Location"]:
+            raise RuntimeError(f"{user} can't log in: {answer.status_code} {answer.headers}")
+
+    def get(user: str, url: str) -> PageAnswer:
+        answer = clients[user].get(url)
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return PageAnswer(answer.status_code, answer.get_data(as_text=True), headers)
+
+    return get
+
+
+def _add_user(security: Any, name: str, role: Any) -> None:
+    if not security.add_user(name, name, name, f"{name}@example.org", role, password=name):
+        raise RuntimeError(f"Airflow refuses the user {name}")
+
+
+def _read_dags(folder: str) -> None:
+    from airflow.models import dagbag
+    from airflow.utils.session import create_session
+
+    bag: Any = dagbag.DagBag(folder, include_examples=False)
+    if bag.import_errors or not bag.dags:
+        raise RuntimeError(f"{folder} has no DAGs: {bag.import_errors}")
+    with create_session() as session:
+        bag.sync_to_db(session=session)
+
+
+def _fill(scene: Scene) -> None:
+    """Write what a scene says into Airflow's database, and nothing around it."""
+    from airflow.models.dag import DagModel, DagTag
+    from airflow.models.dagrun import DagRun
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+    from airflow.utils.session import create_session
+    from sqlalchemy import insert, text
+
+    from kafka_drain_airflow.metadata_database import (
+        AssetModel,
+        TaskOutletAssetReference,
+        XComModel,
+    )
+
+    with create_session() as session:
+
+        def add(model: Any, **values: Any) -> None:
+            # Columns that this Airflow doesn't have are left out.
+            known = {name: values[name] for name in values if name in model.__table__.columns}
+            session.execute(insert(model.__table__).values(known))
+
+        # Without the tasks' own rows and other things that they would belong to.
+        session.execute(text("PRAGMA foreign_keys=OFF"))
+        if AIRFLOW_V_3_0_PLUS:
+            from airflow.models.dagbundle import DagBundleModel
+
+            add(DagBundleModel, name="dags-folder")
+        for number, (dag_id, uri) in enumerate(scene.get("dags", {}).items(), start=1):
+            add(
+                DagModel,
+                dag_id=dag_id,
+                bundle_name="dags-folder",
+                max_active_tasks=1,
+                max_consecutive_failed_dag_runs=0,
+                has_task_concurrency_limits=False,
+            )
+            add(DagTag, name="kafka-drain", dag_id=dag_id)
+            add(AssetModel, id=number, name=uri, uri=uri, group="asset")
+            outlet = {"asset_id": number, "dataset_id": number}
+            add(TaskOutletAssetReference, dag_id=dag_id, task_id="validate", **outlet)
+        ids: dict[tuple[str, str], int] = {}
+        for dag_id, runs in scene.get("runs", {}).items():
+            for hours, (run_id, state) in enumerate(runs.items()):
+                at = _BEGAN + timedelta(hours=hours)
+                ids[dag_id, run_id] = number = len(ids) + 1
+                run = {"dag_id": dag_id, "run_id": run_id, "run_type": "scheduled", "state": state}
+                add(DagRun, id=number, run_after=at, execution_date=at, **run)
+        tasks = set()
+        for xcom in scene.get("xcoms", []):
+            said = json.dumps(xcom["value"])
+            value = said if AIRFLOW_V_3_0_PLUS else said.encode()
+            number = ids[xcom["dag_id"], xcom["run_id"]]
+            add(XComModel, dag_run_id=number, map_index=-1, **{**xcom, "value": value})
+            tasks.add((xcom["dag_id"], xcom["run_id"], xcom["task_id"]))
+        for number, key in enumerate(sorted(tasks), start=1):
+            task = dict(zip(("dag_id", "run_id", "task_id"), key, strict=True))
+            add(
+                TaskInstance,
+                id=uuid.UUID(int=number),
+                state="running",
+                map_index=-1,
+                pool="default_pool",
+                pool_slots=1,
+                try_number=1,
+                **task,
+            )
+
+
+def main() -> None:
+    """Read a scene and requests as JSON, and print the answers as one line of JSON."""
+    warnings.simplefilter("ignore")
+    scene, requests = json.load(sys.stdin)
+    get = open_pages(scene)
+    sys.stdout.write(json.dumps({name: get(*request) for name, request in requests.items()}))
+
+
+if __name__ == "__main__":
+    main()
