@@ -76,8 +76,9 @@ class KafkaDrainPlugin(AirflowPlugin):
         if AIRFLOW_V_3_0_PLUS:
             return []
         from kafka_drain_airflow.report_link import ReportLink
+        from kafka_drain_airflow.task_links import ArchiveLink, SparkUiLink
 
-        return [ReportLink()]
+        return [ReportLink(), ArchiveLink(), SparkUiLink()]
 
 
 def __getattr__(name: str) -> type[KafkaDrainPlugin] | None:

@@ -137,10 +137,12 @@ def drains_of(session: Any, dag_id: str) -> list[Drained]:
     )
     told = [(plain(row.value), row.timestamp) for row in session.execute(query)]
     return [
-        Drained(at.isoformat(), int(result["offsets"]), float(result["seconds"]))
+        Drained(at.isoformat(), result["offsets"], result["seconds"])
         for result, at in reversed(told)
-        # Drains of windows tell other things.
-        if isinstance(result, dict) and {"offsets", "seconds"} <= result.keys()
+        # Drains of windows tell other things, and anybody's task may tell any.
+        if isinstance(result, dict)
+        and isinstance(result.get("offsets"), int)
+        and isinstance(result.get("seconds"), int | float)
     ]
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-from kafka_drain_airflow.report_link import page_url
+from kafka_drain_airflow.addresses import page_url
 from kafka_drain_airflow.task_progress import SPARK_UI_KEY
 
 if TYPE_CHECKING:

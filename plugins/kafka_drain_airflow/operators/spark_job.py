@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
-from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import check_spark_connection
@@ -47,10 +46,7 @@ class SparkJobOperator(SparkSubmitOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "md"}
     # Airflow shows a template as it was before the task ran, unless it is told otherwise.
     overwrite_rtif_after_execution = True
-    # Airflow 2 would have to know the links before.
-    operator_extra_links: Collection[BaseOperatorLink] = (
-        (ArchiveLink(), SparkUiLink()) if AIRFLOW_V_3_0_PLUS else ()
-    )
+    operator_extra_links: Collection[BaseOperatorLink] = (ArchiveLink(), SparkUiLink())
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
         super().__init__(
