@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Progress", "Ticker", "duration_text"]
+__all__ = ["Progress", "ProgressLine", "Ticker", "duration_text", "read_progress_line"]
+
+_LINE = re.compile(
+    r"(?P<what>\S.*): (?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) "
+    r"\((?P<percent>\d+) %\)"
+    r"(?:, (?P<rate>[\d,.e+-]+/(?:s|min)))?(?:, (?P<left>.+) left)?$"
+)
 
 
 def duration_text(seconds: float) -> str:
@@ -57,6 +64,45 @@ class Progress:
             if done < self.total:
                 text += f", {duration_text((self.total - done) / rate)} left"
         return text
+
+
+@dataclass(frozen=True)
+class ProgressLine:
+    """What a line of progress says.
+
+    Attributes:
+        what: The work: what stands before the colon.
+        done: How many are done.
+        total: How many there will be.
+        unit: What is counted.
+        percent: Whole percents; 100 when all is done, never before.
+        rate: Such as `8,367/s`; empty when none is known.
+        left: Time left, such as `14 s`; empty when none is known.
+    """
+
+    what: str
+    done: int
+    total: int
+    unit: str
+    percent: int
+    rate: str
+    left: str
+
+
+def read_progress_line(line: str) -> ProgressLine | None:
+    """Read `<what>: ` and a line of `Progress`; None for any other line."""
+    found = _LINE.match(line.rstrip())
+    if found is None:
+        return None
+    return ProgressLine(
+        what=found["what"],
+        done=int(found["done"].replace(",", "")),
+        total=int(found["total"].replace(",", "")),
+        unit=found["unit"],
+        percent=int(found["percent"]),
+        rate=found["rate"] or "",
+        left=found["left"] or "",
+    )
 
 
 class Ticker:

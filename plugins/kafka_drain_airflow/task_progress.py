@@ -6,8 +6,11 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, TypeGuard
+
+from kafka_drain.progress import read_progress_line
 
 __all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
 
@@ -18,12 +21,8 @@ SPARK_UI_KEY = "spark_ui"
 #: It is written at most so often: a write is a request to Airflow's API server.
 SECONDS = 3.0
 
-# What kafka_drain.progress.Progress writes, behind the job's name.
-_LINE = re.compile(
-    r"(?P<job>drain|window|compact|republish|validate) (?P<name>[^:]+): "
-    r"(?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) \((?P<percent>\d+) %\)"
-    r"(?:, (?P<rate>[\d,.e+-]+/(?:s|min)))?(?:, (?P<left>.+) left)?$"
-)
+# What a job writes before a line of progress.
+_JOB = re.compile(r"(?P<job>drain|window|compact|republish|validate) (?P<name>[^:]+)$")
 
 # What kafka_drain_spark.job says.
 _SPARK_UI = re.compile(r"spark ui: (https?://\S+)$")
@@ -71,22 +70,21 @@ class TaskProgress:
         if told := _SPARK_UI.search(line.strip()):
             self._spark_ui = told[1]
             self._push(SPARK_UI_KEY, self._spark_ui)
-        found = _LINE.search(line.strip())
-        if found is None:
+        found = read_progress_line(line.strip())
+        named = found and _JOB.search(found.what)
+        if not (found and named):
             return
-        percent = int(found["percent"])
         now = self._clock()
-        if percent < 100 and now < self._next:
+        if found.percent < 100 and now < self._next:
             return
         self._next = now + SECONDS
         document = {
-            **{key: found[key] or "" for key in ("job", "name", "unit", "rate", "left")},
-            "done": int(found["done"].replace(",", "")),
-            "total": int(found["total"].replace(",", "")),
-            "percent": percent,
+            **asdict(found),
+            **named.groupdict(),
             "spark_ui": self._spark_ui,
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
+        del document["what"]
         self._push(PROGRESS_KEY, document)
 
     def _push(self, key: str, value: object) -> None:

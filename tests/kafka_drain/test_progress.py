@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_drain.progress import Progress, duration_text
+from kafka_drain.progress import Progress, duration_text, read_progress_line
 
 
 class Clock:
@@ -87,3 +87,35 @@ def test_progress_percent(total: int, done: int, seconds: float) -> None:
     clock.now += seconds
 
     assert ("(100 %)" in progress.line(done)) == (done >= total)
+
+
+@given(
+    st.text("abc /.:-1%", min_size=1).filter(lambda text: text == text.strip()),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.floats(0.01, 1e7),
+)
+def test_read_progress_line_property(what: str, total: int, done: int, seconds: float) -> None:
+    """What a line of progress says can be read from it, whatever the work is called."""
+    clock = Clock()
+    progress = Progress("source partitions", total, clock)
+    clock.now += seconds
+    line = f"{what}: {progress.line(done)}"
+
+    read = read_progress_line(line)
+
+    assert read is not None
+    assert (read.what, read.unit) == (what, "source partitions")
+    assert (read.done, read.total) == (done, max(total, done))
+    assert (read.percent == 100) == (done >= total)
+    assert bool(read.rate) == bool(done)
+    assert bool(read.left) == (0 < done < total)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "drain a: 100 offsets planned", "WARN 5 of 6 tasks (80 %) failed", "5 of 6 files (83 %)"],
+)
+def test_read_progress_line_of_others(line: str) -> None:
+    """Any other line is none of progress."""
+    assert read_progress_line(line) is None
