@@ -44,14 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     # Imports take longer than most answers: only those of the command that is run.
     options = parser(COMMANDS.keys() & set(arguments[:1])).parse_args(arguments)
+    # By name, as the commands are, which have loaded it: `--help` does without its library.
+    terminal = import_module("kafka_drain.terminal")
     try:
         code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
-        print(f"kafka-drain {options.name}: {error}", file=sys.stderr, flush=True)
+        terminal.complain(f"kafka-drain {options.name}: {error}")
         return USAGE
     except KafkaDrainError as error:
-        print(f"kafka-drain {options.name}: {error}", file=sys.stderr, flush=True)
+        terminal.complain(f"kafka-drain {options.name}: {error}")
         return FAILED
     except BrokenPipeError:
         # The reader (`head`) has seen enough.
@@ -59,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        terminal.end_progress(keep=True)
 
 
 def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:

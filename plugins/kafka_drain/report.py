@@ -22,10 +22,8 @@ from kafka_drain.offsets import TopicPartition, count
 from kafka_drain.overview import make_overview, write_overview
 from kafka_drain.receipts import FileSet, Receipt, ReceiptError, SealedFile
 from kafka_drain.report_page import report_page
+from kafka_drain.report_text import report_lines
 from kafka_drain.topic_settings import read_topic_settings
-
-#: So many findings are told in words; all are in the report.
-SHOWN = 20
 
 #: So many batches are in the report.
 BATCHES = 100
@@ -293,29 +291,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as people read it: a line a partition, then what was found."""
-        lines = [
-            f"validate {self.pipeline}: {self.records:,} records for {self.offsets:,} offsets in "
-            f"{self.files:,} files ({self.bytes / 1e6:,.1f} MB), {self.seconds:.1f} s",
-            f"receipts: {self.receipts + self.receipts_written:,}, "
-            f"{self.receipts_written:,} of them new"
-            + "".join(
-                f"; batches {part.first_batch} to {part.last_batch} were proven as one, as Spark "
-                "has forgotten where each ended"
-                for part in self.segments
-                if part.first_batch != part.last_batch
-            ),
-        ]
-        for row in self.partitions():
-            gaps = ", ".join(f"{number:,} {reason}" for reason, number in row["gaps"].items())
-            lines.append(
-                f"  {row['topic']}-{row['partition']}: offsets [{row['start']:,}, {row['end']:,}), "
-                f"{row['records']:,} records, gaps: {gaps or 'none'}"
-            )
-        lines += [f"{f.reason.severity.upper()} {f}" for f in self.findings[:SHOWN]]
-        if len(self.findings) > SHOWN:
-            lines.append(f"… and {len(self.findings) - SHOWN} more findings")
-        lines.append(f"verdict: {'complete' if self.complete else 'findings'}")
-        return lines
+        return report_lines(self)
 
     def summary(self) -> dict[str, Any]:
         """Return the small part of the report, for an XCom."""

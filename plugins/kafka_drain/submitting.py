@@ -5,22 +5,47 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka_drain.errors import SparkJobError
 from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.terminal import is_watched, say
 
 __all__ = ["run_environment", "submit"]
 
 
 def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
-    """Run spark-submit; its output goes to standard error."""
-    environment = run_environment(application, master)
-    ended = subprocess.run(application.command(master), env=environment, stdout=sys.stderr)
-    if ended.returncode:
+    """Run spark-submit; its output goes to standard error, where a terminal shows it as a bar."""
+    command, environment = application.command(master), run_environment(application, master)
+    if is_watched():
+        code = _run_aloud(command, environment)
+    else:
+        code = subprocess.run(command, env=environment, stdout=sys.stderr).returncode
+    if code:
         # The result says what went wrong; without one, the exit code has to do.
         explain()
-        raise SparkJobError(f"spark-submit ended with exit code {ended.returncode}")
+        raise SparkJobError(f"spark-submit ended with exit code {code}")
+
+
+def _run_aloud(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a program, say each line that it prints, and return its exit code."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                say(line.rstrip("\n"))
+            return process.wait()
+        except BaseException:
+            # As subprocess.run does.
+            process.kill()
+            raise
 
 
 def run_environment(application: SparkApplication, master: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from kafka_drain.archive import Archive
 from tests.conftest import manifest_files
 from tests.integration.command_line import Ended, kafka_drain, listing
+from tests.pseudo_terminal import at_terminal
 
 pytestmark = pytest.mark.integration
 
@@ -26,6 +28,10 @@ RECORDS = [
 def without_timestamps(topic: dict[int, list[Any]]) -> dict[int, list[Any]]:
     """Spark's Kafka sink sets timestamps of its own."""
     return {p: [record[:3] for record in records] for p, records in topic.items()}
+
+
+def without_rates(lines: list[str]) -> list[str]:
+    return [re.sub(r", [^ ]+/(s|min)$", "", line) for line in lines]
 
 
 def answer(ended: Ended) -> Any:
@@ -83,12 +89,14 @@ def test_cli_drain_and_republish(
 
     republish = ("republish", archive, *kafka, *spark, "--json")
     exactly_once = (*republish, "--engine", "spark", "--topic", first, "--target-topic", target)
-    ended = kafka_drain(*exactly_once)
-    sent = answer(ended)
+    seen = at_terminal(["-m", "kafka_drain.cli", *exactly_once], columns=100, pipes_out=True)
+    sent = answer(Ended(seen.code, seen.out, seen.sent))
 
     assert (sent["records"], sent["records_sent"], sent["attempts"]) == (8, 8, 1)
     assert (sent["engine"], sent["exactly_once"]) == ("spark", True)
-    assert "8 of 8 records (100 %)" in ended.err
+    # A bar of what Spark's tasks have sent, below the table of what they were to send.
+    assert any(line.endswith("100 %, 8 of 8 records") for line in without_rates(seen.lines))
+    assert any(line.startswith(f"│ {first}-0 ") for line in seen.lines)
     assert read(target) == before[first]
     # The target topic won over the column.
     assert {name: read(name) for name in before} == before

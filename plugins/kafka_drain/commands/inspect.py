@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 
 from rich.console import Console
-from rich.table import Table
 
 from kafka_drain.archive import Archive
 from kafka_drain.commands.arguments import add_archive
 from kafka_drain.exit_codes import OK
 from kafka_drain.inspection import inspect_archive
-from kafka_drain.terminal import answer
+from kafka_drain.terminal import answer, new_table, print_table
 
 __all__ = ["add_arguments", "run"]
 
@@ -29,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         console.print(
             f"{document['archive']}: pipeline {document['pipeline']}, Kafka cluster "
             f"{document['cluster_id']}",
+            soft_wrap=True,
             markup=False,
         )
         for generation in document["generations"]:
@@ -37,17 +37,23 @@ def run(options: argparse.Namespace) -> int:
                 f"{generation['opened_at']} ({generation['reason']}), "
                 f"{generation['batches']:,} batches, {generation['files']:,} files, "
                 f"{generation['bytes'] / 1e6:,.1f} MB",
+                soft_wrap=True,
                 markup=False,
             )
-            table = Table("topic", "partition", "start", "end", "offsets")
+            table = new_table(
+                console,
+                *("topic", "partition", "start", "end", "offsets"),
+                numbers=("partition", "start", "end", "offsets"),
+            )
             for row in generation["partitions"]:
                 numbers = (f"{row[name]:,}" for name in ("start", "end", "offsets"))
                 table.add_row(row["topic"], str(row["partition"]), *numbers)
-            console.print(table)
+            print_table(console, table)
         for window in document["windows"]:
             console.print(
                 f"window {window['window']}: {window['format']}, {window['records']:,} records, "
                 f"{window['files']:,} files, {window['bytes'] / 1e6:,.1f} MB",
+                soft_wrap=True,
                 markup=False,
             )
 

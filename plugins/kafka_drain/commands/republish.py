@@ -12,12 +12,18 @@ from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.exit_codes import OK
 from kafka_drain.lease import utc_now
 from kafka_drain.republishing.engines import Engines
-from kafka_drain.republishing.plan import DELIVERIES, ENGINES, EXACTLY_ONCE, TRANSACTIONS
+from kafka_drain.republishing.plan import (
+    DELIVERIES,
+    ENGINES,
+    EXACTLY_ONCE,
+    TRANSACTIONS,
+    RepublishPlan,
+)
 from kafka_drain.republishing.republish import Limits, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.selection import Selection
 from kafka_drain.submitting import submit
-from kafka_drain.terminal import answer, print_fields, say
+from kafka_drain.terminal import answer, print_fields, say, say_table
 
 __all__ = ["add_arguments", "run"]
 
@@ -37,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
         is_dry_run=options.dry_run,
     )
     plan = republish.plan
-    for line in plan.lines(limits.records_per_second, limits.bytes_per_second):
-        say(line)
+    _say_plan(plan, limits)
     result = plan.summary()
     if options.dry_run:
         say(f"republish {plan.pipeline}: dry run, nothing was sent")
@@ -61,6 +66,21 @@ def run(options: argparse.Namespace) -> int:
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
     return OK
+
+
+def _say_plan(plan: RepublishPlan, limits: Limits) -> None:
+    lines, shards = plan.lines(limits.records_per_second, limits.bytes_per_second), plan.shards
+    begin_list = len(lines) - len(shards)
+    for line in lines[:begin_list]:
+        say(line)
+    say_table(
+        lines[begin_list:],
+        ("source", "target", "first offset", "last offset", "records"),
+        (
+            (str(shard.source), shard.target, shard.first, shard.end - 1, shard.records)
+            for shard in shards
+        ),
+    )
 
 
 def _request(options: argparse.Namespace) -> RepublishRequest:

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.table import Table
 
 from kafka_drain.archive import Archive
 from kafka_drain.commands.arguments import add_archive, add_kafka, json_file, the_cluster
@@ -21,13 +20,15 @@ from kafka_drain.republishing.group_applying import Undone, apply_plan, undo
 from kafka_drain.republishing.group_planning import find_run, plan_group, read_map
 from kafka_drain.republishing.group_records import GroupRecords
 from kafka_drain.republishing.group_translation import TranslationPlan
-from kafka_drain.terminal import answer, say
+from kafka_drain.terminal import answer, new_table, print_table, say
 
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(added: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    # argparse breaks no line between options that exclude each other.
+    added.usage = "%(prog)s [-h] [options] --group GROUP archive"
     add_archive(added)
     add_kafka(added)
     added.add_argument(
@@ -144,13 +145,14 @@ def _answer_undo(
     }
 
     def show(console: Console) -> None:
-        table = Table("topic", "partition", "apply left", "now")
+        headers = ("topic", "partition", "apply left", "now")
+        table = new_table(console, *headers, numbers=headers[1:])
         for tp, after in sorted(record.after.items()):
             before = record.before.get(tp)
             kept = f"{after:,}" if tp in left else "none"
             now = kept if before is None else f"{before.offset:,}"
             table.add_row(tp.topic, str(tp.partition), f"{after:,}", now)
-        console.print(table)
+        print_table(console, table)
 
     answer(options, document, show)
     return FAILED if left else OK
@@ -169,9 +171,11 @@ def _deletions(groups: ConsumerGroups, group: str, left: list[TopicPartition]) -
 
 def _table(plan: TranslationPlan) -> Callable[[Console], None]:
     def show(console: Console) -> None:
-        table = Table(
+        table = new_table(
+            console,
             *("source topic", "partition", "committed", "target topic", "partition"),
             *("new offset", "committed now", "note"),
+            numbers=("partition", "committed", "new offset", "committed now"),
         )
         for row in plan.rows:
             table.add_row(
@@ -184,7 +188,7 @@ def _table(plan: TranslationPlan) -> Callable[[Console], None]:
                 _number(row.current),
                 row.note,
             )
-        console.print(table)
+        print_table(console, table)
 
     return show
 

@@ -1,0 +1,113 @@
+"""Standard error where somebody looks at it: coloured lines, and below them a bar of progress.
+
+A bar is drawn from the lines of progress that a log gets, whoever wrote them: this process, or
+Spark's. No thread draws it, so that processes can be forked beside it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from kafka_drain.progress import ProgressLine, read_progress_line
+
+__all__ = ["Screen", "bar", "styled"]
+
+#: The first that is found in a line colours it.
+_STYLES = (
+    # Ours: a finding, what verify found, the verdict; and Spark's, behind the time.
+    (re.compile(r"ERROR [a-z_]+: |verify: NOT EXACT|verdict: findings"), "red"),
+    (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR|FATAL) "), "red"),
+    (re.compile(r"WARNING [a-z_]+: |.*: WARNING |(?:.*: )?dry run[:,] "), "yellow"),
+    (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN "), "yellow"),
+    (re.compile(r"verify: .* are in Kafka once|verdict: complete"), "green"),
+)
+
+#: So many columns are the bar's, before what it counts is told in less words.
+_SHORTEST_BAR = 10
+
+
+def styled(line: str) -> Text:
+    """Return a line with the colour of what it says."""
+    return Text(line, next((style for what, style in _STYLES if what.match(line)), ""))
+
+
+def bar(at: ProgressLine, width: int) -> Table:
+    """Return a bar with what it counts, in one line of a width."""
+    longest_name = max(width // 3, 8)
+    left = f", {at.left} left" if at.left else ""
+    counted = f"{at.percent} %, {at.done:,} of {at.total:,} {at.unit}"
+    rate = f", {at.rate}" if at.rate else ""
+    room = width - min(len(at.what), longest_name) - _SHORTEST_BAR - 2
+    facts = (f"{counted}{rate}{left}", f"{counted}{left}", f"{at.percent} %{left}")
+    row = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    row.add_column(no_wrap=True, overflow="ellipsis", max_width=longest_name)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True, justify="right")
+    # Of nothing, all is done.
+    drawn = ProgressBar(total=max(at.total, 1), completed=at.done if at.total else 1)
+    fact = next((fact for fact in facts if len(fact) <= room), f"{at.percent} %")
+    row.add_row(Text(at.what, "bold"), drawn, fact)
+    return row
+
+
+class Screen:
+    """Prints lines, and draws a bar for those of progress.
+
+    Args:
+        console: Of standard error.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._at: ProgressLine | None = None
+
+    def say(self, line: str) -> None:
+        """Print a line, or move the bar."""
+        at = read_progress_line(line) if self._console.is_interactive else None
+        if at is None:
+            if self._at and not line.startswith(self._at.what):
+                # Other work has begun; what is still going on will draw its bar again.
+                self.close(keep=False)
+            self._print(styled(line))
+            return
+        if self._at and at.what != self._at.what:
+            self.close(keep=False)
+        self._draw(at)
+        if at.percent == 100:
+            self.close(keep=True)
+
+    def close(self, *, keep: bool) -> None:
+        """Leave the bar as it stands, or take it away."""
+        if self._live is None or self._at is None:
+            return
+        at, self._at = self._at, None
+        live, self._live = self._live, None
+        live.stop()
+        if keep:
+            self._console.print(bar(at, self._console.width))
+
+    def _draw(self, at: ProgressLine) -> None:
+        self._at = at
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+            # Whoever kills the process shall not be left without a cursor.
+            self._console.show_cursor(True)
+        self._live.update(bar(at, self._console.width), refresh=True)
+
+    def _print(self, text: Text) -> None:
+        # The terminal wraps it: a path that is copied from it holds no line break.
+        self._console.print(text, soft_wrap=True)

@@ -1,0 +1,112 @@
+"""A process at a pseudo terminal of a given width, and what somebody sees there in the end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+_PARTS = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a process.
+
+    Attributes:
+        code: Its exit code.
+        out: What it wrote to standard output, where that was a pipe.
+        sent: What it sent to the terminal, escape codes and all.
+    """
+
+    code: int
+    out: str
+    sent: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on the terminal in the end, without colours; long ones aren't wrapped."""
+        return screen(self.sent)
+
+
+def screen(sent: str) -> list[str]:
+    """Return the lines that a terminal shows, of text and the few codes that rich sends."""
+    lines, row, column = [""], 0, 0
+    for found in _PARTS.finditer(sent):
+        number, code, control, text = found.groups()
+        if text:
+            lines[row] = lines[row][:column].ljust(column) + text + lines[row][column + len(text) :]
+            column += len(text)
+        elif control == "\r":
+            column = 0
+        elif control == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif code == "A":
+            row -= int(number)
+        elif code == "K":
+            assert number == "2"
+            lines[row] = ""
+        else:
+            # Colours; the cursor shown and hidden.
+            assert code in "mhl", found[0]
+    return [line.rstrip() for line in lines][: -1 if not lines[-1] else None]
+
+
+def at_terminal(
+    arguments: Sequence[object],
+    *,
+    columns: int = 80,
+    environment: Mapping[str, str] | None = None,
+    pipes_out: bool = False,
+) -> Seen:
+    """Run Python with arguments at a terminal.
+
+    Args:
+        arguments: Of Python.
+        columns: Width of the terminal.
+        environment: Variables beside those of this process.
+        pipes_out: Whether standard output is a pipe; what it took must be short.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    path = [str(ROOT / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(path)}
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        variables.pop(name, None)
+    with subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env={**variables, **(environment or {})},
+        stdin=theirs,
+        stdout=subprocess.PIPE if pipes_out else theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        sent = _read_all(ours)
+        out = process.stdout.read() if process.stdout else b""
+    return Seen(process.returncode, out.decode(), sent.decode())
+
+
+def _read_all(terminal: int) -> bytes:
+    """Read until the last process has left the terminal."""
+    parts = []
+    try:
+        while part := os.read(terminal, 1 << 16):
+            parts.append(part)
+    except OSError:
+        # Linux says so by EIO.
+        pass
+    finally:
+        os.close(terminal)
+    return b"".join(parts)
