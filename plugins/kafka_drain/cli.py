@@ -36,6 +36,7 @@ COMMANDS = {
     "class-archive": (
         "let Spark start faster on this machine: keep the classes that Java loads for a drain"
     ),
+    "completion": "print what bash, zsh or fish needs to complete commands and options",
 }
 
 
