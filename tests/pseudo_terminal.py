@@ -6,11 +6,12 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,7 @@ def at_terminal(
     columns: int = 80,
     environment: Mapping[str, str] | None = None,
     pipes_out: bool = False,
+    interrupt_at: str = "",
 ) -> Seen:
     """Run Python with arguments at a terminal.
 
@@ -77,6 +79,7 @@ def at_terminal(
         columns: Width of the terminal.
         environment: Variables beside those of this process.
         pipes_out: Whether standard output is a pipe; what it took must be short.
+        interrupt_at: What is on the terminal when somebody presses Ctrl-C; empty for never.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -91,22 +94,26 @@ def at_terminal(
         stdin=theirs,
         stdout=subprocess.PIPE if pipes_out else theirs,
         stderr=theirs,
+        start_new_session=True,
     ) as process:
         os.close(theirs)
-        sent = _read_all(ours)
+        sent = b""
+        for part in _parts_of(ours):
+            sent += part
+            if interrupt_at and interrupt_at.encode() in sent:
+                os.killpg(process.pid, signal.SIGINT)
+                interrupt_at = ""
         out = process.stdout.read() if process.stdout else b""
     return Seen(process.returncode, out.decode(), sent.decode())
 
 
-def _read_all(terminal: int) -> bytes:
-    """Read until the last process has left the terminal."""
-    parts = []
+def _parts_of(terminal: int) -> Iterator[bytes]:
+    """Yield what is sent until the last process has left the terminal."""
     try:
         while part := os.read(terminal, 1 << 16):
-            parts.append(part)
+            yield part
     except OSError:
         # Linux says so by EIO.
         pass
     finally:
         os.close(terminal)
-    return b"".join(parts)

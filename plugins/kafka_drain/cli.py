@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.exit_codes import FAILED, INTERRUPTED, OK, USAGE
@@ -66,9 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.end_progress(keep=True)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser that tells what it refuses as commands tell why they failed."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        import_module("kafka_drain.terminal").complain(f"{self.prog}: error: {message}")
+        sys.exit(USAGE)
+
+
 def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """Return the parser, which knows all commands, and the arguments of some."""
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="kafka-drain",
         description="Drain Kafka topics to files, prove that every offset arrived, republish them.",
     )

@@ -7,6 +7,7 @@ Spark's. No thread draws it, so that processes can be forked beside it.
 from __future__ import annotations
 
 import re
+from threading import RLock
 
 from rich.console import Console
 from rich.live import Live
@@ -67,31 +68,45 @@ class Screen:
         self._console = console
         self._live: Live | None = None
         self._at: ProgressLine | None = None
+        self._ended: tuple[str, int] | None = None
+        # A lease is renewed by a thread of its own, which may have something to say.
+        self._lock = RLock()
 
     def say(self, line: str) -> None:
         """Print a line, or move the bar."""
-        at = read_progress_line(line) if self._console.is_interactive else None
-        if at is None:
-            if self._at and not line.startswith(self._at.what):
-                # Other work has begun; what is still going on will draw its bar again.
-                self.close(keep=False)
-            self._print(styled(line))
-            return
-        if self._at and at.what != self._at.what:
-            self.close(keep=False)
-        self._draw(at)
-        if at.percent == 100:
-            self.close(keep=True)
+        at = read_progress_line(line)
+        with self._lock:
+            if at is None:
+                self._say_other(line)
+            # Jobs say twice that they are done: when they see it, and at their end.
+            elif at.percent < 100 or self._ended != (at.what, at.done):
+                self._move(at)
 
     def close(self, *, keep: bool) -> None:
         """Leave the bar as it stands, or take it away."""
-        if self._live is None or self._at is None:
-            return
-        at, self._at = self._at, None
-        live, self._live = self._live, None
-        live.stop()
-        if keep:
-            self._console.print(bar(at, self._console.width))
+        with self._lock:
+            if self._live is None or self._at is None:
+                return
+            at, self._at = self._at, None
+            live, self._live = self._live, None
+            live.stop()
+            if keep:
+                self._console.print(bar(at, self._console.width))
+
+    def _say_other(self, line: str) -> None:
+        if self._at and not line.startswith(self._at.what):
+            # Other work has begun; what is still going on will draw its bar again.
+            self.close(keep=False)
+        # The terminal wraps it: a path that is copied from it holds no line break.
+        self._console.print(styled(line), soft_wrap=True)
+
+    def _move(self, at: ProgressLine) -> None:
+        if self._at and at.what != self._at.what:
+            self.close(keep=False)
+        self._draw(at)
+        self._ended = (at.what, at.done) if at.percent == 100 else None
+        if self._ended:
+            self.close(keep=True)
 
     def _draw(self, at: ProgressLine) -> None:
         self._at = at
@@ -107,7 +122,3 @@ class Screen:
             # Whoever kills the process shall not be left without a cursor.
             self._console.show_cursor(True)
         self._live.update(bar(at, self._console.width), refresh=True)
-
-    def _print(self, text: Text) -> None:
-        # The terminal wraps it: a path that is copied from it holds no line break.
-        self._console.print(text, soft_wrap=True)

@@ -6,12 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from kafka_drain.errors import SparkJobError
 from kafka_drain.spark_submit import SparkApplication
 from kafka_drain.terminal import is_watched, say
 
 __all__ = ["run_environment", "submit"]
+
+
+#: So long Spark has for its end when the command is interrupted.
+_LAST_SECONDS = 2.0
 
 
 def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
@@ -43,7 +48,9 @@ def _run_aloud(command: Sequence[str], environment: Mapping[str, str]) -> int:
                 say(line.rstrip("\n"))
             return process.wait()
         except BaseException:
-            # As subprocess.run does.
+            # Whoever interrupts at a terminal interrupts Spark as well, which then cleans up.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_LAST_SECONDS)
             process.kill()
             raise
 

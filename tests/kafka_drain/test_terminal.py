@@ -20,6 +20,7 @@ LINES = [
     "drain flights: 50,000 of 200,000 offsets (25 %), 8,367/s, 18 s left",
     "drain flights: WARNING Kafka deletes records after an hour",
     "drain flights: 200,000 of 200,000 offsets (100 %), 8,367/s",
+    "drain flights: 200,000 of 200,000 offsets (100 %), 8,000/s",
     "drain flights: 200,000 records in 1 batch",
     "validate: 500 of 600 files (83 %), 100/s, 1 s left",
     "verify: 1 records are in Kafka once, in order, as in the files",
@@ -54,11 +55,11 @@ def without_a_file(folder: Path) -> str:
 
 
 def test_say_at_terminal() -> None:
-    """One bar moves; it stays when all is done, and goes when other work begins."""
+    """One bar moves; it stays, once, when all is done, and goes when other work begins."""
     seen = said(SAY)
 
     planned, warning, bar, records, verdict = seen.lines
-    assert [planned, warning, records, verdict] == [LINES[n] for n in (0, 2, 4, 6)]
+    assert [planned, warning, records, verdict] == [LINES[n] for n in (0, 2, 5, 7)]
     assert bar.startswith("drain flights ━━━━━")
     assert bar.endswith("━ 100 %, 200,000 of 200,000 offsets, 8,367/s")
     assert len(bar) <= 80
@@ -208,6 +209,40 @@ submit(Application(), "local[1]", lambda: None)
 """
 
 
+def test_submit_interrupted() -> None:
+    """Ctrl-C ends Spark too, before the command; the bar stays as far as it got."""
+    seen = at_terminal(["-c", INTERRUPTED], interrupt_at="33 %")
+
+    # That the terminal was read to its end says that nobody is left there.
+    assert seen.code == 130
+    [line] = seen.lines
+    assert line.startswith("drain a ━━━")
+    assert line.endswith("33 %, 3 of 9 offsets, 3/s, 2 s left")
+
+
+INTERRUPTED = """
+import sys
+from kafka_drain import cli
+from kafka_drain.commands import inspect
+from kafka_drain.submitting import submit
+
+PROGRAM = '''
+import signal
+print("drain a: 3 of 9 offsets (33 %), 3/s, 2 s left", flush=True)
+signal.pause()
+'''
+
+class Application:
+    environment = {}
+
+    def command(self, master):
+        return [sys.executable, "-c", PROGRAM]
+
+inspect.run = lambda options: submit(Application(), "local[1]", lambda: None)
+sys.exit(cli.main(["inspect", "/archive"]))
+"""
+
+
 def test_validate_at_terminal(tmp_path: Path) -> None:
     """A report is a table of partitions and a green verdict."""
     golden_copy(tmp_path / "archive")
@@ -244,6 +279,17 @@ def test_validate_in_pipe(tmp_path: Path) -> None:
     assert "  flights-0: offsets [0, 42), 42 records, gaps: none" in lines
     assert f"ERROR file_missing: {lost}: listed in manifest file 9.compact" in lines
     assert lines[-2] == "verdict: findings"
+
+
+def test_usage_error_at_terminal() -> None:
+    """What the command line refuses is red as well, below the usage."""
+    seen = at_terminal(["-m", "kafka_drain.cli", "validate", "/archive", "--scope", "al"])
+
+    assert seen.code == 2
+    assert seen.lines[0].startswith("usage: kafka-drain validate")
+    assert (
+        "\x1b[31mkafka-drain validate: error: argument --scope: invalid choice: 'al'" in seen.sent
+    )
 
 
 def test_error_at_terminal(tmp_path: Path) -> None:

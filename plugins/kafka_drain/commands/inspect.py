@@ -10,7 +10,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.commands.arguments import add_archive
 from kafka_drain.exit_codes import OK
 from kafka_drain.inspection import inspect_archive
-from kafka_drain.terminal import answer, new_table, print_table
+from kafka_drain.terminal import answer, new_table, print_lines, print_table
 
 __all__ = ["add_arguments", "run"]
 
@@ -25,20 +25,22 @@ def run(options: argparse.Namespace) -> int:
     document = inspect_archive(Archive.at(options.archive))
 
     def show(console: Console) -> None:
-        console.print(
-            f"{document['archive']}: pipeline {document['pipeline']}, Kafka cluster "
-            f"{document['cluster_id']}",
-            soft_wrap=True,
-            markup=False,
+        print_lines(
+            console,
+            [
+                f"{document['archive']}: pipeline {document['pipeline']}, Kafka cluster "
+                f"{document['cluster_id']}"
+            ],
         )
         for generation in document["generations"]:
-            console.print(
-                f"generation {generation['generation']}: {generation['format']}, opened "
-                f"{generation['opened_at']} ({generation['reason']}), "
-                f"{generation['batches']:,} batches, {generation['files']:,} files, "
-                f"{generation['bytes'] / 1e6:,.1f} MB",
-                soft_wrap=True,
-                markup=False,
+            print_lines(
+                console,
+                [
+                    f"generation {generation['generation']}: {generation['format']}, opened "
+                    f"{generation['opened_at']} ({generation['reason']}), "
+                    f"{generation['batches']:,} batches, {generation['files']:,} files, "
+                    f"{generation['bytes'] / 1e6:,.1f} MB"
+                ],
             )
             table = new_table(
                 console,
@@ -49,13 +51,14 @@ def run(options: argparse.Namespace) -> int:
                 numbers = (f"{row[name]:,}" for name in ("start", "end", "offsets"))
                 table.add_row(row["topic"], str(row["partition"]), *numbers)
             print_table(console, table)
-        for window in document["windows"]:
-            console.print(
+        print_lines(
+            console,
+            [
                 f"window {window['window']}: {window['format']}, {window['records']:,} records, "
-                f"{window['files']:,} files, {window['bytes'] / 1e6:,.1f} MB",
-                soft_wrap=True,
-                markup=False,
-            )
+                f"{window['files']:,} files, {window['bytes'] / 1e6:,.1f} MB"
+                for window in document["windows"]
+            ],
+        )
 
     answer(options, document, show)
     return OK
