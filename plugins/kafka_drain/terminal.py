@@ -165,13 +165,28 @@ def print_fields(document: Mapping[str, Any]) -> Callable[[Console], None]:
 
     def show(console: Console) -> None:
         if fits_screen(console):
-            console.print(_fields(document))
+            _show_fields(console, document)
             return
         for name, value in document.items():
             written = f"{value:,}" if isinstance(value, int) else value
             print_lines(console, [f"{name.replace('_', ' '):<24}{written}"])
 
     return show
+
+
+def _show_fields(console: Console, document: Mapping[str, Any]) -> None:
+    width = max(map(len, document), default=0)
+    for name, value in document.items():
+        label = Text(f"{name.replace('_', ' '):<{width}}  ", "bold")
+        written = _written(value)
+        if isinstance(written, Text):
+            lines = Text("\n" + " " * len(label)).join(written.split("\n"))
+            # The terminal wraps it, as it does lines.
+            console.print(Text().append_text(label).append_text(lines), soft_wrap=True)
+        else:
+            row = Table.grid()
+            row.add_row(label, written)
+            console.print(row)
 
 
 def _fields(document: Mapping[str, Any]) -> Table:
