@@ -17,6 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+#: What would tell rich another terminal.
+_VARIABLES = "COLUMNS LINES NO_COLOR FORCE_COLOR COLORTERM TTY_COMPATIBLE TTY_INTERACTIVE".split()
+
 _PARTS = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 
@@ -85,7 +88,7 @@ def at_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     path = [str(ROOT / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(path)}
-    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+    for name in _VARIABLES:
         variables.pop(name, None)
     with subprocess.Popen(
         [sys.executable, *map(str, arguments)],
