@@ -23,6 +23,7 @@ __all__ = ["Screen", "bar", "styled"]
 _STYLES = (
     # Ours: a finding, what verify found, the verdict; and Spark's, behind the time.
     (re.compile(r"ERROR [a-z_]+: |verify: NOT EXACT|verdict: findings"), "red"),
+    (re.compile(r"repair .*: can't help: "), "red"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR|FATAL) "), "red"),
     (re.compile(r"WARNING [a-z_]+: |.*: WARNING |(?:.*: )?dry run[:,] "), "yellow"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN "), "yellow"),

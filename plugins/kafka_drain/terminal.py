@@ -1,7 +1,7 @@
 """What the commands of `kafka-drain` print, for people and for pipes.
 
 Where standard error is a terminal, lines of progress are drawn as a bar; where standard output is
-one, answers are tables as wide as it. Elsewhere both are plain lines, which scripts can read.
+one, lists are tables that fit it. Elsewhere both are plain lines, which scripts can read.
 Colours follow NO_COLOR, FORCE_COLOR and TERM, as rich does.
 """
 

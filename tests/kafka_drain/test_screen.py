@@ -54,6 +54,7 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
     [
         ("ERROR file_missing: data/a: listed in manifest file 9.compact", "red"),
         ("WARNING file_unlisted: data/a: in no manifest", "yellow"),
+        ("repair /archive: can't help: file_missing: data/a: gone", "red"),
         ("verdict: complete", "green"),
         ("verdict: findings", "red"),
         ("verify: 5 records are in Kafka once, in order, as in the files", "green"),
