@@ -22,12 +22,12 @@ __all__ = ["Screen", "bar", "styled"]
 #: The first that is found in a line colours it.
 _STYLES = (
     # Ours: a finding, what verify found, the verdict; and Spark's, behind the time.
-    (re.compile(r"ERROR [a-z_]+: |verify: NOT EXACT|verdict: findings"), "red"),
+    (re.compile(r"ERROR [a-z_]+: |(?:.*: )?verify: NOT EXACT|verdict: findings"), "red"),
     (re.compile(r"repair .*: can't help: "), "red"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR|FATAL) "), "red"),
     (re.compile(r"WARNING [a-z_]+: |.*: WARNING |(?:.*: )?dry run[:,] "), "yellow"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN "), "yellow"),
-    (re.compile(r"verify: .* are in Kafka once|verdict: complete"), "green"),
+    (re.compile(r"(?:.*: )?verify: .* are in Kafka once|verdict: complete"), "green"),
 )
 
 #: So many columns are the bar's, before what it counts is told in less words.

@@ -57,8 +57,11 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
         ("repair /archive: can't help: file_missing: data/a: gone", "red"),
         ("verdict: complete", "green"),
         ("verdict: findings", "red"),
-        ("verify: 5 records are in Kafka once, in order, as in the files", "green"),
-        ("verify: NOT EXACT: of 5 records 1 are lost; 0 are there beyond the plan", "red"),
+        ("republish a: verify: 5 records are in Kafka once, in order, as in the files", "green"),
+        (
+            "republish a: verify: NOT EXACT: of 5 records 1 are lost; 0 are there beyond the plan",
+            "red",
+        ),
         ("drain a: WARNING Kafka deletes records after an hour", "yellow"),
         ("dry run: nothing was changed; --apply does it", "yellow"),
         ("republish a: dry run, nothing was sent", "yellow"),

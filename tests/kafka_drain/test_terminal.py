@@ -23,7 +23,7 @@ LINES = [
     "drain flights: 200,000 of 200,000 offsets (100 %), 8,000/s",
     "drain flights: 200,000 records in 1 batch",
     "validate: 500 of 600 files (83 %), 100/s, 1 s left",
-    "verify: 1 records are in Kafka once, in order, as in the files",
+    "republish flights: verify: 1 records are in Kafka once, in order, as in the files",
 ]
 SAY = f"from kafka_drain import terminal\nfor line in {LINES!r}: terminal.say(line)\n"
 ANSWER = """
