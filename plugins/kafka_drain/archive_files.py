@@ -48,6 +48,13 @@ class ArchiveFile:
     listed: SinkFile | None = None
 
     @property
+    def records(self) -> int | None:
+        """How many records its receipt says it holds; None when it isn't sealed yet."""
+        if self.sealed is None:
+            return None
+        return sum(content.records for content in self.sealed.contents)
+
+    @property
     def folder_values(self) -> dict[str, str | None]:
         """The columns that its folders name, as `topic=flights` does, as text."""
         folders = self.path.removeprefix(f"{self.owner.data_name}/").split("/")[:-1]

@@ -82,11 +82,16 @@ def _describe(generation: Generation) -> dict[str, Any]:
     }
 
 
-def committed_files(archive: Archive) -> list[dict[str, Any]]:
+def committed_files(archive: Archive, *, include_unsealed: bool = True) -> list[dict[str, Any]]:
     """List the data files that readers take: of all generations and windows, each offset once.
 
+    Args:
+        archive: The archive.
+        include_unsealed: Also files that are committed and not yet proven by a receipt.
+
     Returns:
-        path (absolute), size in bytes, generation or window, and whether it is sealed, of each.
+        path (absolute), size in bytes, generation or window, whether it is sealed, and how many
+        records its receipt says it holds (null without a receipt), of each.
 
     Raises:
         ArchiveError: When the folder is no archive.
@@ -102,6 +107,8 @@ def committed_files(archive: Archive) -> list[dict[str, Any]]:
                 else {"window": file.owner.key}
             ),
             "sealed": file.sealed is not None,
+            "records": file.records,
         }
         for file in archive_files(archive)
+        if include_unsealed or file.sealed
     ]

@@ -1,4 +1,7 @@
-"""An archive as one pyarrow dataset: all generations and windows, each offset once."""
+"""What readers take of an archive: all generations and windows, each offset once.
+
+As one pyarrow dataset, or as the list of files for what reads Parquet by itself.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
 from kafka_drain.locations import is_local
 
-__all__ = ["archive_dataset", "segments_filter"]
+__all__ = ["archive_dataset", "archive_paths", "segments_filter"]
 
 _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 
@@ -41,9 +44,7 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
         ConfigError: When the files are Avro or JSON.
         ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
     """
-    if not isinstance(archive, Archive):
-        archive = Archive.at(archive)
-    files = [file for file in archive_files(archive) if include_unsealed or file.sealed]
+    archive, files = _files(archive, include_unsealed)
     formats = dict.fromkeys(file.file_format for file in files)
     unknown = [name for name in formats if name not in _FORMATS]
     if unknown:
@@ -77,6 +78,30 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
             within = (offset >= start) & (offset < end)
             wanted |= (ds.field("topic") == topic) & of_partition & within
     return wanted
+
+
+def archive_paths(archive: str | Archive, *, include_unsealed: bool = True) -> list[str]:
+    """Return the files that hold an archive's records, as absolute paths or URLs.
+
+    For readers that take a list of files. A pattern such as `data/**/*.parquet` would also find
+    what killed tasks have left behind, and files whose records others hold by now.
+
+    Args:
+        archive: The archive, or its folder: a path or a URL that fsspec knows.
+        include_unsealed: Also files that are committed and not yet proven by a receipt.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+    """
+    archive, files = _files(archive, include_unsealed)
+    return [str(archive.root / file.path) for file in files]
+
+
+def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, list[ArchiveFile]]:
+    if not isinstance(archive, Archive):
+        archive = Archive.at(archive)
+    return archive, [f for f in archive_files(archive) if include_unsealed or f.sealed]
 
 
 def _schema(columns: list[str]) -> pa.Schema:

@@ -16,8 +16,9 @@ from upath import UPath
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
+from kafka_drain.inspection import committed_files
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.reading import archive_dataset, segments_filter
+from kafka_drain.reading import archive_dataset, archive_paths, segments_filter
 from kafka_drain.segment_events import segment_events
 from kafka_drain.window import Window
 from tests.kafka_drain.golden import (
@@ -130,6 +131,25 @@ def test_archive_dataset_unsealed(tmp_path: Path) -> None:
     assert offsets_of(archive_dataset(archive, include_unsealed=False)) == up_to(END)
     seal(archive)
     assert offsets_of(archive_dataset(archive, include_unsealed=False)) == up_to(50)
+
+
+def test_archive_paths(tmp_path: Path) -> None:
+    """The files are those of the dataset: no orphan, and only what is proven for those who say so.
+
+    Their records are counted by their receipts.
+    """
+    archive = sealed_copy(tmp_path / "archive")
+    new = add_batch(archive.generation(1), 14, END, 50)
+    new[0].with_name("part-00009-left.parquet").write_bytes(new[0].read_bytes())
+
+    proven = archive_paths(str(archive.root), include_unsealed=False)
+
+    assert offsets_of(ds.dataset(archive_paths(archive), partitioning="hive")) == up_to(50)
+    assert offsets_of(ds.dataset(proven, partitioning="hive")) == up_to(END)
+    files = committed_files(archive)
+    assert [file["path"] for file in files] == archive_paths(archive)
+    assert [file["records"] for file in files] == [3] * 28 + [None] * 2
+    assert committed_files(archive, include_unsealed=False) == files[:28]
 
 
 def test_archive_dataset_odd_topics(tmp_path: Path) -> None:

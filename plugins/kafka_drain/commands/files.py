@@ -18,11 +18,14 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
+    parser.add_argument(
+        "--sealed", action="store_true", help="only files whose records a receipt proves"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """List the files that readers take."""
-    files = committed_files(Archive.at(options.archive))
+    files = committed_files(Archive.at(options.archive), include_unsealed=not options.sealed)
 
     def show(_: Console) -> None:
         for file in files:
