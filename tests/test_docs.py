@@ -79,7 +79,8 @@ def test_readme_names_verbs_that_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "docs/docker.md", "docs/supply-chain.md"]
+    "name",
+    ["README.md", "CONTRIBUTING.md", "docs/docker.md", "docs/reading.md", "docs/supply-chain.md"],
 )
 def test_links_lead_somewhere(name: str) -> None:
     """Relative links lead to files of the repository."""

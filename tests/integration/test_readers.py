@@ -20,6 +20,7 @@ from kafka_drain.reading import archive_dataset
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
 from kafka_drain_spark.reader import read_archive
+from tests.reading_page import COUNTS, blocks_of, make_archive
 
 pytestmark = pytest.mark.integration
 
@@ -169,3 +170,15 @@ def test_read_archive_orc_elsewhere(sent: Sent, spark: Any) -> None:
             read_archive(spark, sent.folder)
     finally:
         zones.setDefault(zones.getTimeZone("UTC"))
+
+
+def test_read_archive_example(spark: Any, tmp_path: Path) -> None:
+    """The example of docs/reading.md counts each sealed offset once."""
+    make_archive(tmp_path)
+    [example] = blocks_of("Spark")
+
+    counts = example.run(tmp_path)["counts"]
+
+    counts.write.parquet(str(tmp_path / "counts"))
+    rows = pq.read_table(str(tmp_path / "counts")).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == COUNTS
