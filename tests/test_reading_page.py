@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -81,7 +82,6 @@ def test_duckdb_sql(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DuckDB without Python reads the list that the command has written."""
-    duckdb = pytest.importorskip("duckdb")
     shell, sql = blocks_of("DuckDB")[2:]
     assert (shell.language, sql.language) == ("sh", "sql")
     program, *arguments, arrow, name = shlex.split(shell.text.replace(PLACE, str(folder)))
@@ -137,9 +137,8 @@ def test_pyarrow_batches(folder: Path) -> None:
 
 def test_iceberg(folder: Path) -> None:
     """The table has exactly the archive's sealed records, for pyiceberg and for DuckDB."""
-    pytest.importorskip(
-        "sqlalchemy", minversion="2", reason="pyiceberg's SQL catalog; Airflow 2 pins 1.4"
-    )
+    # For pyiceberg's SQL catalog. Airflow 2 pins SQLAlchemy 1.4.
+    pytest.importorskip("sqlalchemy", minversion="2")
     registers, shown, queries = blocks_of("Iceberg")
 
     registered = registers.run(folder)["found"]

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip(
-    "sqlalchemy", minversion="2", reason="pyiceberg's SQL catalog; Airflow 2 pins SQLAlchemy 1.4"
-)
+# For pyiceberg's SQL catalog. Airflow 2 pins SQLAlchemy 1.4.
+pytest.importorskip("sqlalchemy", minversion="2")
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -24,11 +23,13 @@ from kafka_drain.archive_files import ArchiveFile
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
 from kafka_drain.generation import Generation
 from kafka_drain.iceberg import Registration, _partition, register_archive
+from kafka_drain.locations import locate
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset
 from kafka_drain.receipts import SealedContent, SealedFile
 from tests.kafka_drain.golden import END, add_batch, golden_copy, open_next, seal, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.s3_server import CREDENTIALS
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NAME = "kafka.flights"
@@ -388,7 +389,6 @@ def test_register_archive_unsealed(tmp_path: Path, catalog: SqlCatalog) -> None:
 
 def test_register_archive_duckdb(archive: Archive, catalog: SqlCatalog) -> None:
     """DuckDB finds in the table exactly the archive's offsets."""
-    pytest.importorskip("duckdb")
     register_archive(archive, catalog, NAME)
 
     connection = catalog.load_table(NAME).scan().to_duckdb("flights")
@@ -405,3 +405,29 @@ def test_iceberg_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(MachineError, match=r"kafka-drain\[iceberg\]"):
         import kafka_drain.iceberg  # noqa: F401
+
+
+def test_register_archive_s3(archive: Archive, bucket: str, s3_url: str, tmp_path: Path) -> None:
+    """An archive on S3 is registered by its URL, and read by the catalog's own file system."""
+    stored = locate(f"{bucket}/archive")
+    for path in Path(str(archive.root)).rglob("*"):
+        # Hadoop's checksums of local files are of no use there.
+        if path.is_file() and path.suffix != ".crc":
+            target = stored.joinpath(*path.relative_to(str(archive.root)).parts)
+            target.write_bytes(path.read_bytes())
+    login = {"access-key-id": "AWS_ACCESS_KEY_ID", "secret-access-key": "AWS_SECRET_ACCESS_KEY"}
+    catalog = SqlCatalog(
+        "tests",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=f"{bucket}/tables",
+        **{"s3.endpoint": s3_url, "s3.region": "us-east-1"},
+        **{f"s3.{name}": CREDENTIALS[variable] for name, variable in login.items()},
+    )
+    catalog.create_namespace("kafka")
+
+    register_archive(f"{bucket}/archive".replace("s3://", "s3a://"), catalog, NAME)
+    again = register_archive(f"{bucket}/archive", catalog, NAME)
+
+    assert (again.added, again.removed, again.records) == (0, 0, 84)
+    assert rows_of(catalog.load_table(NAME)) == sealed_rows(archive)
+    catalog.close()
