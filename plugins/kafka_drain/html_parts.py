@@ -64,6 +64,7 @@ th { color: var(--quiet); font-weight: 500; }
 .share { display: block; width: 12rem; height: .8rem; margin-top: .3rem; background: var(--line); }
 figure { margin: .5rem 0; }
 figure svg { display: block; width: 100%; max-width: 60rem; height: auto; }
+@media (max-width: 44rem) { figure { overflow-x: auto; } figure svg { min-width: 40rem; } }
 svg text { fill: var(--quiet); font-size: 12px; }
 svg line { stroke: var(--line); }
 rect { fill: var(--unknown); }
