@@ -1,7 +1,7 @@
 """`kafka-drain`: the same functions as the operators, for people at a terminal.
 
 Answers go to standard output (a table, or JSON with `--json`); progress and errors to standard
-error. Exit codes: 0 done or complete, 1 failed or findings, 2 usage, configuration or wrong folder.
+error. The exit codes are those of `kafka_drain.exit_codes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
-from kafka_drain.exit_codes import FAILED, INTERRUPTED, OK, USAGE
+from kafka_drain.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, USAGE
 
 __all__ = ["COMMANDS", "main"]
 
@@ -81,6 +81,7 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     found = Parser(
         prog="kafka-drain",
         description="Drain Kafka topics to files, prove that every offset arrived, republish them.",
+        epilog="exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()),
     )
     commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
