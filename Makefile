@@ -8,7 +8,7 @@ ZOMBIES ?= 15
 RECORDS ?= 400000
 VERSITYGW := v1.8.0
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -69,6 +69,11 @@ format: setup ## format the code
 	@$(PYTHON_ENV) -m ruff check --fix .
 	@$(PYTHON_ENV) -m ruff format .
 
+docs: setup ## build the documentation's site into build/site, from the documents and the code; needs Python 3.11
+	@$(PYTHON_ENV) -m sphinx --quiet --fresh-env --fail-on-warning \
+	  -b html -c docs -d build/doctrees . build/site
+	@echo "build/site/index.html"
+
 bench: class-archive ## measure everything beside what else there is, about two hours (ONLY="drain republish" ROUNDS=5)
 	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
 
@@ -81,7 +86,7 @@ soak: setup ## kill a republish again and again, and count what is lost or twice
 lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev --no-annotate --quiet -o $$name.lock || exit; done
+	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev --group docs --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
 	@.venv/bin/uv pip compile --group audit --universal --python-version 3.10 \
@@ -100,4 +105,4 @@ licences: setup ## check that each installed package has a licence that this pro
 	@$(PYTHON_ENV) -m scripts.licences
 
 clean: stop ## remove the environments and the demo's data; keeps the jars' cache
-	@rm -rf .venv .venv-airflow2 .venv-audit .venv-python3.1? .demo
+	@rm -rf .venv .venv-airflow2 .venv-audit .venv-python3.1? .demo build

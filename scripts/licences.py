@@ -55,6 +55,12 @@ class Exemption:
 
 
 EXEMPTIONS = {
+    "docutils": Exemption(
+        ("Public Domain", "BSD License", "GNU General Public License (GPL)"),
+        "in the public domain, with files of its own under BSD licences; the GPL is that of a mode "
+        "for Emacs, which isn't in the package. `make docs` needs it, nothing else",
+        optional=True,
+    ),
     "psycopg2-binary": Exemption(
         ("GNU Library or Lesser General Public License (LGPL)",),
         "LGPL 3 or later: a library that Airflow loads, unchanged, where its database is "

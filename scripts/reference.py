@@ -1,0 +1,150 @@
+"""What the site's reference pages say, as Markdown, read from the code when the site is built.
+
+docs/conf.py puts a part where a page says {from-code} and its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import kafka_drain.errors as errors
+import kafka_drain_airflow
+from kafka_drain.cli import COMMANDS, parser
+from kafka_drain.exit_codes import MEANINGS
+
+__all__ = ["PARTS", "commands", "error_types", "exit_codes", "python_names"]
+
+#: What readers call besides kafka_drain_airflow.
+READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read_archive")
+
+
+def commands() -> str:
+    """Return each command of `kafka-drain`: what it does, its usage and its options."""
+    return "\n\n".join(map(_command, COMMANDS))
+
+
+def _command(name: str) -> str:
+    command = _subcommands(parser([name]))[name]
+    plain, *groups = _groups(command)
+    parts = [f"## `kafka-drain {name}`", _sentence(command.description or ""), _arguments(plain[1])]
+    for title, actions in groups:
+        parts += [_sentence(title), _arguments(actions)]
+    return "\n\n".join(parts)
+
+
+def _groups(command: argparse.ArgumentParser) -> list[tuple[str, list[argparse.Action]]]:
+    """Return title and arguments of each group; first of all those that are in none."""
+    positional, options, *groups = command._action_groups
+    plain = [*positional._group_actions, *options._group_actions]
+    return [
+        ("", [action for action in plain if not isinstance(action, argparse._HelpAction)]),
+        *((group.title or "", group._group_actions) for group in groups),
+    ]
+
+
+def _arguments(actions: Iterable[argparse.Action]) -> str:
+    return _table(("argument", "meaning"), ((_spelling(a), _meaning(a)) for a in actions))
+
+
+def _subcommands(found: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    for action in found._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    raise LookupError("kafka-drain has no commands")
+
+
+def _names(action: argparse.Action) -> tuple[str, ...]:
+    return tuple(action.option_strings) or (action.dest,)
+
+
+def _spelling(action: argparse.Action) -> str:
+    """Return an argument as one types it: `--run NAME`, `archive`."""
+    names = ", ".join(_names(action))
+    if not action.option_strings or action.nargs == 0:
+        return f"`{names}`"
+    value = action.metavar or (
+        "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    )
+    return f"`{names} {value}`".replace("|", r"\|")
+
+
+def _meaning(action: argparse.Action) -> str:
+    text = (action.help or "") % {**vars(action), "prog": "kafka-drain"}
+    if action.choices and action.metavar:
+        text += f" (of {', '.join(map(str, action.choices))})"
+    default = action.default
+    # Help that names its default itself has it in brackets.
+    if isinstance(default, str) and default != argparse.SUPPRESS and f"({default})" not in text:
+        text += f" ({default})"
+    text = _escaped(text.strip())
+    return f"{text}; required" if action.required and action.option_strings else text
+
+
+def exit_codes() -> str:
+    """Return the exit codes of `kafka-drain`."""
+    return _table(("code", "meaning"), ((f"`{c}`", _escaped(m)) for c, m in MEANINGS.items()))
+
+
+def error_types() -> str:
+    """Return each error: whether a retry can help, and when it is raised."""
+    rows = []
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if kind in (errors.KafkaDrainError, errors.TerminalError, errors.TransientError):
+            continue
+        doc = " ".join((kind.__doc__ or "").split()).removeprefix("Raised ")
+        helps = "yes" if issubclass(kind, errors.TransientError) else "no"
+        rows.append((f"`{name}`", helps, _escaped(doc.rstrip("."))))
+    return _table(("error", "a retry can help", "raised"), rows)
+
+
+def python_names() -> str:
+    """Return autodoc's directives for what a DAG file or a reader imports."""
+    names = [f"kafka_drain_airflow.{name}" for name in kafka_drain_airflow.__all__]
+    sections = (
+        ("DAGs", [name for name in names if name.rpartition(".")[2][0].islower()]),
+        ("Pipeline", ["kafka_drain_airflow.Pipeline"]),
+        ("Operators", [name for name in names if name.endswith("Operator")]),
+        ("Readers", list(READERS)),
+    )
+    return "\n\n".join(
+        f"## {title}\n\n```{{eval-rst}}\n{_autodoc(found)}\n```" for title, found in sections
+    )
+
+
+def _autodoc(names: Iterable[str]) -> str:
+    return "\n".join(
+        f".. auto{'class' if name.rpartition('.')[2][0].isupper() else 'function'}:: {name}"
+        for name in names
+    )
+
+
+def _sentence(text: str) -> str:
+    return _escaped(text[:1].upper() + text[1:]) + "."
+
+
+def _escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is; code between backticks stays code."""
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(
+        part.replace("|", r"\|")
+        if part.startswith("`")
+        else re.sub(r"([\\*_{}\[\]<>|])", r"\\\1", part)
+        for part in parts
+    )
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
+    "errors": error_types,
+    "exit-codes": exit_codes,
+    "python": python_names,
+}

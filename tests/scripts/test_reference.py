@@ -1,0 +1,53 @@
+"""What the site's reference pages say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.cli import COMMANDS
+from scripts.reference import PARTS, commands, error_types, exit_codes, python_names
+
+
+def test_commands() -> None:
+    """Each command has its arguments with their defaults, groups under their own words."""
+    said = commands()
+
+    assert said.count("## `kafka-drain ") == len(COMMANDS)
+    assert "| `archive` | the archive's folder |" in said
+    assert r"| `--engine auto\|worker\|spark` | " in said
+    assert r"| `--master MASTER` | Spark's master (local\[\*\]) |" in said
+    assert "How they are sent." in said
+
+
+def test_error_types() -> None:
+    """An error says whether a retry helps."""
+    said = error_types().splitlines()
+
+    assert any(line.startswith("| `LockedError` | yes | when another drain") for line in said)
+    assert any(line.startswith("| `ConfigError` | no |") for line in said)
+    assert not any("TerminalError" in line for line in said)
+
+
+def test_exit_codes() -> None:
+    """Each code has its meaning."""
+    assert "| `2` | usage, configuration or a wrong folder |" in exit_codes()
+
+
+def test_python_names() -> None:
+    """Operators are classes, functions are functions."""
+    said = python_names()
+
+    assert ".. autoclass:: kafka_drain_airflow.KafkaDrainOperator" in said
+    assert ".. autofunction:: kafka_drain_airflow.create_dags" in said
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_tables_that_fit(name: str) -> None:
+    """Each row of a table has as many cells as its head."""
+    cells = 0
+    for line in PARTS[name]().replace(r"\|", "").splitlines():
+        if not line.startswith("|"):
+            cells = 0
+            continue
+        cells = cells or line.count("|")
+        assert line.count("|") == cells, line
