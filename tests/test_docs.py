@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,19 +15,29 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
 from kafka_drain.source_options import DEFAULTS, OPTIONS
 from kafka_drain.spark_conf import _KAFKA_CACHES
+from kafka_drain_airflow import metrics
+from tests.documentation.blocks import DOCUMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+AIRFLOW_UI = (ROOT / "docs" / "airflow-ui.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-SUPPLY_CHAIN = (ROOT / "docs" / "supply-chain.md").read_text()
 VALIDATION = (ROOT / "docs" / "validation.md").read_text()
 
 
 def test_configuration_names_every_key() -> None:
-    """Each key of a pipeline has its row."""
-    rows = set(re.findall(r"^\| `(\w+)` \|", CONFIGURATION, flags=re.M))
+    """Each key of a pipeline has its row, with its default; and no other."""
+    keys = CONFIGURATION.partition("## Keys")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) ?\| ", keys, flags=re.M))
 
-    assert rows >= set(Pipeline.model_fields)
+    assert rows.keys() == Pipeline.model_fields.keys()
+    for name, field in Pipeline.model_fields.items():
+        default = COMPRESSIONS["parquet"][0] if name == "compression" else field.default
+        if field.is_required() or default is None:
+            assert rows[name] == ""
+        else:
+            shown = default if isinstance(default, str) else json.dumps(default)
+            assert rows[name] == f"`{shown}`"
 
 
 @pytest.mark.parametrize(
@@ -67,23 +78,28 @@ def test_readme_names_every_command() -> None:
     assert named == COMMANDS.keys()
 
 
-def test_readme_names_verbs_that_exist() -> None:
-    """Each `make` verb of the documents is a target of the Makefile."""
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    named: set[str] = set()
-    for document in (README, (ROOT / "CONTRIBUTING.md").read_text(), SUPPLY_CHAIN):
-        named |= set(re.findall(r"(?:`|^)make ([a-z0-9-]+)", document, flags=re.M))
-
-    assert named
-    assert named <= targets
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["README.md", "CONTRIBUTING.md", "docs/docker.md", "docs/reading.md", "docs/supply-chain.md"],
-)
-def test_links_lead_somewhere(name: str) -> None:
-    """Relative links lead to files of the repository."""
-    document = ROOT / name
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    """Relative links lead to files of the repository, wherever it is browsed."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
         assert (document.parent / target).exists(), target
+
+
+def test_metrics_page_names_every_metric() -> None:
+    """Each name that operators send is in the table of metrics, and no other."""
+    told: dict[str, float] = {}
+    overview = dict.fromkeys(metrics._OVERVIEW, 1) | {
+        "verdict": "complete",
+        "expires_at": "2026-11-22T12:00:00+00:00",
+        "gaps": {"<reason>": 1},
+        "findings": {"<reason>": 1},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "_tell", lambda pipeline, gauges: told.update(gauges))
+        metrics.tell_drain("any", dict.fromkeys(metrics._DRAIN, 1))
+        metrics.tell_republish("any", dict.fromkeys(metrics._REPUBLISH, 1))
+        metrics.tell_overview("any", overview, 1.0)
+    section = AIRFLOW_UI.partition("## Metrics")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", section, flags=re.M)
+
+    assert {name.strip("`") for row in rows for name in row.split(", ")} == told.keys()
