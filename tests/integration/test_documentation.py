@@ -1,0 +1,148 @@
+"""What people copy out of the documents works: their commands and readers, on a real archive."""
+
+from __future__ import annotations
+
+import ast
+import uuid
+from argparse import Namespace
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli import parser
+from kafka_drain.consumer_groups import Committed, ConsumerGroups
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pipeline import Pipeline
+from tests.documentation.blocks import Code, python_blocks
+from tests.documentation.shell import Command, commands
+
+pytestmark = pytest.mark.integration
+
+#: The moment that the documents' commands ask for: some records are older, some younger.
+MOMENT = datetime(2026, 1, 31, 13, tzinfo=timezone.utc)
+RECORDS = 40
+SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+#: Functions of readers, whose first argument that is a text is the archive.
+READERS = ("archive_dataset", "read_archive")
+
+
+def why_not(options: Namespace) -> str:
+    """Return why a command is only parsed; empty for one that is run."""
+    if options.name in ("jars", "class-archive"):
+        return "changes this machine's caches: `make setup` and `make class-archive` run it"
+    if options.name == "reprocess" and options.apply:
+        return "drains again with Spark: test_reprocess.py runs it"
+    return ""
+
+
+class Example:
+    """A drained topic in the place of the documents' own.
+
+    Its folder, brokers, topics, groups and runs stand for those that the documents name. Each page
+    has targets, groups and runs of its own: it has to be right for who reads nothing else.
+    """
+
+    def __init__(self, archive: str, topic: str, cluster: KafkaCluster) -> None:
+        self.archive, self.topic, self.cluster = archive, topic, cluster
+        self.suffix = f"-{uuid.uuid4().hex[:8]}"
+        self.target = ""
+        self.groups: set[str] = set()
+
+    def options(self, command: Command) -> Namespace:
+        """Parse a command as it stands in the document, then put ours in the place of its names."""
+        options = parser().parse_args(command.words[1:])
+        page = "-" + command.page.removesuffix(".md").replace("/", "-") + self.suffix
+        given = vars(options)
+        if given.get("archive"):
+            options.archive = self.archive
+        if given.get("bootstrap_servers"):
+            options.bootstrap_servers = self.cluster.config.bootstrap_servers
+        if given.get("topic"):
+            options.topic = [self.topic]
+        for name in ("target_topic", "run", "group"):
+            if isinstance(given.get(name), str):
+                setattr(options, name, given[name] + page)
+        return options
+
+    def has_group(self, group: str) -> None:
+        """Let a group have read half of each partition, and have looked at the target before."""
+        if group not in self.groups:
+            read = {self.topic: RECORDS // 4, self.target: 0}
+            offsets = {
+                TopicPartition(topic, partition): Committed(offset, "")
+                for topic, offset in read.items()
+                for partition in (0, 1)
+            }
+            ConsumerGroups(self.cluster.config).commit(group, offsets)
+            self.groups.add(group)
+
+
+@pytest.fixture
+def example(
+    archive_folder: str, cluster: KafkaCluster, make_topic: Any, send: Any, drain: Any
+) -> Example:
+    """Forty records around the documents' moment, drained but not yet validated."""
+    topic = make_topic(2)
+    first = int(MOMENT.timestamp() * 1000) - 5_000
+    for partition in (0, 1):
+        records = [(b"%d" % n, b"value", [], first + n * 1000) for n in range(RECORDS // 2)]
+        send(topic, records, partition)
+    drain(Pipeline(name="flights", topics=[topic], archive=archive_folder))
+    return Example(archive_folder, topic, cluster)
+
+
+def test_documented_commands(
+    example: Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every `kafka-drain` line of every page does what it says, in the order of its page."""
+    failed, run = [], 0
+    page = ""
+    for command in commands():
+        if command.page != page:
+            page = command.page
+            monkeypatch.delenv(SERVERS, raising=False)
+        if command.words[0] == "export":
+            monkeypatch.setenv(SERVERS, example.cluster.config.bootstrap_servers)
+        if command.words[0] != "kafka-drain":
+            continue
+        options = example.options(command)
+        if why_not(options):
+            continue
+        if options.name == "republish":
+            example.target = options.target_topic
+        if options.name == "translate-group":
+            example.has_group(options.group)
+        try:
+            code = options.command(options)
+        except Exception as error:  # all of them are to be seen, not the first alone
+            code = f"{type(error).__name__}: {error}"
+        run += 1
+        said = capsys.readouterr()
+        if code != 0:
+            failed.append(f"{command}\n  {code} {said.err[-500:]}")
+
+    assert not failed, "\n".join(failed)
+    assert run >= len({command.page for command in commands("kafka-drain")})
+
+
+def test_documented_readers(example: Example, spark: Any, capsys: Any) -> None:
+    """Each block of Python that reads an archive reads ours, without a validation before."""
+    found = list(python_blocks("kafka_drain", "kafka_drain_spark"))
+    for block in found:
+        exec(compile(_with_archive(block, example.archive), block.place, "exec"), {"spark": spark})
+
+    assert found
+    assert str(RECORDS) in capsys.readouterr().out
+
+
+def _with_archive(block: Code, archive: str) -> ast.Module:
+    """Return a block that reads another archive."""
+    tree = ast.parse(block.text)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in READERS:
+            for argument in call.args:
+                if isinstance(argument, ast.Constant):
+                    argument.value = archive
+    return tree
