@@ -86,7 +86,8 @@ soak: setup ## kill a republish again and again, and count what is lost or twice
 lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev --group docs --no-annotate --quiet -o $$name.lock || exit; done
+	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs) \
+	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
 	@.venv/bin/uv pip compile --group audit --universal --python-version 3.10 \

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.cli import COMMANDS
+from kafka_drain.errors import ConfigError
 from kafka_drain.findings import Reason
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.pipeline import Pipeline
@@ -69,6 +70,19 @@ def test_validation_names_every_reason() -> None:
         assert row in VALIDATION
     for gap in GapReason:
         assert f"| `{gap}` | {'yes' if gap.harmless else 'no'} | {gap.meaning} |" in VALIDATION
+
+
+def test_readme_shows_a_real_refusal() -> None:
+    """The error that the README shows is the one that is raised."""
+    with pytest.raises(ConfigError) as refused:
+        Pipeline(
+            name="flights",
+            topics=["flights"],
+            archive="/data/flights",
+            source_options={"maxOffsetPerTrigger": "1000"},
+        )
+
+    assert f"```text\n{refused.value}\n```" in README
 
 
 def test_readme_names_every_command() -> None:

@@ -19,7 +19,7 @@ from tests.documentation.blocks import DOCUMENTS, ROOT
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site, by the recipe of `make docs`."""
-    pytest.importorskip("sphinx", reason="the group docs is for Python 3.11 and newer")
+    pytest.importorskip("sphinx", reason="the group docs is in .venv, from Python 3.11 on")
     recipe = (ROOT / "Makefile").read_text().partition("\ndocs: ")[2]
     arguments = re.search(r"-m sphinx (.*?)\n\t@", recipe, flags=re.S)
     assert arguments is not None
