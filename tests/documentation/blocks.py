@@ -18,6 +18,9 @@ DOCUMENTS = (
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 
+#: Pages whose every block of Python and SQL is run by tests of their own.
+RUN_ELSEWHERE = {"docs/reading.md": "tests/test_reading_page.py"}
+
 
 @dataclass(frozen=True)
 class Code:
@@ -84,9 +87,12 @@ def imports(block: Code) -> set[str]:
 
 
 def python_blocks(*packages: str) -> Iterator[Code]:
-    """Yield the blocks of Python that import something of one of the packages."""
+    """Yield the blocks of Python that import something of one of the packages.
+
+    Those of pages that have tests of their own are left out.
+    """
     for block in blocks():
-        if block.language == "python" and {n.partition(".")[0] for n in imports(block)} & {
-            *packages
-        }:
+        if block.language != "python" or block.page in RUN_ELSEWHERE:
+            continue
+        if {name.partition(".")[0] for name in imports(block)} & {*packages}:
             yield block
