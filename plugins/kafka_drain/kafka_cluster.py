@@ -126,13 +126,15 @@ class KafkaCluster:
         deadline = time.monotonic() + self._timeout
         while True:
             # Held until the answer is there: another thread may forget the client meanwhile.
-            admin = self._admin
+            admin: AdminClient | None = None
             try:
+                admin = self._admin
                 return question(admin)
             except KafkaException as error:
                 is_passing = error.args[0].code() in (*LEADERSHIP, KafkaError._TIMED_OUT)
                 # librdkafka tries a refused login again and again, and says so in this call.
-                admin.poll(0)
+                if admin is not None:
+                    admin.poll(0)
                 if is_passing:
                     # A broker was restarted or is gone: a new client asks for everything anew,
                     # and doesn't wait for a broker that led a partition once.

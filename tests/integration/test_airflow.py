@@ -171,6 +171,7 @@ def test_drain_dag_lineage(drained: Drained, bootstrap_servers: str) -> None:
     assert target["outputFacets"]["outputStatistics"]["rowCount"] == RECORDS
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 keeps templates as they were before")
 def test_drain_dag_plan(drained: Drained) -> None:
     """What the drain planned is among its task's rendered templates, for the UI."""
     [kept] = drained.ask(

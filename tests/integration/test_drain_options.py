@@ -425,6 +425,7 @@ def test_drain_splits_a_hot_partition(
                 break
             except BufferError:
                 producer.poll(0.1)
+    assert producer.flush(60) == 0
     producer.produce(name, b"v", partition=1, timestamp=NOON)
     assert producer.flush(60) == 0
 
