@@ -61,6 +61,12 @@ EXEMPTIONS = {
         "for Emacs, which isn't in the package. `make docs` needs it, nothing else",
         optional=True,
     ),
+    "openlineage-sql": Exemption(
+        (),
+        "part of OpenLineage, whose repository and other packages are under Apache 2.0; Airflow's "
+        "provider needs it, which is here for tests alone",
+        optional=True,
+    ),
     "psycopg2-binary": Exemption(
         ("GNU Library or Lesser General Public License (LGPL)",),
         "LGPL 3 or later: a library that Airflow loads, unchanged, where its database is "
