@@ -58,6 +58,8 @@ LEADERSHIP = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    # A new leader doesn't know yet how far its followers have got (KIP-207).
+    KafkaError.OFFSET_NOT_AVAILABLE,
     # list_offsets' "No leaders found".
     KafkaError._NOENT,
 )

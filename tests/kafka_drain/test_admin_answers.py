@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from kafka_drain import admin_answers
 from kafka_drain.admin_answers import answer_of
 from kafka_drain.errors import KafkaUnavailableError
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_cluster import LEADERSHIP, KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 
@@ -34,6 +34,16 @@ class FakeAdmin:
 
     def poll(self, _: float) -> int:
         return 0
+
+
+class Clients:
+    """The clients that a cluster makes, one after the other."""
+
+    def __init__(self, *clients: Any) -> None:
+        self._clients = list(clients)
+
+    def __get__(self, *_: Any) -> Any:
+        return self._clients.pop(0)
 
 
 class StuckAdmin:
@@ -91,6 +101,19 @@ def test_cluster_client_held() -> None:
 
     assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 7}
     assert ended == ["client"]
+
+
+@pytest.mark.parametrize("code", LEADERSHIP)
+def test_cluster_leader_moves(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered while a partition changes its leader passes: it is asked again."""
+    refused, answered = FakeAdmin(0), FakeAdmin(1500)
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    monkeypatch.setattr(refused, "list_offsets", lambda wanted, **_: dict.fromkeys(wanted, future))
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 5)
+    monkeypatch.setattr(KafkaCluster, "_admin", Clients(refused, answered))
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
 
 
 def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
