@@ -37,10 +37,7 @@ def mean_delays(**context: Any) -> dict[str, float]:
             flight = json.loads(value)
             if flight["dep_delay"] is not None:
                 delays[flight["carrier"]].append(flight["dep_delay"])
-    return {
-        carrier: round(sum(late) / len(late), 1)
-        for carrier, late in sorted(delays.items(), key=lambda item: item[0])
-    }
+    return {carrier: round(sum(late) / len(late), 1) for carrier, late in sorted(delays.items())}
 
 
 @dag(

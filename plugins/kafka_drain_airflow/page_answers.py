@@ -32,6 +32,7 @@ from kafka_drain_airflow.metadata_database import (
     report_of,
 )
 from kafka_drain_airflow.server_reading import find, find_all, page_beside
+from kafka_drain_airflow.task_links import KINDS
 
 __all__ = [
     "Answer",
@@ -43,8 +44,6 @@ __all__ = [
     "report",
 ]
 
-#: Whose progress an archive's page shows.
-KINDS = ("drain", "republish", "reprocess", "maintain")
 #: What a page around a report may choose.
 COLOURS = ("dark", "light")
 

@@ -14,7 +14,10 @@ from kafka_drain_airflow.task_progress import SPARK_UI_KEY
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
-__all__ = ["ArchiveLink", "SparkUiLink", "archive_address", "show_archive"]
+__all__ = ["KINDS", "ArchiveLink", "SparkUiLink", "archive_address", "show_archive"]
+
+#: How the ids of a pipeline's DAGs begin; an archive's page shows the progress of each.
+KINDS = ("drain", "republish", "reprocess", "maintain")
 
 
 class ArchiveLink(BaseOperatorLink):
@@ -30,7 +33,7 @@ class ArchiveLink(BaseOperatorLink):
 def archive_address(dag_id: str) -> str:
     """Return the address of the archive's page that a DAG belongs to; empty where none does."""
     kind, _, pipeline = dag_id.partition("_")
-    if kind not in ("drain", "republish", "reprocess", "maintain") or not pipeline:
+    if kind not in KINDS or not pipeline:
         return ""
     return page_url(f"/archives/{quote(f'drain_{pipeline}', safe='')}")
 
