@@ -5,7 +5,7 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +15,7 @@ from kafka_drain.html_parts import (
     Bar,
     Html,
     bar_chart,
+    is_web_address,
     many,
     page,
     rect,
@@ -136,7 +137,7 @@ def _doing(doing: Sequence[Doing]) -> list[Html]:
 def _spark_ui(one: Doing) -> list[object]:
     """Return the link to the UI of a Spark application that runs: with it, its UI ends."""
     address = str(one.progress.get("spark_ui", ""))
-    if one.state != "running" or not address.startswith(("http://", "https://")):
+    if one.state != "running" or not is_web_address(address):
         return []
     return [". ", tag("a", "Spark UI", href=address, data_outside="")]
 
@@ -234,23 +235,30 @@ def _legend(columns: Sequence[_Column]) -> Html:
 def _charts(runs: Sequence[SealedRun]) -> list[Html]:
     if not runs:
         return []
-    # Let one generation be told from the next.
-    colours = ["covered" if run.generation % 2 else "alt" for run in runs]
-    words = [
-        f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
-        f"{many(run.files, 'file')}, {size_text(run.bytes)}"
+    return [
+        *_chart("Offsets of each run", runs, lambda run: run.offsets),
+        *_chart("Bytes of each run", runs, lambda run: run.bytes, size_text),
+    ]
+
+
+def _chart(
+    heading: str,
+    runs: Sequence[SealedRun],
+    value: Callable[[SealedRun], int],
+    write: Callable[[int], str] = "{:,}".format,
+) -> list[Html]:
+    bars = [
+        Bar(
+            value(run),
+            time_text(run.sealed_at)[11:16],
+            f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
+            f"{many(run.files, 'file')}, {size_text(run.bytes)}",
+            # Let one generation be told from the next.
+            "covered" if run.generation % 2 else "alt",
+        )
         for run in runs
     ]
-    names = [time_text(run.sealed_at)[11:16] for run in runs]
-    told = list(zip(names, words, colours, strict=True))
-    offsets = [Bar(run.offsets, *of) for run, of in zip(runs, told, strict=True)]
-    sizes = [Bar(run.bytes, *of) for run, of in zip(runs, told, strict=True)]
-    return [
-        tag("h2", "Offsets of each run"),
-        tag("figure", bar_chart(offsets, "Offsets of each run", "sealed")),
-        tag("h2", "Bytes of each run"),
-        tag("figure", bar_chart(sizes, "Bytes of each run", "sealed", size_text)),
-    ]
+    return [tag("h2", heading), tag("figure", bar_chart(bars, heading, "sealed", write))]
 
 
 def _throughput(drains: Sequence[Drained]) -> list[Html]:

@@ -13,6 +13,7 @@ __all__ = [
     "Html",
     "bar_chart",
     "coloured",
+    "is_web_address",
     "many",
     "page",
     "rect",
@@ -219,6 +220,11 @@ def bar_chart(
     parts.append(tag("text", axis, x=0, y=under))
     box = f"0 0 {left + width + 10} {under + 8}"
     return tag("svg", *parts, viewBox=box, role="img", aria_label=label)
+
+
+def is_web_address(text: str) -> bool:
+    """Whether a text that others wrote may be where a link leads: no `javascript:` and its like."""
+    return text.startswith(("http://", "https://"))
 
 
 def many(number: int, unit: str) -> str:

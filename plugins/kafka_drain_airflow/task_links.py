@@ -8,6 +8,7 @@ from urllib.parse import quote
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
+from kafka_drain.html_parts import is_web_address
 from kafka_drain_airflow.addresses import page_url
 from kafka_drain_airflow.task_progress import SPARK_UI_KEY
 
@@ -52,8 +53,7 @@ class SparkUiLink(BaseOperatorLink):
         """Return what the Spark application said; empty, and so no button, when it said nothing."""
         told = XCom.get_value(ti_key=ti_key, key=SPARK_UI_KEY)
         # Anybody's task may write any XCom.
-        is_address = isinstance(told, str) and told.startswith(("http://", "https://"))
-        return told if is_address else ""
+        return told if isinstance(told, str) and is_web_address(told) else ""
 
 
 def show_archive(context: Context) -> None:
