@@ -29,6 +29,7 @@ from kafka_drain.kafka_cluster import (
     TIMEOUT_SECONDS,
     socket_timeout,
 )
+from kafka_drain.kafka_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 
@@ -36,22 +37,6 @@ __all__ = ["Committed", "ConsumerGroups", "Group", "Member", "offsets_of"]
 
 T = TypeVar("T")
 
-#: What is answered while a group's coordinator starts, moves, or decides a transaction (KIP-447).
-COORDINATOR = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError._WAIT_COORD,
-)
-_UNAVAILABLE = (
-    *COORDINATOR,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError.REQUEST_TIMED_OUT,
-)
 # What is answered to a commit from outside while the group has members.
 _MEMBERS = (
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -280,7 +265,7 @@ class ConsumerGroups:
             try:
                 return question()
             except KafkaException as error:
-                is_passing = error.args[0].code() in COORDINATOR
+                is_passing = error.args[0].code() in PASSING
                 if not is_passing or time.monotonic() >= deadline:
                     raise self._explain(error.args[0], group, operation) from error
             time.sleep(BACKOFF_SECONDS)
@@ -314,7 +299,7 @@ class ConsumerGroups:
                 f"Kafka at {servers} doesn't know a topic that offsets of group {group} are for "
                 f"({error.str()}); was it deleted meanwhile?"
             )
-        if code in _UNAVAILABLE:
+        if code in UNAVAILABLE:
             return KafkaUnavailableError(
                 f"no answer about group {group} from Kafka at {servers} within "
                 f"{self._timeout:g} s ({error.str()}); check that the broker runs, that "

@@ -37,6 +37,7 @@ from kafka_drain.errors import (
     KafkaUnavailableError,
     TopicError,
 )
+from kafka_drain.kafka_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.option_checks import integer
@@ -51,18 +52,6 @@ TIMEOUT_SECONDS = 20.0
 BACKOFF_SECONDS = 0.2
 
 QUICK_SECONDS = 5.0
-
-#: What is answered while partitions change their leader, also to a client that knows an older one.
-LEADERSHIP = (
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    # A new leader doesn't know yet how far its followers have got (KIP-207).
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    # list_offsets' "No leaders found".
-    KafkaError._NOENT,
-)
 
 # org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what Spark's subscribePattern leaves out.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
@@ -124,7 +113,7 @@ class KafkaCluster:
             self._refusals[error.code()] = error.str()
 
     def _ask(self, question: Callable[[AdminClient], T]) -> T:
-        """Ask and wait for the answer; again while partitions change their leader."""
+        """Ask and wait for the answer; again while what is answered passes by itself."""
         deadline = time.monotonic() + self._timeout
         while True:
             # Held until the answer is there: another thread may forget the client meanwhile.
@@ -133,7 +122,7 @@ class KafkaCluster:
                 admin = self._admin
                 return question(admin)
             except KafkaException as error:
-                is_passing = error.args[0].code() in (*LEADERSHIP, KafkaError._TIMED_OUT)
+                is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
                 # librdkafka tries a refused login again and again, and says so in this call.
                 if admin is not None:
                     admin.poll(0)
@@ -150,14 +139,7 @@ class KafkaCluster:
             return ConfigError(
                 f"the Kafka connection's settings don't fit: {error.str()}; correct them"
             )
-        if error.code() in (
-            KafkaError._TRANSPORT,
-            KafkaError._TIMED_OUT,
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._RESOLVE,
-            KafkaError.REQUEST_TIMED_OUT,
-            *LEADERSHIP,
-        ):
+        if error.code() in UNAVAILABLE:
             return self._explain_silence(error)
         if error.code() in (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,

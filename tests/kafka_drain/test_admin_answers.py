@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from kafka_drain import admin_answers
+from kafka_drain import admin_answers, kafka_cluster
 from kafka_drain.admin_answers import answer_of
 from kafka_drain.errors import KafkaUnavailableError
-from kafka_drain.kafka_cluster import LEADERSHIP, KafkaCluster
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_codes import PASSING
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 
@@ -103,13 +104,14 @@ def test_cluster_client_held() -> None:
     assert ended == ["client"]
 
 
-@pytest.mark.parametrize("code", LEADERSHIP)
-def test_cluster_leader_moves(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is answered while a partition changes its leader passes: it is asked again."""
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_cluster_answer_passes(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered while a leader or a broker changes passes: a new client asks again."""
     refused, answered = FakeAdmin(0), FakeAdmin(1500)
     future: Future[Any] = Future()
     future.set_exception(KafkaException(KafkaError(code)))
     monkeypatch.setattr(refused, "list_offsets", lambda wanted, **_: dict.fromkeys(wanted, future))
+    monkeypatch.setattr(kafka_cluster, "BACKOFF_SECONDS", 0.0)
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 5)
     monkeypatch.setattr(KafkaCluster, "_admin", Clients(refused, answered))
 

@@ -12,6 +12,7 @@ from kafka_drain.errors import (
     SourceRecordError,
     TopicError,
 )
+from kafka_drain.kafka_codes import UNAVAILABLE
 
 __all__ = ["explained", "is_terminal"]
 
@@ -31,16 +32,6 @@ _REFUSED = {
     "and message.timestamp settings",
     KafkaError.POLICY_VIOLATION: "look at the cluster's policies",
 }
-_UNAVAILABLE = (
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-)
 
 
 def is_terminal(error: KafkaError) -> bool:
@@ -69,7 +60,7 @@ def explained(error: KafkaError, what: str) -> KafkaDrainError:
             f"{what}: Kafka doesn't know the topic any more ({error.str()}); expected the one that "
             "the plan names; it was deleted while the run was on"
         )
-    if code in _UNAVAILABLE:
+    if code in UNAVAILABLE:
         return KafkaUnavailableError(
             f"{what}: no answer from Kafka ({error.str()}); a retry goes on where this one ended"
         )

@@ -17,23 +17,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import ProgressError
+from kafka_drain.kafka_codes import UNAVAILABLE
 from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.shards import ProgressSlot
 
 __all__ = ["Ledger", "Progress", "entry"]
 
 TIMEOUT_SECONDS = 60.0
-
-# What a coordinator answers while it moves or starts.
-_PASSING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._WAIT_COORD,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,7 @@ class Ledger:
                 raise KafkaException(failed)
             except KafkaException as error:
                 found = self._refusal(group) or error.args[0]
-                if found.code() not in _PASSING or time.monotonic() >= deadline:
+                if found.code() not in UNAVAILABLE or time.monotonic() >= deadline:
                     raise explained(found, f"the progress in group {group}") from error
             time.sleep(0.1)
 

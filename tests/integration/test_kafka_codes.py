@@ -1,0 +1,44 @@
+"""Our sets of Kafka's error codes beside Kafka's own table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_drain.kafka_codes import PASSING
+
+pytestmark = pytest.mark.integration
+
+#: Retriable for Kafka's own clients, and left out: corruption is no passing state; topics that
+#: aren't there have an error of their own; the rest answers requests that we never make.
+LEFT_OUT = {
+    "CORRUPT_MESSAGE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID",
+    "INCONSISTENT_TOPIC_ID",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "FETCH_SESSION_TOPIC_ID_ERROR",
+    "SHARE_SESSION_NOT_FOUND",
+    "INVALID_SHARE_SESSION_EPOCH",
+    "PREFERRED_LEADER_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "ELECTION_NOT_NEEDED",
+}
+
+
+def test_passing_codes_of_kafka(spark: Any) -> None:
+    """What counts as passing is what Kafka calls retriable, but for what is left out by name."""
+    kafka = spark._jvm.org.apache.kafka.common
+    loader = spark._jvm.Thread.currentThread().getContextClassLoader()
+    is_retriable = loader.loadClass("org.apache.kafka.common.errors.RetriableException").isInstance
+    retriable = {
+        int(error.code())
+        for error in kafka.protocol.Errors.values()
+        if error.name() not in LEFT_OUT and is_retriable(error.exception())
+    }
+
+    assert retriable
+    # Below 0 are librdkafka's own.
+    assert {code for code in PASSING if code > 0} == retriable
