@@ -84,13 +84,38 @@ def topic(make_topic: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def pipeline(
+def growing(
     topic: str, send: Callable[..., None], archive_folder: str, drain: Any, cluster: KafkaCluster
 ) -> Pipeline:
     """An archive of four sealed batches, an hour of records each, in eight files."""
     found = Pipeline(name="kept", topics=[topic], archive=archive_folder)
     fill(found, send, drain, cluster, range(BATCHES))
     return found
+
+
+@pytest.fixture(scope="module")
+def filled() -> list[Pipeline]:
+    """The archive that others are copies of, once it is filled."""
+    return []
+
+
+@pytest.fixture
+def pipeline(
+    filled: list[Pipeline],
+    tmp_path_factory: pytest.TempPathFactory,
+    make_topic: Callable[..., str],
+    send: Callable[..., None],
+    drain: Any,
+    cluster: KafkaCluster,
+    archive_folder: str,
+) -> Pipeline:
+    """A copy of such an archive, for tests that send and drain nothing more."""
+    if not filled:
+        first = str(tmp_path_factory.mktemp("filled") / "archive")
+        filled.append(Pipeline(name="kept", topics=[make_topic(2)], archive=first))
+        fill(filled[0], send, drain, cluster, range(BATCHES))
+    shutil.copytree(filled[0].archive, archive_folder)
+    return changed(filled[0], archive=archive_folder)
 
 
 def fill(
@@ -170,7 +195,7 @@ def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool
 
 
 def test_maintain_compacts_closed_generation(
-    pipeline: Pipeline,
+    growing: Pipeline,
     maintain: Maintain,
     cluster: KafkaCluster,
     send: Callable[..., None],
@@ -180,11 +205,11 @@ def test_maintain_compacts_closed_generation(
 
     The receipts stay, and the new one names them with their hashes.
     """
-    archive = Archive.at(pipeline.archive)
+    archive = Archive.at(growing.archive)
     old = archive_files(archive)
     receipts = {receipt.where: receipt.sha256 for receipt in archive.generation(1).receipts()}
 
-    figures = maintain(pipeline)
+    figures = maintain(growing)
 
     assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES, 1)
     assert figures["rolled"]
@@ -198,15 +223,15 @@ def test_maintain_compacts_closed_generation(
     rows = pq.read_table(f"{archive.root}/{file.path}", columns=["partition", "offset"])
     held = list(zip(*rows.to_pydict().values(), strict=True))
     assert held == sorted(held)
-    refuse_changed(pipeline, cluster)
-    before = data_files(pipeline.archive)
+    refuse_changed(growing, cluster)
+    before = data_files(growing.archive)
 
-    again = maintain(pipeline)
+    again = maintain(growing)
 
-    assert data_files(pipeline.archive) == before
+    assert data_files(growing.archive) == before
     assert again["windows"] == []
-    fill(pipeline, send, drain, cluster, range(BATCHES, BATCHES + 1))
-    refuse_changed(pipeline, cluster)
+    fill(growing, send, drain, cluster, range(BATCHES, BATCHES + 1))
+    refuse_changed(growing, cluster)
 
 
 def test_maintain_row_groups(
@@ -476,21 +501,21 @@ def hour(number: int) -> Interval:
 
 
 def test_maintain_compacts_repaired(
-    pipeline: Pipeline, maintain: Maintain, repair: Callable[..., Any], cluster: KafkaCluster
+    growing: Pipeline, maintain: Maintain, repair: Callable[..., Any], cluster: KafkaCluster
 ) -> None:
     """What a repair has drained again is put together with what was sound."""
-    archive = Archive.at(pipeline.archive)
+    archive = Archive.at(growing.archive)
     damaged = archive_files(archive)[0].path
-    (Path(pipeline.archive) / damaged).unlink()
-    repair(archive, pipeline)
+    (Path(growing.archive) / damaged).unlink()
+    repair(archive, growing)
 
-    figures = maintain(pipeline)
+    figures = maintain(growing)
 
     assert figures["files_after"] == 1
     [sealed] = [w.receipt() for w in archive.windows() if w.supersedes]
     assert len(sealed.replaces) == 2 * BATCHES
     assert damaged not in sealed.replaces
-    refuse_changed(pipeline, cluster, is_mended=True)
+    refuse_changed(growing, cluster, is_mended=True)
 
 
 @pytest.mark.parametrize("partition_by", [["topic", "date"], ["topic", "date", "hour"]])
@@ -562,7 +587,7 @@ def test_maintain_compacts_transactions(
 
 
 def test_maintain_retention(
-    pipeline: Pipeline,
+    growing: Pipeline,
     maintain: Maintain,
     cluster: KafkaCluster,
     send: Callable[..., None],
@@ -570,12 +595,12 @@ def test_maintain_retention(
     topic: str,
 ) -> None:
     """Files whose newest record is too old go, and receipts say so; younger and open ones stay."""
-    archive = Archive.at(pipeline.archive)
+    archive = Archive.at(growing.archive)
     send(topic, [(b"k", b"new", None, int(utc_now().timestamp() * 1000))])
-    drain(pipeline)
+    drain(growing)
     assert validate_archive(archive, cluster).complete
 
-    figures = maintain(pipeline, retention_days=30)
+    figures = maintain(growing, retention_days=30)
 
     assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES + 1, 1)
     assert set(offsets_in_files(archive)) == {(0, BATCHES * RECORDS)}
@@ -588,10 +613,10 @@ def test_maintain_retention(
     [first, second] = report.partitions()
     assert (first["records"], first["gaps"]) == (1, {"deleted": BATCHES * RECORDS})
     assert (second["records"], second["gaps"]) == (0, {"deleted": BATCHES * RECORDS})
-    before = data_files(pipeline.archive)
-    assert maintain(pipeline, retention_days=30)["windows"] == []
-    assert data_files(pipeline.archive) == before
-    fill(pipeline, send, drain, cluster, range(2))
+    before = data_files(growing.archive)
+    assert maintain(growing, retention_days=30)["windows"] == []
+    assert data_files(growing.archive) == before
+    fill(growing, send, drain, cluster, range(2))
 
 
 @pytest.mark.parametrize("retention_days", [None, 30])
@@ -616,7 +641,7 @@ def test_maintain_killed(
         run_maintenance(pipeline, cluster, keeps, run="tests", say=print, clock=later)
     kept = changed(pipeline, retention_days=retention_days)
     killed = 0
-    for number in (1, 2, 4, 6, 8, 10, 12, 14, 17, 20, 23, 26, 500):
+    for number in (1, 2, 4, 7, 10, 13, 17, 21, 26, 500):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = changed(kept, archive=str(copy))
@@ -631,7 +656,7 @@ def test_maintain_killed(
         names = [file.path for file in archive_files(Archive.at(str(copy)))]
         assert len(names) == (1 if retention_days is None else 0)
         assert not any("part-" in path for path in data_files(str(copy)) if names == [])
-    assert killed > 8
+    assert killed > 6
 
 
 def run_killed(pipeline: Pipeline, number: int, written: Path) -> subprocess.CompletedProcess[str]:
@@ -706,7 +731,7 @@ def test_maintain_sends_followers_nothing_again(
 
 
 def test_maintain_waits_for_followers(
-    pipeline: Pipeline,
+    growing: Pipeline,
     maintain: Maintain,
     republish: Callable[..., dict[str, Any]],
     make_topic: Callable[..., str],
@@ -715,15 +740,15 @@ def test_maintain_waits_for_followers(
     cluster: KafkaCluster,
 ) -> None:
     """What a follower has sent half of is compacted when it has caught up; nothing comes twice."""
-    archive, target = Archive.at(pipeline.archive), make_topic(2)
+    archive, target = Archive.at(growing.archive), make_topic(2)
     republish(archive, target, follows=True)
-    fill(pipeline, send, drain, cluster, range(BATCHES, BATCHES + 1))
+    fill(growing, send, drain, cluster, range(BATCHES, BATCHES + 1))
 
-    assert maintain(pipeline)["windows"] == []
-    waiting = plan_maintenance(pipeline, clock=later).lines()
+    assert maintain(growing)["windows"] == []
+    waiting = plan_maintenance(growing, clock=later).lines()
     assert republish(archive, target, follows=True)["records"] == 2 * RECORDS
-    assert maintain(pipeline)["files_after"] == 1
+    assert maintain(growing)["files_after"] == 1
 
     assert any("has sent only some of them so far" in line for line in waiting)
     assert republish(archive, target, follows=True)["records"] == 0
-    refuse_changed(pipeline, cluster)
+    refuse_changed(growing, cluster)
