@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from kafka_drain.cli import main
+from tests.forks import run_forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,11 +29,10 @@ def run_module(
     module: str, *arguments: object, environment: Mapping[str, str | None] | None = None
 ) -> Ended:
     """Run a module of this checkout; an environment variable that is None is taken away."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "plugins"), **(environment or {})}
     ended = subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,
-        env={name: value for name, value in variables.items() if value is not None},
+        env=_variables(environment),
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -40,8 +43,26 @@ def run_module(
 
 
 def kafka_drain(*arguments: object, environment: Mapping[str, str | None] | None = None) -> Ended:
-    """Run `kafka-drain`."""
-    return run_module("kafka_drain.cli", *arguments, environment=environment)
+    """Run `kafka-drain` in a process of its own; an environment variable that is None is gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = [Path(folder) / "out", Path(folder) / "err"]
+        command = [str(argument) for argument in arguments]
+        code = run_forked(_command, command, _variables(environment), said)
+        return Ended(code, *(path.read_text() for path in said))
+
+
+def _command(command: Sequence[str], variables: Mapping[str, str], said: Sequence[Path]) -> None:
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(variables)
+    for descriptor, path in enumerate(said, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    sys.exit(main(command))
+
+
+def _variables(changes: Mapping[str, str | None] | None) -> dict[str, str]:
+    all_of = {**os.environ, "PYTHONPATH": str(ROOT / "plugins"), **(changes or {})}
+    return {name: value for name, value in all_of.items() if value is not None}
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,42 +38,16 @@ from kafka_drain.spark_submit import SparkApplication, Submit
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
 from tests.brute_force import data_files, offsets_in_files
+from tests.forks import run_forked
+from tests.integration.maintenance_killed import maintain_until
 
 pytestmark = pytest.mark.integration
 
 NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
 HOUR = 3_600_000
 BATCHES, RECORDS = 4, 6
-ROOT = Path(__file__).resolve().parents[2]
 
 Maintain = Callable[..., dict[str, Any]]
-
-# Ends as SIGKILL does at the nth change of the file system that maintenance makes; Spark has run.
-KILLED = """
-import json, os, shutil, signal, sys
-from kafka_drain.job_spec import CompactSpec, write_private
-from kafka_drain.maintaining import run_maintenance
-from kafka_drain.pipeline import Pipeline
-from pathlib import Path
-archive, number, written = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-left = number
-def hook(event, arguments):
-    global left
-    changes = event in ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
-    if event == "open" and isinstance(arguments[2], int):
-        changes = arguments[2] & os.O_ACCMODE
-    if changes and str(arguments[0]).startswith(archive):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-def submit(application, explain):
-    spec = CompactSpec.read(Path(application.arguments[0]))
-    shutil.copytree(written + "/data", spec.path)
-    write_private(Path(spec.result_path), json.loads(Path(written + "/result.json").read_text()))
-pipeline = Pipeline(**json.loads(sys.argv[4]))
-run_maintenance(pipeline, None, submit, run="killed", say=print)
-"""
 
 
 @pytest.fixture
@@ -640,37 +613,23 @@ def test_maintain_killed(
     with pytest.raises(SparkJobError):
         run_maintenance(pipeline, cluster, keeps, run="tests", say=print, clock=later)
     kept = changed(pipeline, retention_days=retention_days)
-    killed = 0
-    for number in (1, 2, 4, 7, 10, 13, 17, 21, 26, 500):
+    for number in count(1):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = changed(kept, archive=str(copy))
-        ended = run_killed(moved, number, written)
-        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-        killed += ended.returncode == -signal.SIGKILL
+        code = run_forked(maintain_until, moved, number, written)
+        assert code in (0, -signal.SIGKILL)
         refuse_torn(moved, cluster, retention_days)
         for lock in copy.rglob("lock.json"):
             lock.unlink()
-        assert run_killed(moved, 0, written).returncode == 0
+        assert run_forked(maintain_until, moved, 0, written) == 0
         refuse_torn(moved, cluster, retention_days)
         names = [file.path for file in archive_files(Archive.at(str(copy)))]
         assert len(names) == (1 if retention_days is None else 0)
         assert not any("part-" in path for path in data_files(str(copy)) if names == [])
-    assert killed > 6
-
-
-def run_killed(pipeline: Pipeline, number: int, written: Path) -> subprocess.CompletedProcess[str]:
-    """Maintain in a process that is killed at the nth change of the file system; 0 for never."""
-    return subprocess.run(
-        [
-            *(sys.executable, "-c", KILLED),
-            *(pipeline.archive, str(number), str(written), pipeline.model_dump_json()),
-        ],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "plugins")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        if code == 0:
+            break
+    assert number > 16
 
 
 def refuse_torn(pipeline: Pipeline, cluster: KafkaCluster, retention_days: int | None) -> None:

@@ -1,0 +1,39 @@
+"""Processes of our own code that start at once: forks of one that has done the imports."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from kafka_drain.cli import COMMANDS
+
+__all__ = ["run_forked"]
+
+PATIENCE = 300.0
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [
+        *(f"kafka_drain.commands.{name.replace('-', '_')}" for name in COMMANDS),
+        # What a child imports as its main module.
+        "pytest",
+    ]
+)
+
+
+def run_forked(target: Callable[..., object], *arguments: Any) -> int:
+    """Run a function of a module in a process of its own, and return its exit code.
+
+    Args:
+        target: The function; its process ends with 0 when it returns.
+        arguments: What it is given; has to be picklable.
+    """
+    process = _FORKS.Process(target=target, args=arguments)
+    process.start()
+    process.join(PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise AssertionError(f"{target.__name__}{arguments} didn't end in {PATIENCE:g} s")
+    return process.exitcode
