@@ -39,7 +39,7 @@ from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
-from tests.integration.maintenance_killed import maintain_until
+from tests.integration.killed_steps import maintain_until
 
 pytestmark = pytest.mark.integration
 

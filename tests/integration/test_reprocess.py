@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,46 +31,14 @@ from kafka_drain.reprocessing import (
 )
 from kafka_drain.validation import validate_archive
 from tests.brute_force import data_files, offsets_in_files
+from tests.forks import run_forked
+from tests.integration.killed_steps import finish_reprocess_until, open_reprocess_until
 
 pytestmark = pytest.mark.integration
 
 NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
 HOUR = 3_600_000
 BATCHES, RECORDS = 3, 6
-ROOT = Path(__file__).resolve().parents[2]
-
-# Ends as SIGKILL does at the nth change of the file system that the step makes.
-KILLED_STEP = """
-import json, os, signal, sys
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.reprocess_plan import Cut
-from kafka_drain.reprocessing import (
-    finish_reprocess, open_reprocess, plan_reprocess, unfinished_reprocess
-)
-pipeline, left = Pipeline(**json.loads(sys.argv[1])), int(sys.argv[2])
-if sys.argv[3:]:
-    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": sys.argv[3]}))
-    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 1)))
-else:
-    plan = unfinished_reprocess(Archive.at(pipeline.archive))
-def hook(event, arguments):
-    global left
-    changes = event in ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
-    if event == "open" and isinstance(arguments[2], int):
-        changes = arguments[2] & os.O_ACCMODE
-    if changes and str(arguments[0]).startswith(pipeline.archive):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-if sys.argv[3:]:
-    open_reprocess(plan, cluster, run="killed", say=print)
-else:
-    finish_reprocess(plan, run="killed", say=print)
-"""
 
 
 @pytest.fixture
@@ -272,33 +239,28 @@ def test_reprocess_killed_while_removing(
     open_reprocess(plan, cluster, run="tests", say=print)
     for key in plan.pieces:
         drain_piece(plan, key, pipeline)
-    killed = 0
-    for number in (1, 2, 5, 9, 100):
+    for number in count(1):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))
-        killed += run_step(moved, number)
+        killed = was_killed(finish_reprocess_until, moved, number)
         archive = Archive.at(str(copy))
         refuse_changed(archive, cluster)
         (copy / "maintenance" / "lock.json").unlink(missing_ok=True)
         if (copy / "maintenance" / "reprocess.json").exists():
-            assert not run_step(moved, 0)
+            assert not was_killed(finish_reprocess_until, moved, 0)
         refuse_changed(archive, cluster)
         assert not archive.generation(1).checkpoint.exists()
-    assert 2 < killed < 5
+        if not killed:
+            break
+    assert number > 9
 
 
-def run_step(pipeline: Pipeline, number: int, *servers: str) -> bool:
-    """Open (with servers) or end a reprocess, killed at the nth change; tell whether it was."""
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED_STEP, pipeline.model_dump_json(), str(number), *servers],
-        env={"PYTHONPATH": str(ROOT / "plugins"), "PATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode == -signal.SIGKILL
+def was_killed(step: Callable[..., None], *arguments: Any) -> bool:
+    """Run a step in a process of its own; tell whether it was killed before its end."""
+    code = run_forked(step, *arguments)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
 
 
 def test_reprocess_killed_while_opening(
@@ -309,19 +271,21 @@ def test_reprocess_killed_while_opening(
     tmp_path: Path,
 ) -> None:
     """Killed at any change while it freezes and rolls, nothing is lost; the same run goes on."""
-    killed = 0
-    for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100):
+    cut = Cut(batch=(1, 1))
+    for number in count(1):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))
-        killed += run_step(moved, number, bootstrap_servers)
+        killed = was_killed(open_reprocess_until, moved, number, cut, bootstrap_servers)
         archive = Archive.at(str(copy))
         refuse_changed(archive, cluster)
         (copy / "lock.json").unlink(missing_ok=True)
         if number % 3 == 1:
-            reprocess(moved, Cut(batch=(1, 1)))
+            reprocess(moved, cut)
             refuse_changed(archive, cluster)
-    assert killed == 10
+        if not killed:
+            break
+    assert number > 10
 
 
 def test_reprocess_expired(

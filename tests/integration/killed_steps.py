@@ -1,0 +1,83 @@
+"""Steps of maintenance and reprocess that end, as by SIGKILL, at a change of the file system.
+
+For `run_forked`: an audit hook stays until its process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.archive import Archive
+from kafka_drain.job_spec import CompactSpec, write_private
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.maintaining import run_maintenance
+from kafka_drain.pipeline import Pipeline
+from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocessing import (
+    finish_reprocess,
+    open_reprocess,
+    plan_reprocess,
+    unfinished_reprocess,
+)
+from kafka_drain.spark_submit import SparkApplication
+
+CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
+
+
+def kill_at_change(folder: str, number: int) -> None:
+    """Let this process not live to see the nth change below a folder; 0 for none."""
+    left = number
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        changes = event in CHANGES
+        if event == "open" and isinstance(arguments[2], int):
+            changes = bool(arguments[2] & os.O_ACCMODE)
+        if changes and str(arguments[0]).startswith(folder):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
+def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
+    """Maintain an archive without Spark, until its nth change.
+
+    Args:
+        pipeline: Of the archive.
+        number: Which change; 0 for none.
+        written: Folder with what Spark has written: `data` and `result.json`.
+    """
+
+    def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        shutil.copytree(written / "data", spec.path)
+        write_private(Path(spec.result_path), json.loads((written / "result.json").read_text()))
+
+    kill_at_change(pipeline.archive, number)
+    run_maintenance(pipeline, None, submit, run="killed", say=print)
+
+
+def open_reprocess_until(pipeline: Pipeline, number: int, cut: Cut, bootstrap_servers: str) -> None:
+    """Plan and open a reprocess, until the archive's nth change; 0 for none."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
+    plan = plan_reprocess(pipeline, cluster, cut)
+    kill_at_change(pipeline.archive, number)
+    open_reprocess(plan, cluster, run="killed", say=print)
+
+
+def finish_reprocess_until(pipeline: Pipeline, number: int) -> None:
+    """End a reprocess that was opened, until the archive's nth change; 0 for none."""
+    plan = unfinished_reprocess(Archive.at(pipeline.archive))
+    assert plan is not None
+    kill_at_change(pipeline.archive, number)
+    finish_reprocess(plan, run="killed", say=print)
