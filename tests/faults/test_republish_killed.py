@@ -34,7 +34,7 @@ def archive(sealed: Sealed, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sealed.folder, tmp_path / "archive"))
 
 
-@pytest.mark.parametrize(("transactions", "kills", "zombies"), [("strict", 5, 2), ("fast", 5, 1)])
+@pytest.mark.parametrize(("transactions", "kills", "zombies"), [("strict", 4, 1), ("fast", 3, 1)])
 def test_republish_killed_and_paused(
     sealed: Sealed,
     archive: Path,

@@ -26,8 +26,8 @@ from pyarrow import orc
 from upath import UPath
 
 from kafka_drain.contents import FileOffsets
-from kafka_drain.data_files import DataFileError, read_offsets, read_records, topic_of
-from kafka_drain.data_files.records import BATCH_ROWS, COLUMN_ROWS, SCHEMA, rows_per_batch
+from kafka_drain.data_files import DataFileError, parquet, read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 Row = dict[str, Any]
@@ -452,14 +452,15 @@ def test_read_offsets_no_rows(tmp_path: Path) -> None:
     assert rows_read(path, "parquet") == []
 
 
-def test_read_offsets_batches(tmp_path: Path) -> None:
+def test_read_offsets_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets that go over several batches of rows are put together."""
-    rows = [row(offset) for offset in (*range(5, COLUMN_ROWS + 10), *range(3))]
+    monkeypatch.setattr(parquet, "COLUMN_ROWS", 100)
+    rows = [row(offset) for offset in (*range(5, 250), *range(3))]
     path = write_parquet(tmp_path, rows)
 
     [found] = read_offsets(path, "parquet", None)
 
-    assert found.ranges == (R(0, 3), R(5, COLUMN_ROWS + 10))
+    assert found.ranges == (R(0, 3), R(5, 250))
     assert found.records == len(rows)
     assert not found.ascending
     assert found.duplicates == ()
