@@ -28,7 +28,8 @@ def mean_delays(**context: Any) -> dict[str, float]:
         segment
         for of_asset in events.values()
         for event in of_asset
-        for segment in event.extra["segments"]
+        # An event that somebody made by hand has none.
+        for segment in event.extra.get("segments", ())
     ]
     delays: dict[str, list[float]] = defaultdict(list)
     flights = archive_dataset(ARCHIVE).scanner(columns=["value"], filter=segments_filter(segments))

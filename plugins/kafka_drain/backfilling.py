@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from kafka_drain.acknowledgements import range_name
@@ -20,7 +21,7 @@ from kafka_drain.window import Window
 from kafka_drain.window_checks import check_files
 from kafka_drain.windows import WindowJob, freeze_window, prepare_window, prove_window, seal_proven
 
-__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete"]
+__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_since"]
 
 
 def open_backfill(
@@ -75,6 +76,13 @@ def finish_backfill(
         sealed = seal_proven(plan.window, receipt)
         _remove_replaced(plan)
     return sealed
+
+
+def sealed_since(plan: BackfillPlan, began: datetime) -> list[Receipt]:
+    """Return the receipts of the interval's own windows that were sealed from a time on."""
+    own = own_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    receipts = [window.receipt() for window in own if window.is_sealed]
+    return [found for found in receipts if datetime.fromisoformat(found.sealed_at) >= began]
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:

@@ -162,7 +162,8 @@ def run_maintenance(
         clock: The time; replaced in tests.
 
     Returns:
-        archive, rolled, windows (that were sealed), and files and bytes before and after.
+        archive, rolled, windows (that were sealed), files_removed (of those before), and files and
+        bytes before and after.
 
     Raises:
         LockedError: When another maintenance is at it; a retry may help.
@@ -197,6 +198,7 @@ def run_maintenance(
         "archive": str(archive.root),
         "rolled": rolled is not None,
         "windows": sealed,
+        "files_removed": len(before.keys() - after.keys()),
         "files_before": len(before),
         "bytes_before": sum(before.values()),
         "files_after": len(after),

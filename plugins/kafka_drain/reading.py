@@ -65,18 +65,19 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
     """Return the filter of an archive's dataset that leaves what segments hold.
 
     Args:
-        segments: As the event of the archive's asset tells them: `offsets`, first and end (not part
-            of it) by `topic-partition`.
+        segments: As the event of the archive's asset tells them: `offsets`, by `topic-partition`
+            ranges of first and end (not part of it).
     """
     wanted = ds.scalar(False)
     for segment in segments:
-        for name, (start, end) in segment["offsets"].items():
+        for name, ranges in segment["offsets"].items():
             topic, _, partition = name.rpartition("-")
             offset = ds.field("offset")
             # Spark's Kafka source has partitions as integers of 32 bits.
             of_partition = ds.field("partition") == pa.scalar(int(partition), pa.int32())
-            within = (offset >= start) & (offset < end)
-            wanted |= (ds.field("topic") == topic) & of_partition & within
+            for start, end in ranges:
+                within = (offset >= start) & (offset < end)
+                wanted |= (ds.field("topic") == topic) & of_partition & within
     return wanted
 
 

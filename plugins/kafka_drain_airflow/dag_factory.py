@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Asset, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.pipeline_group import check_group
+from kafka_drain_airflow.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
@@ -20,7 +21,7 @@ from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManife
 from kafka_drain_airflow.republish_params import republish_params, time_param
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
-__all__ = ["archive_asset", "create_dags", "create_group_dags"]
+__all__ = ["create_dags", "create_group_dags"]
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
@@ -113,12 +114,6 @@ def _pipeline_dags(
         _maintain_dag(pipeline, common),
     ]
     return {dag.dag_id: dag for dag in dags}
-
-
-def archive_asset(pipeline: Pipeline) -> Asset:
-    """Return the asset that gets an event after each validated drain."""
-    archive = pipeline.archive
-    return Asset(archive if "://" in archive else f"file://{archive}")
 
 
 def _source(pipeline: Pipeline) -> str:
@@ -344,7 +339,9 @@ meanwhile. A run that was killed goes on when it is cleared, or when a new run n
         fields: dict[str, Any] = {
             {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
         }
-        ReprocessOperator(task_id="reprocess", pipeline=pipeline, **fields)
+        ReprocessOperator(
+            task_id="reprocess", pipeline=pipeline, outlets=[replaced_alias(pipeline)], **fields
+        )
     return dag
 
 
@@ -385,5 +382,10 @@ on. Its log ends with files and bytes before and after.
 """,
         **common,
     ) as dag:
-        MaintainOperator(task_id="maintain", pipeline=pipeline, is_dry_run="{{ params.dry_run }}")
+        MaintainOperator(
+            task_id="maintain",
+            pipeline=pipeline,
+            outlets=[replaced_alias(pipeline)],
+            is_dry_run="{{ params.dry_run }}",
+        )
     return dag

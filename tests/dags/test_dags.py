@@ -81,7 +81,7 @@ print(json.dumps({
                         for name in getattr(task, "template_fields", ())
                         if task.task_id in ("republish", "maintain")
                     },
-                    "outlets": [asset.uri for asset in task.outlets],
+                    "outlets": [getattr(asset, "uri", asset.name) for asset in task.outlets],
                 }
                 for task in dag.tasks
             },
@@ -178,6 +178,8 @@ def test_maintain_dag_is_daily(bag: dict[str, Any]) -> None:
     assert dag["schedule"][1] == "0 0 * * *"
     assert dag["params"]["dry_run"]["default"] is False
     assert dag["tasks"]["maintain"]["fields"]["is_dry_run"] == "{{ params.dry_run }}"
+    # An asset would have an event of each run, also where nothing was to do.
+    assert dag["tasks"]["maintain"]["outlets"] == ["flights_replaced"]
 
 
 def test_republish_dag_is_tried_again(bag: dict[str, Any]) -> None:

@@ -47,6 +47,14 @@ class Drained:
         """The archive of the example DAG."""
         return Archive.at(str(self.airflow.archives / "flights"))
 
+    def events(self) -> list[dict[str, Any]]:
+        """Return what events of the archive say, oldest first; only Airflow 3 keeps them."""
+        if not AIRFLOW_V_3_0_PLUS:
+            return []
+        return [
+            json.loads(extra) for extra in self.ask("SELECT extra FROM asset_event ORDER BY id")
+        ]
+
     def ask(self, query: str) -> list[Any]:
         """Return the first column of what Airflow's database answers."""
         with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
@@ -122,13 +130,13 @@ def test_drain_dag_drains_and_validates(drained: Drained) -> None:
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
 def test_drain_dag_asset_event(drained: Drained) -> None:
     """The archive's asset has an event that says which offsets were sealed, and by what receipt."""
-    [extra] = drained.ask("SELECT extra FROM asset_event")
-    [segment] = json.loads(extra)["segments"]
+    [event] = drained.events()
+    [segment] = event["segments"]
     [receipt] = drained.archive.generation(1).receipts()
 
     assert (segment["receipt"], segment["sha256"]) == (receipt.where, receipt.sha256)
     assert segment["records"] == RECORDS
-    drained_offsets = [end - start for start, end in segment["offsets"].values()]
+    drained_offsets = [end - start for [[start, end]] in segment["offsets"].values()]
     assert sum(drained_offsets) == RECORDS
 
 
@@ -136,10 +144,10 @@ def test_drain_dag_asset_event(drained: Drained) -> None:
 def test_flights_delays_of_event(drained: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
     """The example DAG makes the right means of the flights that the archive's event tells of."""
     monkeypatch.setenv("KAFKA_DRAIN_ARCHIVES", str(drained.airflow.archives))
-    [extra] = drained.ask("SELECT extra FROM asset_event")
+    [event] = drained.events()
     example = runpy.run_path(str(ROOT / "dags" / "flights_delays.py"))["mean_delays"]
 
-    told = SimpleNamespace(extra=json.loads(extra))
+    told = SimpleNamespace(extra=event)
     found = example.function(triggering_asset_events={"the archive": [told]})
 
     late: dict[str, list[int]] = {}
@@ -247,31 +255,47 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
 
 
 def test_reprocess_dag_replaces_files(drained: Drained) -> None:
-    """A reprocess drains the archive again: other files, the same records, and a whole archive."""
+    """A reprocess drains the archive again: other files, the same records, and a whole archive.
+
+    Who runs on the archive is told that files were replaced; of a dry run nobody hears.
+    """
     old = {file.path for file in archive_files(drained.archive)}
+    told = drained.events()
 
     drained.run("reprocess_flights", "reprocess_dry", from_batch="1:0")
     assert {file.path for file in archive_files(drained.archive)} == old
+    assert drained.events() == told
     drained.run("reprocess_flights", "reprocess", from_batch="1:0", dry_run=False)
 
     new = {file.path for file in archive_files(drained.archive)}
     assert new
     assert not new & old
     assert not any((drained.archive.root / path).exists() for path in old)
+    if AIRFLOW_V_3_0_PLUS:
+        [event] = drained.events()[len(told) :]
+        assert (event["removed_files"], event["segments"]) == (len(old), [])
     report = validate_archive(drained.archive, None, deep=True)
     assert (report.complete, report.summary()["records"]) == (True, RECORDS)
 
 
 def test_maintain_dag_compacts_files(drained: Drained) -> None:
-    """Maintenance puts the files of closed segments together; a dry run only says so."""
+    """Maintenance puts the files of closed segments together; a dry run only says so.
+
+    Who runs on the archive is told of it, and not when there was nothing to do.
+    """
     old = {file.path for file in archive_files(drained.archive)}
+    told = drained.events()
 
     drained.run("maintain_flights", "maintain_dry", dry_run=True)
     assert {file.path for file in archive_files(drained.archive)} == old
     drained.run("maintain_flights", "maintain")
+    drained.run("maintain_flights", "maintain_again")
 
     new = {file.path for file in archive_files(drained.archive)}
     assert 0 < len(new) < len(old) / 2
     assert any("bytes before;" in line for line in drained.said)
+    if AIRFLOW_V_3_0_PLUS:
+        [event] = drained.events()[len(told) :]
+        assert (event["files_removed"], event["segments"]) == (len(old - new), [])
     report = validate_archive(drained.archive, None, deep=True)
     assert (report.complete, report.summary()["records"]) == (True, RECORDS)

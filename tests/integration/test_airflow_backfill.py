@@ -81,6 +81,12 @@ class Day:
         counted = (row.split("\t") for row in rows)
         return Counter({(kind, state): int(number) for kind, state, number in counted})
 
+    def segments(self) -> list[dict[str, Any]]:
+        """Return the segments that events of Airflow 3's assets tell of."""
+        rows = self.postgres.psql("COPY (SELECT extra FROM asset_event ORDER BY id) TO STDOUT")
+        # COPY doubles backslashes, of which there are none.
+        return [s for row in rows.splitlines() for s in json.loads(row)["segments"]]
+
     def all_at_once(self) -> tuple[str, ...]:
         """Return the option of Airflow 3 for all runs at once; Airflow 2 takes one a time."""
         return ("--max-active-runs", str(HOURS)) if AIRFLOW_V_3_0_PLUS else ()
@@ -157,12 +163,23 @@ def late_topic(bootstrap_servers: str) -> str:
 def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
     """Hourly runs, all at once where Airflow can, archive each offset once.
 
+    Events of the archive's asset tell of each range once.
     The last hour straddles the cursor, most hours are empty, one partition is quiet.
     """
     day.backfill("drain_day", 0, HOURS - 1, "backfill", "-y", *day.all_at_once())
 
     refuse_inexact(day.archive, cluster, day.topic, PARTITIONS)
     assert day.runs("drain_day")["backfill", "success"] == HOURS
+    if AIRFLOW_V_3_0_PLUS:
+        told = [tuple(r) for s in day.segments() for r in s["offsets"].get(f"{day.topic}-0", ())]
+        receipts = [window.receipt() for window in day.archive.windows() if window.is_sealed]
+        sealed = [
+            (part.range.start, part.range.end)
+            for receipt in (*receipts, *day.archive.generation(1).receipts())
+            for part in receipt.partitions
+            if part.tp.partition == 0 and len(part.range)
+        ]
+        assert sorted(told) == sorted(sealed)
 
 
 def test_backfill_failed_run(day: Day) -> None:

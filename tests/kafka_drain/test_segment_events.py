@@ -22,7 +22,7 @@ def test_segment_events(tmp_path: Path) -> None:
     assert [(archive.root / event["receipt"]).is_file() for event in events] == [True] * 3
     assert sum(event["files"] for event in events) == receipts[-1].files_so_far.files
     assert sum(event["records"] for event in events) == sum(r.records for r in receipts)
-    covered = [event["offsets"]["flights-0"] for event in events]
+    covered = [event["offsets"]["flights-0"][0] for event in events]
     assert [start for start, _ in covered] == [0, *(end for _, end in covered[:-1])]
     assert covered[-1][1] == END
     assert segment_events(seal(archive).sealed) == []
@@ -44,5 +44,24 @@ def test_segment_events_bounded(tmp_path: Path) -> None:
     assert len(events) == module.SEGMENTS
     assert events[0]["partitions"] == 2 * module.PARTITIONS
     assert len(events[0]["offsets"]) == module.PARTITIONS
-    assert events[0]["offsets"]["t-0"] == [5, 9]
+    assert events[0]["offsets"]["t-0"] == [[5, 9]]
     assert "t-1" not in events[0]["offsets"]
+
+
+def test_segment_events_window(tmp_path: Path) -> None:
+    """A window has as many ranges of a partition as were missing between what was archived."""
+    archive = golden_copy(tmp_path / "archive")
+    [*_, receipt] = seal(archive).sealed
+    part = receipt.partitions[0]
+    parts = tuple(
+        replace(part, tp=TopicPartition("t", n), range=OffsetRange(start, start + 2))
+        for n, start in [(0, 3), (0, 9), (1, 5)]
+    )
+
+    [event] = segment_events(
+        [replace(receipt, generation=None, window="20260110T000000Z", partitions=parts)]
+    )
+
+    assert (event["generation"], event["window"]) == (None, "20260110T000000Z")
+    assert event["offsets"] == {"t-0": [[3, 5], [9, 11]], "t-1": [[5, 7]]}
+    assert event["partitions"] == 2

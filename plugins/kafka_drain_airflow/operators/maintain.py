@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain_airflow.archive_events import tell_replaced
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
@@ -28,8 +29,11 @@ class MaintainOperator(SparkJobOperator):
     them, and removes the small ones. With ``retention_days``, deletes files whose newest record is
     older, and seals that. It can be killed at any point: the next run goes on.
 
-    Returns archive, rolled, windows (that were sealed), files_before, bytes_before, files_after and
-    bytes_after; in a dry run what it would do.
+    Where files were replaced or deleted, the archive's asset gets an event that says so, by the
+    alias among the outlets.
+
+    Returns archive, rolled, windows (that were sealed), files_removed, and files_before,
+    bytes_before, files_after and bytes_after; in a dry run what it would do.
 
     :param pipeline: the pipeline
     :param is_dry_run: whether to show the plan only (templated)
@@ -59,10 +63,14 @@ class MaintainOperator(SparkJobOperator):
                 self.say_plan(plan.lines())
                 self.say("dry run: nothing was changed")
                 return plan.to_dict()
-            return run_maintenance(
+            figures = run_maintenance(
                 self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
                 lambda application, explain: self.run_application(application, explain, context),
                 run=context["run_id"],
                 say=self.say,
             )
+        # Also without a window: a run that was killed has sealed what this one has removed.
+        if figures["files_removed"]:
+            tell_replaced(self.outlets, context, self.pipeline, figures)
+        return figures

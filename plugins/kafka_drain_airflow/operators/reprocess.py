@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain_airflow.archive_events import tell_replaced
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
@@ -93,4 +94,6 @@ class ReprocessOperator(SparkJobOperator):
                 run=context["run_id"],
                 say=self.say,
             )
-        return plan.to_dict() | removed
+        figures = plan.to_dict() | removed
+        tell_replaced(self.outlets, context, self.pipeline, figures)
+        return figures

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_drain.pipeline import Pipeline
+from kafka_drain_airflow.archive_events import tell_validated
 from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
@@ -94,14 +95,7 @@ class ValidateManifestOperator(SparkJobOperator):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:
                 return self._validate(cluster, context)
-            summary = self._validate_window(cluster, interval)
-        self._tell(context, summary)
-        return summary
-
-    def _tell(self, context: Context, extra: dict[str, Any]) -> None:
-        """Say what the outlets' asset events will say."""
-        for asset in self.outlets if "outlet_events" in context else ():
-            context["outlet_events"][asset].extra = extra
+            return self._validate_window(cluster, interval, context)
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.alerts import alerts_of
@@ -138,7 +132,8 @@ class ValidateManifestOperator(SparkJobOperator):
         self._alert(context, alerts_of(report.findings, overview, utc_now()))
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
-        self._tell(context, summary | {"segments": segment_events(report.sealed)})
+        extra = summary | {"segments": segment_events(report.sealed)}
+        tell_validated(self.outlets, context, extra)
         return summary
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
@@ -149,9 +144,12 @@ class ValidateManifestOperator(SparkJobOperator):
             except Exception:
                 self.log.exception("%r failed; it should have told of %s", callback, alerts)
 
-    def _validate_window(self, cluster: KafkaCluster, interval: Interval) -> dict[str, Any]:
+    def _validate_window(
+        self, cluster: KafkaCluster, interval: Interval, context: Context
+    ) -> dict[str, Any]:
         from kafka_drain.backfill_planning import plan_backfill
-        from kafka_drain.backfilling import refuse_incomplete
+        from kafka_drain.backfilling import refuse_incomplete, sealed_since
+        from kafka_drain.segment_events import segment_events
 
         plan = plan_backfill(
             self.pipeline,
@@ -162,7 +160,12 @@ class ValidateManifestOperator(SparkJobOperator):
         refuse_incomplete(plan)
         for line in plan.lines():
             self.log.info("%s", line)
-        return plan.to_dict()
+        summary = plan.to_dict()
+        # This run's drain is another task: what was sealed since the run began is its own.
+        began = context["dag_run"].start_date
+        sealed = sealed_since(plan, began) if began else []
+        tell_validated(self.outlets, context, summary | {"segments": segment_events(sealed)})
+        return summary
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)
