@@ -101,6 +101,17 @@ class Archive:
         own: dict[str, str] = generation.document().get("topics", {})
         return ids | own
 
+    def topic_lives(self) -> dict[tuple[str, str], int]:
+        """Return the first generation that counts in each topic, by its name and id.
+
+        Of a topic that was made again, the lower number is the older life.
+        """
+        first: dict[tuple[str, str], int] = {}
+        for generation in self.generations():
+            for name, topic_id in generation.document().get("topics", {}).items():
+                first.setdefault((name, topic_id), generation.number)
+        return first
+
     def update_topics(self, topic_ids: dict[str, str]) -> None:
         """Note new topic ids; those of other topics stay."""
         document = self.document()

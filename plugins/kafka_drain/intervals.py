@@ -48,8 +48,11 @@ def milliseconds(time: datetime) -> int:
 
 
 def time_text(ms: int) -> str:
-    """Write milliseconds since 1970 as a time in UTC."""
-    at = datetime.fromtimestamp(ms // 1000, timezone.utc).replace(microsecond=ms % 1000 * 1000)
+    """Write milliseconds since 1970 as a time in UTC; a record's may be any number."""
+    try:
+        at = datetime.fromtimestamp(ms // 1000, timezone.utc).replace(microsecond=ms % 1000 * 1000)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

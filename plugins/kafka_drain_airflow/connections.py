@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
@@ -137,9 +137,14 @@ def check_spark_connection(conn_id: str) -> None:
         )
 
 
-def listed(value: Sequence[str] | str | None) -> list[str]:
-    """Return what a form or a template gave as a list: none, one, or several."""
-    return [value] if isinstance(value, str) and value else list(value or ())
+def listed(value: Any) -> list[str]:
+    """Return what a form or a template gave as a list: none, one, or several.
+
+    Blank lines are left out, which Airflow 3's form sends. A template that is rendered to native
+    objects makes a number of `0`.
+    """
+    several = value if isinstance(value, (list, tuple, set)) else [] if value is None else [value]
+    return [text for each in several if (text := str(each).strip())]
 
 
 def is_true(name: str, value: bool | str | None) -> bool:

@@ -394,7 +394,45 @@ def test_republish_at_least_once(
     assert spec.writer_options["kafka.batch.size"] == "50000"
 
 
+def test_republish_at_least_once_limited(
+    archive: Archive, cluster: KafkaCluster, make_topic: Any, read: Any
+) -> None:
+    """Spark's own sink keeps to no limit: to be asked for one is an error, and nothing is sent."""
+    target = make_topic(partitions=3)
+    request = RepublishRequest(target_topic=target, delivery="at_least_once")
+    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print)
+    no_engine: Any = None
+
+    with pytest.raises(ConfigError, match="keeps to no limit"):
+        planned.execute(no_engine, utc_now, Limits(records_per_second=10))
+
+    assert not any(read(target).values())
+
+
 # runs
+
+
+def test_republish_planned_before_another(
+    archive: Archive,
+    source: Source,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    read: Any,
+    republish: Callable[..., dict[str, Any]],
+) -> None:
+    """A run that was planned and never began is refused when another has sent the same since."""
+    target = make_topic(partitions=3)
+    request = RepublishRequest(target_topic=target, selection=only(source.one), engine="worker")
+    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print, run="first")
+    planned.run.write_plan(planned.plan)
+    receipt = republish(archive, target, selection=only(source.one), run="second")
+    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print, run="first")
+    no_engine: Any = None
+
+    with pytest.raises(ConfigError, match=r"run second-.* has sent records"):
+        resumed.execute(no_engine, utc_now, Limits())
+
+    assert sum(map(len, read(target).values())) == receipt["records"]
 
 
 def test_republish_run_again(

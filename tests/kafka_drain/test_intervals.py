@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.intervals import Interval, parse_time
+from kafka_drain.intervals import Interval, parse_time, time_text
 
 TIMES = st.datetimes(
     min_value=datetime(1970, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
@@ -49,3 +49,18 @@ def test_parse_time_refused(text: str) -> None:
     """What is no time is refused by its name, with an example."""
     with pytest.raises(ConfigError, match=r"start = .* accepted: a date or time such as"):
         parse_time("start", text)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        # Microseconds that somebody took for milliseconds.
+        (1_700_000_000_000_000, "1700000000000000 ms since 1970"),
+        (-(1 << 63), "-9223372036854775808 ms since 1970"),
+    ],
+)
+def test_time_text(milliseconds: int, text: str) -> None:
+    """A record's time is written as it is, also where no calendar has it."""
+    assert time_text(milliseconds) == text

@@ -385,3 +385,15 @@ def test_match_compacted_last_missing() -> None:
 
     assert not found.is_exact
     assert (found.lost, found.compacted) == (1, 0)
+
+
+def test_match_compacted_mapped() -> None:
+    """What compaction has left is mapped, also behind what it took: consumers find their place."""
+    planned = [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("d", 1)]
+
+    found = compacted(planned, [1, 2, 3, 4])
+
+    assert found.is_exact
+    [block] = found.mappings[0]
+    assert (block.source_start, block.source_end) == (1, 5)
+    assert (block.target_start, block.target_end) == (1, 5)

@@ -327,11 +327,13 @@ def test_make_plan_topic_made_again(tmp_path: Path) -> None:
     made.open_generation(t="second")
     made.seal({tp: dense(0, 4)})
 
-    plan = plan_of(made.archive, files=made.files)
+    # Where the first generation was compacted, its files lie behind all generations.
+    for files in (made.files, lambda: made.files()[::-1]):
+        plan = plan_of(made.archive, files=files)
 
-    assert [(s.source, s.topic_id, s.records) for s in plan.shards] == [
-        (tp, "first", 10), (tp, "second", 4)
-    ]  # fmt: skip
+        assert [(s.source, s.topic_id, s.records) for s in plan.shards] == [
+            (tp, "first", 10), (tp, "second", 4)
+        ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"offsets of t-0 name two records each.*by\s+time"):
         plan_of(made.archive, files=made.files, selection=Selection.of(offsets=["t:0:0-2"]))
 

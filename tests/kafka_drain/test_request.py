@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.republishing.republish import Limits
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.runs import run_key
 from kafka_drain.republishing.selection import Selection
@@ -145,3 +146,10 @@ def test_request_name_readable() -> None:
     assert run_key(RepublishRequest(target_topic="{topic}_new").name("flights")).startswith(
         "flights-to-each-topic_new-"
     )
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
+def test_limits_not_acceptable(limit: float) -> None:
+    """A limit is a number, or 0 for none; anything else is refused before anything is planned."""
+    with pytest.raises(ConfigError, match=r"bytes_per_second = .* accepted: a number, 0 for no"):
+        Limits(bytes_per_second=limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     check_spark_connection,
+    listed,
     schema_registry,
 )
 
@@ -102,3 +104,21 @@ def test_check_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(ConfigError, match="'cluster' has deploy-mode 'cluster', accepted: client"):
         check_spark_connection("cluster")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, []),
+        ("", []),
+        ("orders", ["orders"]),
+        # Native rendering makes a number of it.
+        (0, ["0"]),
+        ([0, 2024], ["0", "2024"]),
+        # Airflow 3's form, after Enter at the end of the last line.
+        (["flights:0:1-2 ", ""], ["flights:0:1-2"]),
+    ],
+)
+def test_listed(given: Any, found: list[str]) -> None:
+    """A list is what was written into it, however it was rendered."""
+    assert listed(given) == found

@@ -132,6 +132,7 @@ def plan_group(
         source_ends=ends,
     )
     _check_targets(run, cluster, plan)
+    notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
     if not described.is_idle and is_dry_run:
         notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
@@ -186,6 +187,20 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
                 f"{run.key}. Republish anew and translate with that run. Nothing was changed"
             )
     check_held(after, cluster.earliest(after), cluster.latest(after, "read_uncommitted"))
+
+
+def _unmapped(run: RepublishRun, offset_map: OffsetMap) -> list[str]:
+    """Say of which source partitions nothing is left in a compacted target."""
+    republished = run.plan()
+    sent = {shard.source for shard in republished.shards} if republished else set()
+    gone = sorted(sent.difference(offset_map.sources()))
+    if not gone:
+        return []
+    return [
+        f"nothing that was republished of {', '.join(map(str, gone))} can be told from later "
+        "records in the compacted target: no offset is committed for them, the consumers' "
+        "auto.offset.reset decides"
+    ]
 
 
 def _read(path: str) -> str:

@@ -123,7 +123,7 @@ def match_partition(
         )
     if other_times := with_other_times(missing, surplus):
         notes.append(f"{other_times:,} of the lost records are there with another timestamp")
-    in_order = walk.is_complete
+    in_order, mapped = walk.is_complete, walk
     if lost or twice:
         others = {h for h, _ in chain(missing, surplus)}
         expected_rest = {number: without(source, others) for number, source in expected.items()}
@@ -131,6 +131,9 @@ def match_partition(
         rest = Walk(expected_rest, compare_timestamps)
         rest.run(actual_rest)
         in_order = rest.is_complete
+        if is_compacted:
+            # What compaction took from the beginning stopped the first walk there.
+            mapped = rest
     else:
         expected_rest, actual_rest = dict(expected), actual
     out_of_order = 0
@@ -148,6 +151,6 @@ def match_partition(
         foreign=surplus.total() - twice,
         compacted=compacted,
         fingerprint=walk.fingerprint,
-        mappings=walk.mappings(),
+        mappings=mapped.mappings(),
         notes=tuple(notes),
     )

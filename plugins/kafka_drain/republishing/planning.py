@@ -186,7 +186,10 @@ def _parts(
     request: RepublishRequest,
     say: Callable[[str], None],
 ) -> tuple[dict[tuple[TopicPartition, str], _Part], int]:
-    """Return what is wanted by source partition and topic id, and how many timestamps are 0."""
+    """Return what is wanted, and how many timestamps are 0.
+
+    What is wanted goes by source partition and topic id, sorted, older lives of a topic first.
+    """
     # A topic that was made again counts its offsets from 0 again: the id tells them apart.
     parts: dict[tuple[TopicPartition, str], _Part] = {}
     zeros = 0
@@ -207,7 +210,10 @@ def _parts(
                 f"offsets of {tp} name two records each, as the topic was made again; select by "
                 "time instead"
             )
-    return parts, zeros
+    # The lives of a topic that was made again stay in their order, wherever their files lie now.
+    lived = archive.topic_lives()
+    in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
+    return {key: parts[key] for key in in_order}, zeros
 
 
 def _wanted(sealed: SealedFile, request: RepublishRequest) -> Iterator[tuple[SealedContent, Rows]]:
@@ -302,8 +308,7 @@ def _shards(
 ) -> tuple[Shard, ...]:
     shards: list[Shard] = []
     slots: dict[str, int] = {}
-    # The lives of a topic that was made again stay in their order.
-    for (tp, topic_id), part in sorted(parts.items(), key=lambda item: item[0][0]):
+    for (tp, topic_id), part in parts.items():
         topic = request.target_of(tp.topic) or ""
         slot = slots[topic] = slots.get(topic, -1) + 1
         # As many shards a group as the topic has partitions to commit offsets for.

@@ -6,9 +6,10 @@ that has its receipt sends nothing more.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import utc_now
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
-from kafka_drain.republishing.earlier import sent
+from kafka_drain.republishing.earlier import refuse_repeated, sent
 from kafka_drain.republishing.follow import (
     asked_before,
     follower_key,
@@ -63,10 +64,20 @@ class Limits:
     Attributes:
         records_per_second: Records.
         bytes_per_second: Bytes of keys and values, before compression.
+
+    Raises:
+        ConfigError: When one is negative or no number.
     """
 
     records_per_second: float = 0
     bytes_per_second: float = 0
+
+    def __post_init__(self) -> None:
+        for name, limit in asdict(self).items():
+            if not 0 <= limit < math.inf:
+                raise ConfigError(
+                    f"{name} = {limit} is not acceptable; accepted: a number, 0 for no limit"
+                )
 
 
 def plan_republish(
@@ -127,7 +138,7 @@ def plan_republish(
             files=(lambda: new_files(archive, since, through)) if through else None,
             through=through,
         )
-    return Republish(archive, cluster, folder, plan, say)
+    return Republish(archive, cluster, folder, plan, say, request.repeats)
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ class Republish:
         run: Its folder.
         plan: What goes where.
         say: Takes lines of progress.
+        repeats: Whether records may be sent to a topic that an earlier run sent them to.
     """
 
     archive: Archive
@@ -147,6 +159,7 @@ class Republish:
     run: RepublishRun
     plan: RepublishPlan
     say: Callable[[str], None]
+    repeats: bool
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -167,10 +180,17 @@ class Republish:
             The receipt, and `records_sent`: how many were sent by this attempt.
 
         Raises:
+            ConfigError: When another run has begun to send the same since this one was planned, or
+                Spark's own sink, which sends at least once, is asked to keep to a limit.
             VerifyError: When the target doesn't hold the records as it should; says what.
             KafkaDrainError: Of the kind that says what is wrong; a retry of a transient one goes
                 on where this one ended.
         """
+        if self.plan.delivery == AT_LEAST_ONCE and limits != Limits():
+            raise ConfigError(
+                "delivery = 'at_least_once' keeps to no limit, as Spark's own sink knows none; use "
+                "exactly_once, or leave out records_per_second and bytes_per_second"
+            )
         receipt = self.run.receipt()
         if receipt is not None:
             self._tell(f"sent and verified before, at {receipt['finished_at']}; nothing was sent")
@@ -181,6 +201,9 @@ class Republish:
             return self.plan.summary() | {"records_sent": 0}
         plan = self.run.write_plan(self.plan)
         self._check_targets(plan)
+        if not self.run.is_opened and not self.repeats:
+            # An attempt before this one may have planned long ago, and sent nothing.
+            refuse_repeated(self.archive.root, plan)
         began = time.monotonic()
         attempt, before = 1, 0
         if plan.delivery == EXACTLY_ONCE:
@@ -201,7 +224,6 @@ class Republish:
         jobs = [VerifyJob(root, plan.key, tp, self.settings) for tp in target_partitions(plan)]
         matches = engine.verify(plan, jobs, self._tell)
         verification, offset_map = summed_up(plan, matches)
-        self.run.write_offset_map(offset_map.to_bytes())
         for line in verification.lines():
             self._tell(line)
         if not verification.is_exact and (plan.delivery == EXACTLY_ONCE or verification.lost):
@@ -211,6 +233,7 @@ class Republish:
                 f"{verification.out_of_order:,}. There is no receipt. Look for what else writes to "
                 "the target or deletes from it, and restore into an empty topic"
             )
+        self.run.write_offset_map(offset_map.to_bytes())
         receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
         return receipt | {"records_sent": plan.records - before}
 

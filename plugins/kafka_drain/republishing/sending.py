@@ -264,9 +264,7 @@ def _produce(
     began = time.monotonic()
     sent = size = 0
     while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
-        # With a low limit, steps of a second at most: a pause mustn't outlast the transaction.
-        step = min(STEP, TRANSACTION_RECORDS - sent, max(1, int(job.records_per_second or STEP)))
-        batch = source.take(step)
+        batch = source.take(_step(job, sent, size))
         if batch is None:
             break
         source.at = _queue(job, producer, batch) + 1
@@ -279,6 +277,18 @@ def _produce(
         if time.monotonic() - began > TRANSACTION_SECONDS:
             break
     return sent, source.at
+
+
+def _step(job: SendJob, sent: int, size: int) -> int:
+    """Return how many rows to take next.
+
+    With a limit, those of a second at most: a pause mustn't outlast the transaction. How large rows
+    are, those that this transaction has sent so far tell; its first row goes alone.
+    """
+    rows = min(STEP, TRANSACTION_RECORDS - sent, int(job.records_per_second or STEP))
+    if job.bytes_per_second:
+        rows = min(rows, int(job.bytes_per_second * sent / max(size, 1)))
+    return max(1, rows)
 
 
 def _queue(job: SendJob, producer: Producer, batch: pa.RecordBatch) -> int:

@@ -227,11 +227,11 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
         from_time, to_time = self._times(context)
         return RepublishRequest(
-            target_topic=self.target_topic or None,
+            target_topic=None if self.target_topic in (None, "") else str(self.target_topic),
             rename=dict(self.rename or {}),
             selection=Selection.of(
                 topics=listed(self.topics),
-                partitions=[str(number) for number in listed(self.partitions)],
+                partitions=listed(self.partitions),
                 offsets=listed(self.offsets),
                 from_time=from_time,
                 to_time=to_time,
@@ -251,12 +251,9 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     def _number(self, name: str) -> float:
         try:
-            number = float(getattr(self, name) or 0)
+            return float(getattr(self, name) or 0)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"{name} = {getattr(self, name)!r} is not acceptable; accepted: a number, 0 for "
                 "no limit"
             ) from error
-        if number < 0:
-            raise ConfigError(f"{name} = {number} is not acceptable; accepted: 0 or more")
-        return number
