@@ -56,6 +56,65 @@ def test_translate_same_gap_on_both_sides() -> None:
     assert translated(Block(0, 10, 0, 10, 5), offset=7) == 0
 
 
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (2, 52),  # in the run before
+        (9, 110),  # it has read the run before
+        (13, 113),
+        (40, 136),  # all is read
+    ],
+)
+def test_translate_mirror(offset: int, expected: int) -> None:
+    """A group that is behind the last run of a mirror goes on in the one before."""
+    before = offset_map(mapped(Block(0, 5, 50, 55, 5), Block(6, 9, 60, 63, 3)))
+
+    found = offset_map(mapped(EXACT, JOINED)).joined([before])
+
+    assert found.translate(SOURCE, offset) == {TARGET: expected}
+
+
+def test_translate_later_run_of_earlier_records() -> None:
+    """Where a later run sent earlier records, none that wasn't read is skipped: some come again."""
+    first_sent = offset_map(mapped(Block(100, 200, 0, 100, 100)))
+    chosen = offset_map(mapped(Block(0, 100, 100, 200, 100)))
+
+    assert chosen.joined([first_sent]).translate(SOURCE, 50) == {TARGET: 0}
+    assert chosen.joined([first_sent]).translate(SOURCE, 150) == {TARGET: 50}
+
+
+def test_translate_repeated() -> None:
+    """What a run has sent again counts where that run sent it."""
+    before = offset_map(mapped(Block(10, 40, 0, 30, 30)))
+
+    assert offset_map(mapped(EXACT, JOINED)).joined([before]).translate(SOURCE, 13) == {TARGET: 113}
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.permutations(range(5)), st.data())
+def test_translate_joined_property(sizes: list[int], order: list[int], data: st.DataObject) -> None:
+    """However runs are ordered in the target, each record that wasn't read lies behind."""
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    place, maps = 0, {}
+    target: dict[int, int] = {}
+    for run in (run for run in order if run < len(sizes)):
+        maps[run] = offset_map(
+            mapped(
+                Block(starts[run], starts[run] + sizes[run], place, place + sizes[run], sizes[run])
+            )
+        )
+        target |= {starts[run] + n: place + n for n in range(sizes[run])}
+        place += sizes[run]
+    chosen = data.draw(st.sampled_from(sorted(maps)))
+    joined = maps[chosen].joined([maps[run] for run in maps if run != chosen])
+    offset = data.draw(st.integers(0, sum(sizes)))
+
+    goes_on = joined.translate(SOURCE, offset)[TARGET]
+
+    assert all(at >= goes_on for source, at in target.items() if source >= offset)
+    if offset == sum(sizes):
+        assert goes_on == place
+
+
 def test_translate_several_targets() -> None:
     """A source partition whose records went to several has an offset in each."""
     both = offset_map(mapped(EXACT), mapped(JOINED, target=OTHER))

@@ -101,6 +101,13 @@ def plan_group(
         GroupError: When there is nothing to translate, or the target doesn't hold an offset.
     """
     notes: list[str] = []
+    others = _other_maps(archive, run, offset_map)
+    if others:
+        offset_map = offset_map.joined(others)
+        notes.append(
+            f"what {len(others):,} other runs of this archive have sent to the same topics counts, "
+            "so that none of it is skipped"
+        )
     ends: dict[TopicPartition, int] = {}
     if offsets_file:
         committed = parse_offsets(_read(offsets_file), group, offsets_file)
@@ -138,6 +145,27 @@ def plan_group(
         notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
     current = offsets_of(groups.committed(to_group, plan.after))
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))
+
+
+def _other_maps(archive: Archive, run: RepublishRun, offset_map: OffsetMap) -> list[OffsetMap]:
+    """Return the maps of other ended runs, oldest first, as far as they sent to the same topics.
+
+    A mirror is many runs, and so is a backfill: a group may not have got to the last one's records.
+    """
+    chosen = run.plan()
+    targets = {(target.topic, target.id) for target in chosen.targets} if chosen else set()
+    found: list[tuple[str, OffsetMap]] = []
+    for other in list_runs(archive.root):
+        plan = other.plan()
+        if other.key == run.key or plan is None or other.receipt() is None:
+            continue
+        same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
+        if not same or plan.cluster_id != offset_map.cluster_id or other.offset_map() is None:
+            continue
+        there = read_map(other)
+        parts = tuple(part for part in there.partitions if part.target.topic in same)
+        found.append((plan.created_at, replace(there, partitions=parts)))
+    return [there for _, there in sorted(found, key=lambda each: each[0])]
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kafka_drain.offsets import TopicPartition
@@ -109,8 +110,9 @@ class OffsetMap:
         run: Name of the run's folder.
         pipeline: The pipeline's name.
         cluster_id: Id of the target cluster.
-        partitions: One for each pair of source and target partition that shares records; of a
-            topic that was made again, the later life comes later.
+        partitions: One for each pair of source and target partition that shares records, and for
+            each run of those that are joined; of a topic that was made again, the later life
+            comes later.
     """
 
     run: str
@@ -141,7 +143,35 @@ class OffsetMap:
             An offset for each target partition that holds records of `tp`; none where the run has
             sent nothing of it.
         """
-        return {partition.target: partition.translate(offset) for partition in self.of(tp)}
+        by_target: dict[TopicPartition, list[PartitionMap]] = {}
+        for partition in self.of(tp):
+            by_target.setdefault(partition.target, []).append(partition)
+        return {target: _go_on(found, offset) for target, found in by_target.items()}
+
+    def joined(self, others: Iterable[OffsetMap]) -> OffsetMap:
+        """Return a map that also has what other runs sent, oldest run first, to the same topics.
+
+        Of a source partition's life, only what lies below this run's first record or above its last
+        one is taken from them: what this run has sent counts where it sent it.
+        """
+        extents: dict[tuple[TopicPartition, str], list[int]] = {}
+        for p in self.partitions:
+            bounds = extents.setdefault((p.source, p.source_topic_id), [])
+            bounds += [p.blocks[0].source_start, p.blocks[-1].source_end]
+        added = []
+        for p in chain.from_iterable(other.partitions for other in others):
+            bounds = extents.get((p.source, p.source_topic_id), [])
+            blocks = tuple(
+                block
+                for block in p.blocks
+                if not bounds
+                or block.source_end <= min(bounds)
+                or block.source_start >= max(bounds)
+            )
+            if blocks:
+                added.append(replace(p, blocks=blocks))
+        # This run's last: of a topic that was made again, its life is meant.
+        return replace(self, partitions=(*added, *self.partitions))
 
     def to_bytes(self) -> bytes:
         """Return the sealed map, as it stands in its file."""
@@ -182,6 +212,13 @@ class OffsetMap:
             cluster_id=document["cluster_id"],
             partitions=tuple(map(_partition, document["partitions"])),
         )
+
+
+def _go_on(found: Iterable[PartitionMap], offset: int) -> int:
+    """Return where the first record lies that a consumer hasn't read, of maps to one partition."""
+    parts = list(found)
+    unread = [p.translate(offset) for p in parts if p.blocks[-1].source_end > offset]
+    return min(unread) if unread else max(p.blocks[-1].target_end for p in parts)
 
 
 def _partition(document: dict[str, Any]) -> PartitionMap:
