@@ -35,8 +35,10 @@ def main() -> None:
         except Exception:
             traceback.print_exc()
             code = 1
+        sys.stdout.flush()
         sys.stderr.flush()
-        print(f"\n{DONE} {code if isinstance(code, int) else 1}", flush=True)
+        # In one piece: threads of Airflow's write to the same pipe.
+        os.write(1, f"\n{DONE} {code if isinstance(code, int) else 1}\n".encode())
 
 
 if __name__ == "__main__":

@@ -423,13 +423,17 @@ def test_republish_planned_before_another(
     """A run that was planned and never began is refused when another has sent the same since."""
     target = make_topic(partitions=3)
     request = RepublishRequest(target_topic=target, selection=only(source.one), engine="worker")
-    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print, run="first")
+    planned = plan_republish(
+        archive, cluster, request, now=utc_now(), say=print, run="planned-first"
+    )
     planned.run.write_plan(planned.plan)
-    receipt = republish(archive, target, selection=only(source.one), run="second")
-    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print, run="first")
+    receipt = republish(archive, target, selection=only(source.one), run="sent-second")
+    resumed = plan_republish(
+        archive, cluster, request, now=utc_now(), say=print, run="planned-first"
+    )
     no_engine: Any = None
 
-    with pytest.raises(ConfigError, match=r"run second-.* has sent records"):
+    with pytest.raises(ConfigError, match=r"run sent-second-.* has sent records"):
         resumed.execute(no_engine, utc_now, Limits())
 
     assert sum(map(len, read(target).values())) == receipt["records"]
