@@ -5,22 +5,25 @@ Only adds: a window with the lost records, a manifest beside the damaged one. No
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.manifest_rebuilding import rebuild_manifest
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.receipts import Receipt, SealedFile
 from kafka_drain.report import Report
 from kafka_drain.window import range_rows
 
 __all__ = ["RepairPlan", "plan_repair", "repair_manifest"]
+
+Ranges = dict[TopicPartition, list[OffsetRange]]
 
 _FILES = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 _MANIFEST = (
@@ -89,16 +92,23 @@ class RepairPlan:
 
 
 def plan_repair(archive: Archive, report: Report) -> RepairPlan:
-    """Say what of a validation's findings can be repaired; changes nothing."""
-    lost: dict[TopicPartition, list[OffsetRange]] = {}
-    for gap in report.gaps:
-        if gap.reason == GapReason.LOST:
-            lost.setdefault(gap.tp, []).append(gap.range)
-    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
+    """Say what of a validation's findings can be repaired; changes nothing.
+
+    A damaged file is replaced whole or not at all: readers leave a replaced file out, also one that
+    is restored from a copy. So what Kafka still holds of a file that stays isn't drained either:
+    with the file restored, readers would get it twice.
+    """
     files = [f for f in report.findings if f.reason in _FILES]
+    ranges, staying = _split(report, {finding.where for finding in files})
+    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
     manifest = _manifest_to_rebuild(archive, report.findings)
     handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
     left = [
+        replace(finding, detail=f"{finding.detail}; {staying[finding.where]}")
+        for finding in files
+        if finding.where in staying
+    ]
+    left += [
         finding
         for finding in report.findings
         if finding.reason.severity == "error"
@@ -109,10 +119,88 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     ]
     return RepairPlan(
         archive=archive,
-        ranges={tp: merge(ranges) for tp, ranges in lost.items()},
-        replaces=sorted({finding.where for finding in files}) if lost else [],
+        ranges=ranges,
+        replaces=sorted({f.where for f in files} - staying.keys()) if ranges else [],
         manifest=manifest,
         left=left,
+    )
+
+
+def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
+    """Return the offsets to drain, and the damaged files that no window can stand for, with why."""
+    missing = {path: list[Gap]() for path in paths}
+    for file, receipt in report.damaged:
+        if file.path in paths:
+            missing[file.path] += _missing_of(report, file, receipt)
+    sealed = {file.path for file, _ in report.damaged}
+    unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
+    for path in paths - sealed:
+        # Which offsets it held, nobody has noted: any that are missing may be its own.
+        missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
+    staying: dict[str, str] = {}
+    kept: Ranges = {}
+    while True:
+        # What stays with one file is missing for those whose offsets lie between its own.
+        more = {
+            path: [gap for gap in gaps if not _can_be_covered(gap, kept)]
+            for path, gaps in missing.items()
+            if path not in staying
+        }
+        more = {path: gaps for path, gaps in more.items() if gaps}
+        if not more:
+            break
+        staying |= {path: _why(gaps) for path, gaps in more.items()}
+        for tp, ranges in _lost(gap for path in more for gap in missing[path]).items():
+            kept[tp] = merge([*kept.get(tp, []), *ranges])
+    lost = {
+        tp: [rest for r in ranges for rest in subtract(r, kept.get(tp, []))]
+        for tp, ranges in _lost(report.gaps).items()
+    }
+    return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _lost(gaps: Iterable[Gap]) -> Ranges:
+    lost: Ranges = {}
+    for gap in gaps:
+        if gap.reason == GapReason.LOST:
+            lost.setdefault(gap.tp, []).append(gap.range)
+    return {tp: merge(ranges) for tp, ranges in lost.items()}
+
+
+def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]:
+    """Return what is missing between the first and the last offset of a sealed file.
+
+    Gaps that its receipt explains, and what other files hold, aren't among them.
+    """
+    found = []
+    for content in file.contents:
+        row = report.rows.get((content.tp, receipt.topics.get(content.tp.topic, "")))
+        for gap in row.missing if row else ():
+            start, end = max(gap.range.start, content.first), min(gap.range.end, content.last + 1)
+            if start < end:
+                found.append(replace(gap, range=OffsetRange(start, end)))
+    return found
+
+
+def _is_unsealed(report: Report, gap: Gap) -> bool:
+    spans = (part.ranges.get(gap.tp) for part in report.segments)
+    return any(span is not None and overlapping([gap.range], span) for span in spans)
+
+
+def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
+    """Whether a window holds it, or will, or somebody has accepted that nothing does."""
+    if gap.reason == GapReason.LOST:
+        return not overlapping(kept.get(gap.tp, []), gap.range)
+    return gap.reason == GapReason.WINDOW or gap.acknowledged
+
+
+def _why(gaps: Sequence[Gap]) -> str:
+    shown = ", ".join(f"{gap.tp} {gap.range} ({gap.reason})" for gap in gaps[:3])
+    return (
+        f"no window can stand for it, as Kafka can't give back {shown}"
+        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept what expired with "
+        "--acknowledge-expired; what Kafka still holds of it isn't drained until then, readers of "
+        "a restored file would get it twice"
     )
 
 

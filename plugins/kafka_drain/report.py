@@ -39,13 +39,15 @@ class PartitionRow:
         start: Where it was first drained.
         end: Up to where.
         records: Rows in files.
-        gaps: Missing offsets by reason.
+        gaps: How many offsets are missing, by reason.
+        missing: Those of them that no receipt explained before.
     """
 
     start: int
     end: int
     records: int = 0
     gaps: Counter[str] = field(default_factory=Counter)
+    missing: list[Gap] = field(default_factory=list)
 
 
 @dataclass
@@ -59,6 +61,7 @@ class Report:
         deep: Whether all bytes of sealed files were read.
         findings: Everything that is wrong or worth a word.
         gaps: Offsets that no file holds and no receipt explained before, each with its reason.
+        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
         segments: What was drained and not sealed before.
         batches: What each batch drained, the newest hundred: generation, first, last, offsets,
             records, files, bytes, sealed_at (None when it wasn't sealed before).
@@ -78,6 +81,7 @@ class Report:
     deep: bool = False
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     batches: list[dict[str, Any]] = field(default_factory=list)
     generations: list[dict[str, Any]] = field(default_factory=list)
@@ -201,10 +205,12 @@ class Report:
         for gap in gaps:
             row = self._row(gap.tp, topic_ids, gap.range.start)
             row.gaps[str(gap.reason)] += len(gap.range)
+            row.missing.append(gap)
 
     def add_damaged(self, damaged: Iterable[tuple[SealedFile, Receipt]]) -> None:
         """Take the records of damaged sealed files away again."""
         for file, receipt in damaged:
+            self.damaged.append((file, receipt))
             for content in file.contents:
                 row = self._row(content.tp, receipt.topics, content.first)
                 row.records -= content.records

@@ -7,7 +7,13 @@ import tempfile
 from pathlib import Path
 
 from kafka_drain.archive import Archive
-from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    the_cluster,
+)
 from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.commands.report_answer import answer_report
 from kafka_drain.exit_codes import FAILED, OK
@@ -31,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     add_kafka(parser)
     add_spark(parser)
+    add_acknowledgement(parser)
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
@@ -40,7 +47,13 @@ def run(options: argparse.Namespace) -> int:
     archive, cluster = Archive.at(options.archive), the_cluster(options)
 
     def validated() -> Report:
-        return validate_archive(archive, cluster, say, deep=options.deep)
+        return validate_archive(
+            archive,
+            cluster,
+            say,
+            deep=options.deep,
+            acknowledge_expired=options.acknowledge_expired,
+        )
 
     report = validated()
     plan = plan_repair(archive, report)
