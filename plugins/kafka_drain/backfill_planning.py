@@ -28,6 +28,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtr
 from kafka_drain.ownership import Owned, read_owned
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
+from kafka_drain.receipts import SealedFile, records_of
 from kafka_drain.superseding import superseded_files
 from kafka_drain.window import Window
 
@@ -55,6 +56,7 @@ class BackfillPlan:
         ahead: How many the next drain will take: they lie beyond the open generation's cursor.
         acknowledged: Expired ranges that somebody has accepted.
         replaces: Files of the window that this one replaces, relative to the archive.
+        held: How many records these hold of each partition.
     """
 
     archive: Archive
@@ -67,6 +69,7 @@ class BackfillPlan:
     ahead: int = 0
     acknowledged: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
+    held: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -149,9 +152,9 @@ def plan_backfill(
     accepted = _refuse_expired(
         interval, offsets, first, owned, acknowledged, is_frozen=bool(frozen)
     )
-    ranges, replaces = _left(offsets, owned.ranges, first), list[str]()
+    ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
     if force:
-        window, ranges, replaces = _replaced(archive, window, ranges, first)
+        window, ranges, files = _replaced(archive, window, ranges, first)
     return BackfillPlan(
         archive=archive,
         interval=interval,
@@ -164,7 +167,8 @@ def plan_backfill(
             max(0, r.end - max(r.start, owned.sealed.get(tp, r.end))) for tp, r in offsets.items()
         ),
         acknowledged=accepted,
-        replaces=replaces,
+        replaces=[file.path for file in files],
+        held=records_of(files),
     )
 
 
@@ -301,7 +305,7 @@ def _replaced(
     window: Window,
     ranges: dict[TopicPartition, list[OffsetRange]],
     first: Mapping[TopicPartition, int],
-) -> tuple[Window, dict[TopicPartition, list[OffsetRange]], list[str]]:
+) -> tuple[Window, dict[TopicPartition, list[OffsetRange]], list[SealedFile]]:
     """Return the window that replaces the interval's own, what it drains, and what it replaces.
 
     Raises:
@@ -327,7 +331,7 @@ def _replaced(
             "offset is later. Nothing was changed; leave force off"
         )
     whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
-    files = sorted({f.path for receipt in receipts for f in receipt.files} - gone_already)
+    files = {f.path: f for receipt in receipts for f in receipt.files if f.path not in gone_already}
     if not files:
         return window, ranges, []
     elsewhere = superseded_files(archive).intersection(files)
@@ -339,6 +343,7 @@ def _replaced(
         )
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
-    begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == files)
+    begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == sorted(files))
     following = next(begun, Window(archive.root, f"{window.key}_{len(own) + 1}"))
-    return following, {tp: rs for tp, rs in whole.items() if rs}, files
+    replaced = [files[path] for path in sorted(files)]
+    return following, {tp: rs for tp, rs in whole.items() if rs}, replaced

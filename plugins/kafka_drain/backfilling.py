@@ -18,7 +18,7 @@ from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity
 from kafka_drain.superseding import superseded_files
 from kafka_drain.window import Window
-from kafka_drain.window_checks import check_files
+from kafka_drain.window_checks import check_files, refuse_fewer
 from kafka_drain.windows import WindowJob, freeze_window, prepare_window, prove_window, seal_proven
 
 __all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_since"]
@@ -63,6 +63,8 @@ def finish_backfill(
     """Prove what was drained, and seal it unless another run has sealed some of it meanwhile.
 
     Raises:
+        DataLossError: When Kafka has fewer records than the files that are to be replaced: it has
+            compacted the topic, and they are the only copy.
         LockedError: When another run was faster; a retry drains what is left.
         ManifestInvalidError: When offsets are missing or there twice.
         SparkJobError: When the job failed.
@@ -70,6 +72,7 @@ def finish_backfill(
     document = plan.archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
+    refuse_fewer(plan.window, receipt, plan.held)
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
         if not plan.replaces:
             _refuse_overlap(plan)

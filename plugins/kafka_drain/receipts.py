@@ -24,6 +24,7 @@ __all__ = [
     "SealedFile",
     "SealedPartition",
     "parse_receipt",
+    "records_of",
 ]
 
 FORMAT_VERSION = 1
@@ -226,6 +227,15 @@ class Receipt:
     def to_bytes(self) -> bytes:
         """Return the sealed receipt, as it stands in its file."""
         return seal(_to_dict(self))
+
+
+def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
+    """Return how many records sealed files hold of each partition."""
+    held: dict[TopicPartition, int] = {}
+    for file in files:
+        for content in file.contents:
+            held[content.tp] = held.get(content.tp, 0) + content.records
+    return held
 
 
 def parse_receipt(content: bytes) -> Receipt:

@@ -12,7 +12,7 @@ Each step can be killed and run again: what is there says what is left. Drains g
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -44,6 +44,7 @@ from kafka_drain.sealing import Identity
 from kafka_drain.spark_submit import Submit
 from kafka_drain.superseding import next_number, remove_superseded
 from kafka_drain.window import Window, range_rows, ranges_of
+from kafka_drain.window_checks import refuse_fewer
 from kafka_drain.windows import (
     WindowJob,
     freeze_window,
@@ -385,29 +386,8 @@ def finish_piece(
     document = plan.archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say)
-    found: dict[TopicPartition, int] = {}
-    for part in receipt.partitions:
-        found[part.tp] = found.get(part.tp, 0) + part.records
-    _refuse_fewer(job.window, found, piece.records)
+    refuse_fewer(job.window, receipt, piece.records)
     return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
-
-
-def _refuse_fewer(
-    window: Window,
-    found: Mapping[TopicPartition, int],
-    held: Mapping[TopicPartition, int],
-) -> None:
-    fewer = [
-        f"{tp} {found.get(tp, 0):,} instead of {records:,}"
-        for tp, records in sorted(held.items())
-        if found.get(tp, 0) < records
-    ]
-    if fewer:
-        raise DataLossError(
-            f"window {window.key}: Kafka has fewer records than the files that it would replace: "
-            f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
-            "copy of the others. Nothing was replaced"
-        )
 
 
 def finish_reprocess(

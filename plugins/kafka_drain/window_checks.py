@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_drain.archive import Archive
+from kafka_drain.errors import DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.generation import list_data_files
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
@@ -15,7 +16,7 @@ from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity
 from kafka_drain.window import Window
 
-__all__ = ["HeldByWindows", "check_files", "check_windows"]
+__all__ = ["HeldByWindows", "check_files", "check_windows", "refuse_fewer"]
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 
@@ -115,3 +116,30 @@ def check_files(
         size = listing.get(file.path.removeprefix(f"{window.data_name}/"))
         found.append(damage_of(window.root, file, size, deep=deep))
     return [finding for finding in found if finding is not None]
+
+
+def refuse_fewer(window: Window, receipt: Receipt, held: Mapping[TopicPartition, int]) -> None:
+    """Refuse a window with fewer records of a partition than the sound files that it stands for.
+
+    Args:
+        window: The window.
+        receipt: What it holds; not written yet.
+        held: How many records the files hold of each partition.
+
+    Raises:
+        DataLossError: Says of which partitions.
+    """
+    found: dict[TopicPartition, int] = {}
+    for part in receipt.partitions:
+        found[part.tp] = found.get(part.tp, 0) + part.records
+    fewer = [
+        f"{tp} {found.get(tp, 0):,} instead of {records:,}"
+        for tp, records in sorted(held.items())
+        if found.get(tp, 0) < records
+    ]
+    if fewer:
+        raise DataLossError(
+            f"window {window.key}: Kafka has fewer records than the files that it would replace: "
+            f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
+            "copy of the others. Nothing was replaced"
+        )

@@ -98,11 +98,11 @@ class MadeArchive:
         return list(files_of_receipt(generation, receipt, "parquet"))
 
     def seal_window(
-        self, key: str, batch: Batch, replaces: Sequence[str] = ()
+        self, key: str, batch: Batch, replaces: Sequence[str] = (), **plan: Any
     ) -> list[ArchiveFile]:
-        """Write a window and its receipt; return the files."""
+        """Write a window and its receipt, with more in its plan if wanted; return the files."""
         window = Window(self.root, key)
-        plan = {"ranges": [], "format": "parquet", "replaces": list(replaces)}
+        plan = {"ranges": [], "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
         files = self._write(window.data_name, key, batch, {})
         receipt = seal_window(
@@ -113,10 +113,15 @@ class MadeArchive:
             window=key,
             replaces=replaces,
             fingerprint=None,
-            sealed_at=NOW.isoformat(),
+            # Later than the windows before it.
+            sealed_at=(NOW + timedelta(seconds=len(self.archive.windows()))).isoformat(),
         )
         window.write_receipt(receipt)
         return list(files_of_receipt(window, receipt, "parquet"))
+
+    def write(self, folder: str, batch: Batch) -> None:
+        """Write the files of a batch, of which no receipt says anything, as Spark does."""
+        self._write(folder, "0", batch, {})
 
     def files(self) -> list[ArchiveFile]:
         """List all sealed files: generations, then windows."""
