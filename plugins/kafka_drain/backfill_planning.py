@@ -11,7 +11,7 @@ its end, which is where the next one starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtr
 from kafka_drain.ownership import Owned, read_owned
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import check_identity, find_partitions
-from kafka_drain.receipts import SealedFile, records_of
+from kafka_drain.receipts import Receipt, SealedFile, records_of
 from kafka_drain.superseding import superseded_files
 from kafka_drain.window import Window
 
@@ -36,6 +36,7 @@ __all__ = [
     "BackfillPlan",
     "own_windows",
     "plan_backfill",
+    "standing_windows",
 ]
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
@@ -262,6 +263,30 @@ def own_windows(archive: Archive, window: Window) -> list[Window]:
     ]
 
 
+def standing_windows(archive: Archive, window: Window) -> list[tuple[Window, Receipt]]:
+    """Return the sealed windows that an interval's records are in, in the order of their sealing.
+
+    Those are the interval's own, and the repairs that stand for files of theirs, or for a repair's;
+    also one that an own window has replaced, and that a kill has left behind.
+    """
+    sealed = [(w, w.receipt()) for w in archive.windows() if w.is_sealed]
+    own = {w.key for w in own_windows(archive, window)}
+    found = {w.key: (w, receipt) for w, receipt in sealed if w.key in own}
+    mending = [(w, receipt) for w, receipt in sealed if receipt.replaces and w.is_repair]
+    while True:
+        held = {file.path for _, receipt in found.values() for file in receipt.files}
+        gone = {path for _, receipt in found.values() for path in receipt.replaces}
+        more = {
+            w.key: (w, receipt)
+            for w, receipt in mending
+            if w.key not in found
+            and (held.intersection(receipt.replaces) or gone & {f.path for f in receipt.files})
+        }
+        if not more:
+            return sorted(found.values(), key=lambda pair: pair[1].sealed_at)
+        found |= more
+
+
 def _refuse_expired(
     interval: Interval,
     offsets: Mapping[TopicPartition, OffsetRange],
@@ -310,17 +335,14 @@ def _replaced(
 
     Raises:
         DataLossError: When Kafka no longer holds all that the window does: it is the only copy.
-        ArchiveError: When maintenance has compacted the window's files, or deleted them.
+        ArchiveError: When maintenance has compacted the window's files, or deleted them, or a
+            repair's files hold records of theirs and of others.
     """
-    own = own_windows(archive, window)
-    sealed = [w for w in own if w.is_sealed]
-    if not sealed:
-        return window, ranges, []
-    receipts = [w.receipt() for w in sealed]
-    gone_already = {path for receipt in receipts for path in receipt.replaces}
+    standing = standing_windows(archive, window)
+    gone_already = {path for _, receipt in standing for path in receipt.replaces}
     held: dict[TopicPartition, list[OffsetRange]] = {}
-    for receipt in receipts:
-        for part in receipt.partitions:
+    for w, receipt in standing:
+        for part in receipt.partitions if not w.is_repair else ():
             held.setdefault(part.tp, []).append(part.range)
     expired = [
         range_name(tp, r) for tp, rs in held.items() for r in rs if len(r) and r.start < first[tp]
@@ -330,10 +352,13 @@ def _replaced(
             f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's first "
             "offset is later. Nothing was changed; leave force off"
         )
-    whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
-    files = {f.path: f for receipt in receipts for f in receipt.files if f.path not in gone_already}
+    files = {
+        f.path: f for _, receipt in standing for f in receipt.files if f.path not in gone_already
+    }
     if not files:
         return window, ranges, []
+    _refuse_shared(window, standing, held, files)
+    whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
     elsewhere = superseded_files(archive).intersection(files)
     if elsewhere:
         raise ArchiveError(
@@ -343,7 +368,30 @@ def _replaced(
         )
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
+    own = own_windows(archive, window)
     begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == sorted(files))
     following = next(begun, Window(archive.root, f"{window.key}_{len(own) + 1}"))
     replaced = [files[path] for path in sorted(files)]
     return following, {tp: rs for tp, rs in whole.items() if rs}, replaced
+
+
+def _refuse_shared(
+    window: Window,
+    standing: Iterable[tuple[Window, Receipt]],
+    held: Ranges,
+    files: Collection[str],
+) -> None:
+    """Refuse to replace files of a repair that hold more than the interval's own windows did."""
+    for repair, receipt in standing:
+        if repair.is_repair and any(file.path in files for file in receipt.files):
+            outside = [
+                range_name(part.tp, r)
+                for part in receipt.partitions
+                for r in subtract(part.range, held.get(part.tp, []))
+            ]
+            if outside:
+                raise ArchiveError(
+                    f"window {window.key}: window {repair.key}, which has mended it, holds "
+                    f"{', '.join(outside[:5])} of others as well; they can't be replaced by a "
+                    "backfill any more. Nothing was changed; leave force off"
+                )

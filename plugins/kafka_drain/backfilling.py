@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kafka_drain.acknowledgements import range_name
-from kafka_drain.backfill_planning import BackfillPlan, own_windows
+from kafka_drain.backfill_planning import BackfillPlan, own_windows, standing_windows
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
@@ -77,7 +77,8 @@ def finish_backfill(
         if not plan.replaces:
             _refuse_overlap(plan)
         sealed = seal_proven(plan.window, receipt)
-        _remove_replaced(plan)
+        if plan.replaces:
+            _remove_replaced(plan)
     return sealed
 
 
@@ -91,14 +92,18 @@ def sealed_since(plan: BackfillPlan, began: datetime) -> list[Receipt]:
 def _remove_replaced(plan: BackfillPlan) -> None:
     """Remove windows whose files this one stands for; killed half way, the next force goes on.
 
-    Their plan stays: it has the interval's frozen offsets.
+    The oldest first: while a window is there, so is the one that stands for its files. Their plan
+    stays: it has the interval's frozen offsets.
     """
-    for window in own_windows(plan.archive, Window(plan.archive.root, plan.interval.key)):
-        if window.key == plan.window.key or not window.is_sealed:
+    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    replaced = {path for _, receipt in standing for path in receipt.replaces}
+    for window, receipt in standing:
+        if window.key == plan.window.key:
             continue
-        if {file.path for file in window.receipt().files} <= set(plan.replaces):
+        if {file.path for file in receipt.files} <= replaced:
             (window.folder / "receipt.json").unlink()
-            window.data.fs.rm(window.data.path, recursive=True)
+            if window.data.is_dir():
+                window.data.fs.rm(window.data.path, recursive=True)
 
 
 def _refuse_overlap(plan: BackfillPlan) -> None:
@@ -129,13 +134,12 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
             "run the interval's backfill again"
         )
-    own = own_windows(plan.archive, plan.window)
-    gone = superseded_files(plan.archive)
+    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    gone = superseded_files(plan.archive).union(*(receipt.replaces for _, receipt in standing))
     found = [
         finding
-        for window in own
-        if window.is_sealed
-        for finding in check_files(window, window.receipt(), deep=False, superseded=gone)
+        for window, receipt in standing
+        for finding in check_files(window, receipt, deep=False, superseded=gone)
     ]
     if found:
         raise ManifestInvalidError(

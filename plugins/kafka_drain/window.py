@@ -94,6 +94,11 @@ class Window:
         return self.key.startswith(MAINTAINED)
 
     @property
+    def is_repair(self) -> bool:
+        """Whether a repair made it: neither for a data interval nor to stand for sound files."""
+        return not self.supersedes and "interval" not in self.plan()
+
+    @property
     def is_sealed(self) -> bool:
         """Whether the window has a receipt."""
         return (self.folder / "receipt.json").is_file()

@@ -10,8 +10,8 @@ import pytest
 from kafka_drain import windows
 from kafka_drain.archive_files import archive_files
 from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
-from kafka_drain.backfilling import finish_backfill, open_backfill
-from kafka_drain.errors import DataLossError
+from kafka_drain.backfilling import finish_backfill, open_backfill, refuse_incomplete
+from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -110,3 +110,62 @@ def test_finish_backfill_force(backfilled: Backfilled) -> None:
     assert receipt.replaces == tuple(sorted(backfilled.old))
     assert backfilled.read() == before
     assert [w.key for w in backfilled.made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+def test_finish_backfill_force_after_repair(backfilled: Backfilled) -> None:
+    """A new window takes the place of the repair's files too: no record is there twice."""
+    before, made = backfilled.read(), backfilled.made
+    lost, sound = backfilled.old
+    (made.root / lost).unlink()
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    assert backfilled.read() == before
+    plan = backfilled.plan()
+
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert plan.replaces == sorted([sound, mended.path])
+    assert plan.held == {P0: 10, P1: 10}
+    assert backfilled.read() == before
+    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> None:
+    """Killed at any removal, each record is there once, and so it is after the next force."""
+    before, made = backfilled.read(), backfilled.made
+    lost, sound = backfilled.old
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    made.seal_window("repair_2", {P0: dense(0, 10)}, [mended.path])
+    again = made.archive.windows()[-1].receipt().files[0].path
+    made.seal_window(f"{HOUR.key}_2", ROWS, [sound, again], **backfilled.in_plan())
+    for key in (HOUR.key, "repair_1", "repair_2")[:removed]:
+        next(w for w in made.archive.windows() if w.key == key).folder.joinpath(
+            "receipt.json"
+        ).unlink()
+        assert backfilled.read() == before
+    plan = backfilled.plan()
+
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert backfilled.read() == before
+    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
+    """A repair that has mended something else as well isn't replaced: refused, nothing changes."""
+    before = backfilled.made.seal_window("20260101T100000Z_20260101T110000Z", {P1: dense(50, 60)})
+    lost = [backfilled.old[0], before[0].path]
+    batch: Batch = {P0: dense(0, 10), P1: dense(50, 60)}
+    backfilled.made.seal_window("repair_1", batch, lost)
+
+    with pytest.raises(ArchiveError, match="repair_1, which has mended it, holds flights:1:50-60"):
+        backfilled.plan()
+
+
+def test_refuse_incomplete_repaired(backfilled: Backfilled) -> None:
+    """An interval whose lost file a repair has drained again is complete."""
+    lost = backfilled.old[0]
+    (backfilled.made.root / lost).unlink()
+    backfilled.made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+
+    refuse_incomplete(plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR))
