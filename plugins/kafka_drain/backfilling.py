@@ -19,7 +19,14 @@ from kafka_drain.sealing import Identity
 from kafka_drain.superseding import superseded_files
 from kafka_drain.window import Window
 from kafka_drain.window_checks import check_files, refuse_fewer
-from kafka_drain.windows import WindowJob, freeze_window, prepare_window, prove_window, seal_proven
+from kafka_drain.windows import (
+    WindowJob,
+    freeze_window,
+    prepare_window,
+    prove_window,
+    refuse_taken,
+    seal_proven,
+)
 
 __all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_since"]
 
@@ -74,7 +81,9 @@ def finish_backfill(
     receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
     refuse_fewer(plan.window, receipt, plan.held)
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
-        if not plan.replaces:
+        if plan.replaces:
+            refuse_taken(plan.archive, plan.window, receipt)
+        else:
             _refuse_overlap(plan)
         sealed = seal_proven(plan.window, receipt)
         if plan.replaces:

@@ -55,6 +55,7 @@ __all__ = [
     "prove_window",
     "read_written",
     "refuse_findings",
+    "refuse_taken",
     "seal_proven",
     "seal_superseding",
 ]
@@ -226,10 +227,21 @@ def _condition(ranges: Ranges) -> str:
 
 
 def finish_window(
-    job: WindowJob, cluster: KafkaCluster, identity: Identity, say: Callable[[str], None]
+    job: WindowJob,
+    cluster: KafkaCluster,
+    identity: Identity,
+    *,
+    run: str,
+    say: Callable[[str], None],
 ) -> Receipt:
-    """Prove what Spark drained to a window, and seal it; as `prove_window` raises."""
-    return seal_proven(job.window, prove_window(job, cluster, identity, say))
+    """Prove what Spark drained to a window, and seal it.
+
+    Raises:
+        LockedError: When another window has taken the place of a file meanwhile; plan anew.
+        KafkaDrainError: As `prove_window` does.
+    """
+    receipt = prove_window(job, cluster, identity, say)
+    return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
 
 
 def seal_proven(window: Window, receipt: Receipt) -> Receipt:
@@ -241,26 +253,45 @@ def seal_proven(window: Window, receipt: Receipt) -> Receipt:
 def seal_superseding(
     archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
 ) -> Receipt:
-    """Seal a window that stands for sound files, unless another window stands for one of them.
+    """Seal a window that stands for files; as `refuse_taken` raises."""
+    with wait_for_lease(archive.root / "windows", run=run, say=say):
+        refuse_taken(archive, window, receipt)
+        return seal_proven(window, receipt)
 
-    Two windows for one file would give readers its records twice.
+
+def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
+    """Refuse a window that stands for files of which another window has taken the place meanwhile.
+
+    Two windows for one file would give readers its records twice. The caller holds the lease of
+    `windows`. A window that another attempt has sealed isn't refused: that receipt counts.
 
     Raises:
         LockedError: When another run was faster; a retry plans anew.
     """
-    with wait_for_lease(archive.root / "windows", run=run, say=say):
-        replaces = set(receipt.replaces)
-        for other in archive.windows():
-            if other.key == window.key or not other.is_sealed:
-                continue
-            taken = replaces.intersection(other.receipt().replaces)
-            if taken:
-                raise LockedError(
-                    f"window {window.key}: window {other.key} has taken the place of "
-                    f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
-                    "sealed here"
-                )
-        return seal_proven(window, receipt)
+    if window.is_sealed:
+        return
+    replaces = set(receipt.replaces)
+    sealed = {w.key: w for w in archive.windows() if w.is_sealed}
+    for other in sealed.values():
+        taken = replaces.intersection(other.receipt().replaces)
+        if taken:
+            raise LockedError(
+                f"window {window.key}: window {other.key} has taken the place of "
+                f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
+                "sealed here"
+            )
+    removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
+    if removed:
+        raise LockedError(
+            f"window {window.key}: the window of {min(removed)} was replaced meanwhile; nothing "
+            "was sealed here"
+        )
+
+
+def _window_of(path: str) -> str | None:
+    """Return the name of the window that a file belongs to; None for one of a generation."""
+    folder, key, *_ = path.split("/")
+    return key if folder == "windows" else None
 
 
 def prove_window(

@@ -11,15 +11,16 @@ from kafka_drain import windows
 from kafka_drain.archive_files import archive_files
 from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
 from kafka_drain.backfilling import finish_backfill, open_backfill, refuse_incomplete
-from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
 from kafka_drain.job_spec import write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.receipts import Receipt
+from kafka_drain.sealing import Identity
 from kafka_drain.window import range_rows
-from kafka_drain.windows import WindowJob
+from kafka_drain.windows import WindowJob, finish_window, open_window, prepare_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
 
@@ -169,3 +170,70 @@ def test_refuse_incomplete_repaired(backfilled: Backfilled) -> None:
     backfilled.made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
 
     refuse_incomplete(plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR))
+
+
+@pytest.mark.parametrize("key", ["compact_0001", "repair_1"])
+def test_finish_backfill_force_taken(backfilled: Backfilled, key: str) -> None:
+    """What has taken the place of a file since force was planned keeps it: nothing is twice."""
+    made, plan = backfilled.made, backfilled.plan()
+    job = backfilled.drained(plan, ROWS)
+    made.seal_window(key, {P0: dense(0, 10)}, backfilled.old[:1])
+    before = backfilled.read()
+
+    with pytest.raises(LockedError, match=f"{key} has taken the place of 1 of its files"):
+        backfilled.finish(plan, job)
+
+    assert backfilled.read() == before
+
+
+@pytest.fixture
+def lost(backfilled: Backfilled) -> str:
+    """A file of the interval's window that is gone."""
+    (backfilled.made.root / backfilled.old[0]).unlink()
+    return backfilled.old[0]
+
+
+def drained_again(backfilled: Backfilled, lost: str, folder: Path) -> WindowJob:
+    """Open the window of a repair of a lost file, and write its records."""
+    ranges = {P0: [OffsetRange(0, 10)]}
+    pipeline, archive = backfilled.pipeline, backfilled.made.archive
+    window = open_window(archive, "repair_1", ranges, pipeline=pipeline, replaces=[lost])
+    job = prepare_window(
+        window, ranges, pipeline=pipeline, cluster=backfilled.cluster, folder=folder
+    )
+    write_private(job.result_path, {"fingerprint": None})
+    backfilled.made.write(f"{window.data_name}/{job.attempt}", {P0: dense(0, 10)})
+    return job
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_finish_window_replaced(
+    backfilled: Backfilled, lost: str, tmp_path: Path, times: int
+) -> None:
+    """A repair seals nothing where force has replaced the lost file's window meanwhile."""
+    tmp_path.chmod(0o700)
+    job = drained_again(backfilled, lost, tmp_path)
+    for _ in range(times):
+        plan = backfilled.plan()
+        backfilled.finish(plan, backfilled.drained(plan, ROWS))
+    before = backfilled.read()
+
+    with pytest.raises(LockedError, match="meanwhile"):
+        finish(backfilled, job)
+
+    assert backfilled.read() == before
+
+
+def test_finish_window_again(backfilled: Backfilled, lost: str, tmp_path: Path) -> None:
+    """A repair that ends twice is sealed once, and readers have its records."""
+    tmp_path.chmod(0o700)
+    job = drained_again(backfilled, lost, tmp_path)
+
+    assert finish(backfilled, job) == finish(backfilled, job)
+    assert backfilled.read() == [(P0, 0, 9), (P1, 0, 9)]
+
+
+def finish(backfilled: Backfilled, job: WindowJob) -> Receipt:
+    """Prove and seal a repair's window."""
+    identity = Identity("made", "cluster-1", backfilled.made.topic_ids)
+    return finish_window(job, backfilled.cluster, identity, run="test", say=print)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from kafka_drain.archive import Archive
@@ -91,6 +92,7 @@ def _drain_window(
         job = prepare_window(
             window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
         )
-        submit(job.application, options.master, lambda: finish_window(job, cluster, identity, say))
-        receipt = finish_window(job, cluster, identity, say)
+        finish = partial(finish_window, job, cluster, identity, run="terminal", say=say)
+        submit(job.application, options.master, finish)
+        receipt = finish()
     say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")
