@@ -5,9 +5,10 @@ Of generations, the closed ones; of windows, the sealed ones. Never the open gen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import ArchiveFile, files_of_receipt
@@ -26,7 +27,8 @@ class ClosedSegments:
     Attributes:
         name: Whose they are, for people.
         receipts: Their receipts, in the order of offsets.
-        files: The sealed files that readers take of them.
+        files: The sealed files that readers take of them, and those of repairs that count in the
+            same offsets: what was damaged of them, and drained again, is there.
         file_format: How their files are written.
         partition_by: Columns that their folders name.
         is_compacted: Whether a compaction wrote them.
@@ -59,35 +61,41 @@ def read_closed(
     replaced = {*going, *(path for _, receipt in windows for path in receipt.replaces)}
     gone = {*going, *(path for w, r in windows if w.supersedes for path in r.replaces)}
     drained = [(w, receipt) for w, receipt in windows if not w.supersedes]
-    repairs = [(w, receipt) for w, receipt in drained if "interval" not in w.plan()]
+    repairs = [(w, receipt) for w, receipt in drained if w.is_repair]
+    mended = [
+        file
+        for window, receipt in repairs
+        for file in files_of_receipt(window, receipt, window.plan()["format"])
+        if file.path not in replaced
+    ]
     found = []
     for generation in generations:
         if _is_gone(generation, gone):
             continue
-        receipts = [r for r in generation.receipts() if not _is_superseded(r, gone)]
-        topic_ids = archive.topic_ids(generation)
-        sealed: list[tuple[Generation | Window, Receipt, str]] = []
-        document = generation.document()
-        sealed += [(generation, receipt, document["format"]) for receipt in receipts]
-        # What was damaged of the generation, and drained again.
-        sealed += [
-            (window, receipt, window.plan()["format"])
-            for window, receipt in repairs
-            if topic_ids.items() >= receipt.topics.items()
+        receipts = [
+            r for r in generation.receipts() if not _is_superseded(r, gone, replaced, mended)
         ]
+        topic_ids = archive.topic_ids(generation)
+        document = generation.document()
+        sealed = [(generation, receipt, document["format"]) for receipt in receipts]
         found.append(
             ClosedSegments(
                 name=f"generation {generation.number}",
                 receipts=receipts,
-                files=_files(sealed, replaced),
+                files=[*_files(sealed, replaced), *_fitting(mended, topic_ids)],
                 file_format=document["format"],
                 partition_by=document["partition_by"],
             )
         )
-    found += _windows(drained, replaced, gone)
+    intervals = [
+        (window.plan(), window, receipt)
+        for window, receipt in drained
+        if "interval" in window.plan() and not _is_superseded(receipt, gone, replaced, mended)
+    ]
+    found += _windows(intervals, replaced, mended)
     for window, receipt in windows:
-        if window.supersedes and not _is_superseded(receipt, gone):
-            found.append(_of_window(window, receipt, replaced))
+        if window.supersedes and not _is_superseded(receipt, gone, replaced, mended):
+            found.append(_of_window(window, receipt, replaced, mended))
     return found
 
 
@@ -97,8 +105,40 @@ def _is_gone(generation: Generation, gone: Collection[str]) -> bool:
     return receipt is None or receipt.files_so_far.files == held
 
 
-def _is_superseded(receipt: Receipt, gone: Collection[str]) -> bool:
-    return bool(receipt.files) and all(file.path in gone for file in receipt.files)
+def _is_superseded(
+    receipt: Receipt,
+    gone: Collection[str],
+    replaced: Collection[str],
+    mended: Iterable[ArchiveFile],
+) -> bool:
+    """Whether windows stand for all files of a segment, and no repair's file is left of it."""
+    paths = [file.path for file in receipt.files]
+    if not paths or all(path in gone for path in paths):
+        return bool(paths)
+    return all(path in replaced for path in paths) and not any(
+        _reaches(file, receipt) for file in mended
+    )
+
+
+def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
+    """Whether a file may hold offsets of a segment."""
+    return any(
+        content.tp == part.tp
+        and content.first < part.range.end
+        and content.last >= part.range.start
+        and file.topic_ids.get(part.tp.topic) == receipt.topics.get(part.tp.topic)
+        for content in (file.sealed.contents if file.sealed else ())
+        for part in receipt.partitions
+    )
+
+
+def _fitting(mended: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> list[ArchiveFile]:
+    """Return the repairs' files that count in the same offsets; where they lie is seen later."""
+    return [
+        file
+        for file in mended
+        if all(topic_ids.get(name, id_) == id_ for name, id_ in file.topic_ids.items())
+    ]
 
 
 def _files(
@@ -112,12 +152,15 @@ def _files(
     ]
 
 
-def _of_window(window: Window, receipt: Receipt, replaced: Collection[str]) -> ClosedSegments:
+def _of_window(
+    window: Window, receipt: Receipt, replaced: Collection[str], mended: Iterable[ArchiveFile]
+) -> ClosedSegments:
     plan = window.plan()
+    own = _files([(window, receipt, plan["format"])], replaced)
     return ClosedSegments(
         name=f"window {window.key}",
         receipts=[receipt],
-        files=_files([(window, receipt, plan["format"])], replaced),
+        files=[*own, *_fitting(mended, receipt.topics)],
         file_format=plan["format"],
         partition_by=plan["partition_by"],
         is_compacted=window.is_maintained,
@@ -125,27 +168,25 @@ def _of_window(window: Window, receipt: Receipt, replaced: Collection[str]) -> C
 
 
 def _windows(
-    drained: Iterable[tuple[Window, Receipt]], replaced: Collection[str], gone: Collection[str]
+    own: Iterable[tuple[dict[str, Any], Window, Receipt]],
+    replaced: Collection[str],
+    mended: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
     """Put the windows of data intervals together that are written alike."""
-    own = [
-        (window.plan(), window, receipt)
-        for window, receipt in drained
-        if "interval" in window.plan() and not _is_superseded(receipt, gone)
-    ]
-    own.sort(key=lambda found: (*_kind(found), Interval.parse(found[0]["interval"]).start))
+    own = sorted(own, key=lambda found: (*_kind(found), Interval.parse(found[0]["interval"]).start))
     for _, group in groupby(own, _kind):
         members = list(group)
-        plan = members[0][0]
+        plan, _, first = members[0]
+        files = _files([(w, receipt, p["format"]) for p, w, receipt in members], replaced)
         yield ClosedSegments(
             name=f"{len(members):,} windows",
             receipts=[receipt for _, _, receipt in members],
-            files=_files([(w, receipt, p["format"]) for p, w, receipt in members], replaced),
+            files=[*files, *_fitting(mended, first.topics)],
             file_format=plan["format"],
             partition_by=plan["partition_by"],
         )
 
 
-def _kind(found: tuple[dict[str, object], Window, Receipt]) -> tuple[str, ...]:
+def _kind(found: tuple[dict[str, Any], Window, Receipt]) -> tuple[str, ...]:
     plan, _, receipt = found
     return str(plan["format"]), str(plan["partition_by"]), str(sorted(receipt.topics.items()))

@@ -81,10 +81,11 @@ def plan_deletions(
     """
     before_ms = milliseconds(now - timedelta(days=days))
     by_topics: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
-    for segments in read_closed(archive, generations):
-        for file in segments.files:
-            if _is_older(file, before_ms):
-                by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
+    # A repair's file is with all segments that may have records in it.
+    found = {f.path: f for segments in read_closed(archive, generations) for f in segments.files}
+    for file in found.values():
+        if _is_older(file, before_ms):
+            by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
     return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
 
 
