@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from kafka_drain import checkpoint as checkpoint_files
 from kafka_drain.archive import Archive
@@ -99,14 +100,45 @@ def _read_once(generation: Generation) -> GenerationState:
     sealed, new = manifest.split(last_sealed, so_far.files)
     if receipt is not None:
         findings += _compare_with_receipt(generation, manifest, checkpoint, receipt, findings)
-        prefix = f"{generation.data_name}/"
-        listed = FileSet().plus((prefix + f.path, f.size) for f in sealed)
-        if listed != so_far:
-            sealed, new, found = _compare_files(generation, manifest, receipt, findings)
-            findings += found
+        if _listed(generation, sealed) != so_far:
+            mended = _mended(generation, manifest, last_sealed)
+            sealed, new = _without(manifest, mended).split(last_sealed, so_far.files)
+            if _listed(generation, sealed) != so_far:
+                sealed, new, found = _compare_files(generation, manifest, receipt, findings, mended)
+                findings += found
     return GenerationState(
         generation, manifest, checkpoint, receipt, sealed, new, without_echoes(findings)
     )
+
+
+def _listed(generation: Generation, files: Iterable[SinkFile]) -> FileSet:
+    prefix = f"{generation.data_name}/"
+    return FileSet().plus((prefix + file.path, file.size) for file in files)
+
+
+def _mended(generation: Generation, manifest: Manifest, last_sealed: int) -> frozenset[str]:
+    """Return listed files, relative to the data folder, that windows stand for.
+
+    One that was lost before its batch was sealed is in no receipt; the manifest goes on listing it.
+    Those of later batches aren't meant.
+    """
+    replaced: set[str] = set()
+    for window in Archive(generation.root).windows():
+        if window.is_sealed:
+            # A damaged receipt is a finding of its own, where the windows are checked.
+            with suppress(ReceiptError):
+                replaced.update(window.receipt().replaces)
+    return frozenset(
+        file.path
+        for file in manifest.files.values()
+        if f"{generation.data_name}/{file.path}" in replaced
+        and (file.batch is None or file.batch <= last_sealed)
+    )
+
+
+def _without(manifest: Manifest, paths: Collection[str]) -> Manifest:
+    files = {path: file for path, file in manifest.files.items() if path not in paths}
+    return replace(manifest, files=files)
 
 
 def _newest_receipt(generation: Generation) -> tuple[Receipt | None, list[Finding]]:
@@ -155,7 +187,11 @@ def _compare_with_receipt(
 
 
 def _compare_files(
-    generation: Generation, manifest: Manifest, newest: Receipt, known: Iterable[Finding]
+    generation: Generation,
+    manifest: Manifest,
+    newest: Receipt,
+    known: Iterable[Finding],
+    mended: Collection[str],
 ) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
     """Say in what the manifest differs from the receipts; reads all receipts."""
     receipts: list[Receipt] = []
@@ -179,6 +215,8 @@ def _compare_files(
                 findings.append(
                     Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail)
                 )
+        elif sink_file.path in mended:
+            continue
         elif sink_file.batch is not None and sink_file.batch <= newest.last_batch:
             detail = f"lists {path}, which the receipt of batch {sink_file.batch} doesn't"
             findings.append(Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail))

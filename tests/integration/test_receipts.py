@@ -293,6 +293,7 @@ def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:
     [receipt] = drained.archive.generation(1).receipts()
     gaps = {str(reason): rs for p in receipt.partitions for reason, rs in p.gaps.items()}
     assert list(gaps) == ["window"]
+    assert drained.sealed(1).validate().complete
 
 
 def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
+from kafka_drain.contents import CommittedFile
+from kafka_drain.data_files import read_offsets, topic_of
+from kafka_drain.documents import write_document
 from kafka_drain.findings import errors, summary
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import ATTEMPTS, GenerationState, read_state
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.validation import validate_archive
+from kafka_drain.window import Window
 from tests.kafka_drain.golden import (
     CHECKPOINT,
     END,
@@ -105,6 +112,82 @@ def test_read_state_new_batch(generation: Generation) -> None:
     assert (state.last_sealed, state.last_committed) == (13, 14)
     assert [(sink_file.batch, sink_file.log) for sink_file in state.new] == [(14, "14")] * 2
     assert (state.sealed_ends, state.cursor) == (ends(END), ends(50))
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Archive:
+    """A sealed archive of which a file of batch 13 was lost and drained again before the seal."""
+    archive = golden_copy(tmp_path / "mended")
+    generation = archive.generation(1)
+    manifest, _ = generation.read_manifest()
+    lost = next(file for file in manifest.files.values() if file.batch == 13)
+    [content] = read_offsets(generation.data / lost.path, "parquet", topic_of(lost.path))
+    identity = Identity("golden", archive.document()["cluster_id"], archive.document()["topics"])
+    window = Window(archive.root, "repair_1")
+    replaces = [f"{generation.data_name}/{lost.path}"]
+    write_document(
+        window.folder / "plan.json", {"ranges": [], "format": "parquet", "replaces": replaces}
+    )
+    path = f"{window.data_name}/{lost.path}"
+    (archive.root / path).parent.mkdir(parents=True)
+    (generation.data / lost.path).rename(archive.root / path)
+    data = (archive.root / path).read_bytes()
+    file = CommittedFile(path, len(data), hashlib.sha256(data).hexdigest(), (content,))
+    span = OffsetRange(content.ranges[0].start, content.ranges[-1].end)
+    receipt = seal_window(
+        [(content.tp, span)],
+        [file],
+        (),
+        identity=identity,
+        window=window.key,
+        replaces=replaces,
+        fingerprint=None,
+        sealed_at="2026-01-01T00:00:00.000+00:00",
+    )
+    window.write_receipt(receipt)
+    seal(archive)
+    return archive
+
+
+def test_read_state_mended_before_seal(mended: Archive) -> None:
+    """A file that a window held when its batch was sealed may stay in the manifest."""
+    state = read_state(mended.generation(1))
+
+    assert state.findings == []
+    assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
+    assert errors(validate_archive(mended, golden_cluster()).findings) == []
+
+
+def test_read_state_mended_before_and_after_seal(mended: Archive) -> None:
+    """Of two files that windows stand for, the one that its receipt seals is still expected."""
+    generation = mended.generation(1)
+    sealed = generation.read_receipt(generation.receipt_names()[-2]).files[0].path
+    window = mended.windows()[0]
+    other = Window(mended.root, "repair_2")
+    write_document(other.folder / "plan.json", window.plan())
+    other.write_receipt(replace(window.receipt(), window=other.key, files=(), replaces=(sealed,)))
+
+    state = read_state(generation)
+
+    assert state.findings == []
+    assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
+
+
+def test_read_state_mended_compacted(mended: Archive) -> None:
+    """A compaction that forgot the batches, with a later one among them, changes nothing of it."""
+    generation = mended.generation(1)
+    add_batch(generation, 14, END, 50)
+    folder = Path(str(generation.data)) / "_spark_metadata"
+    logs = [folder / name for name in ("9.compact", "10", "11", "12", "13", "14")]
+    lines = [line for log in logs for line in log.read_text().split("\n")[1:]]
+    (folder / "14.compact").write_text("\n".join(["v1", *lines]))
+    for log in logs:
+        unsigned(log).unlink()
+
+    state = read_state(generation)
+
+    assert state.findings == []
+    assert (len(state.sealed), len(state.new)) == (SEALED - 1, 2)
 
 
 def test_read_state_compacted_over_receipts(folder: Path, generation: Generation) -> None:
