@@ -428,12 +428,13 @@ def test_maintain_compacts_windows(
     archive_folder: str,
     drain: Any,
     backfill: Callable[..., Any],
+    repair: Callable[..., Any],
     cluster: KafkaCluster,
     maintain: Maintain,
 ) -> None:
     """The windows of a backfill are put together; its runs go on being done, but force is refused.
 
-    The empty hours and the open generation's files are left.
+    What a repair has drained of them goes with them. The empty hours and the open generation's files are left.
     """
     for number in (0, 1, 3):
         for partition in (0, 1):
@@ -453,11 +454,14 @@ def test_maintain_compacts_windows(
     send(topic, [(b"k", b"v", None, NOON + 6 * HOUR)])
     drain(late)
     assert validate_archive(archive, cluster).complete
+    first = next(w for w in archive.windows() if w.key == hours[0].key)
+    (archive.root / first.receipt().files[0].path).unlink()
+    repair(archive, late)
 
     figures = maintain(late, days=0)
 
     assert (figures["files_before"], figures["files_after"]) == (7, 2)
-    refuse_changed(late, cluster)
+    refuse_changed(late, cluster, is_mended=True)
     before = data_files(archive_folder)
     for interval in hours:
         refuse_incomplete(backfill(late, interval))
