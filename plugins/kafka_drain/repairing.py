@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
+from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Finding, Reason
@@ -47,6 +48,7 @@ class RepairPlan:
         replaces: Damaged files, relative to the archive, that the window stands for.
         manifest: The generation whose manifest is written anew; None for none.
         left: Findings that a repair can't help.
+        acknowledged: Expired ranges, which somebody has accepted; the window's receipt keeps them.
     """
 
     archive: Archive
@@ -54,6 +56,7 @@ class RepairPlan:
     replaces: list[str]
     manifest: Generation | None = None
     left: list[Finding] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -123,6 +126,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         replaces=sorted({f.where for f in files} - staying.keys()) if ranges else [],
         manifest=manifest,
         left=left,
+        acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
     )
 
 

@@ -233,14 +233,15 @@ def finish_window(
     *,
     run: str,
     say: Callable[[str], None],
+    acknowledged: Sequence[str] = (),
 ) -> Receipt:
-    """Prove what Spark drained to a window, and seal it.
+    """Prove what Spark drained to a window, and seal it; arguments as of `prove_window`.
 
     Raises:
         LockedError: When another window has taken the place of a file meanwhile; plan anew.
         KafkaDrainError: As `prove_window` does.
     """
-    receipt = prove_window(job, cluster, identity, say)
+    receipt = prove_window(job, cluster, identity, say, acknowledged)
     return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
 
 

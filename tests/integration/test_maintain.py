@@ -434,7 +434,8 @@ def test_maintain_compacts_windows(
 ) -> None:
     """The windows of a backfill are put together; its runs go on being done, but force is refused.
 
-    What a repair has drained of them goes with them. The empty hours and the open generation's files are left.
+    What a repair has drained of them goes with them. The empty hours and the open generation's
+    files are left.
     """
     for number in (0, 1, 3):
         for partition in (0, 1):

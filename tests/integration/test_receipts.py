@@ -19,6 +19,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.report import Report
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
+from tests.brute_force import offsets_in_files
 from tests.integration.command_line import kafka_drain
 
 pytestmark = pytest.mark.integration
@@ -277,6 +278,33 @@ def test_repair_file_deleted(
     paths = [file["path"] for file in committed_files(drained.archive)]
     assert str(deleted) not in paths
     assert drained.sealed(1).validate().complete
+
+
+def test_repair_expired_file(drained: Drained, repair: Any, bootstrap_servers: str) -> None:
+    """Of two lost files the one that Kafka has forgotten is left; restored, all is there once."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    drained.sealed(2)
+    root = Path(str(drained.archive.root))
+    expired, lost = (
+        next(root / file.path for file in receipt.files if file.contents[0].tp.partition == 0)
+        for receipt in drained.archive.generation(1).receipts()
+    )
+    copy = expired.read_bytes()
+    expired.unlink()
+    lost.unlink()
+    gone = KafkaTopicPartition(drained.topic, 0, 5)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.delete_records([gone])[gone].result(20)
+
+    receipt = repair(drained.archive, drained.pipeline)
+
+    assert receipt.replaces == (str(lost.relative_to(root)),)
+    assert found(drained.validate())["file_missing"] == 1
+    expired.write_bytes(copy)
+    assert drained.validate().complete
+    assert set(offsets_in_files(drained.archive).values()) == {1}
 
 
 def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:

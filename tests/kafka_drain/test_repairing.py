@@ -87,6 +87,7 @@ def test_plan_repair_acknowledged(made: MadeArchive) -> None:
 
     assert found.ranges == {P0: [OffsetRange(3, 10)]}
     assert (found.replaces, found.left) == ([file.path], [])
+    assert found.acknowledged == ["flights:0:0-3"]
 
 
 def test_plan_repair_interleaved_files(made: MadeArchive) -> None:

@@ -21,8 +21,7 @@ from kafka_drain.exit_codes import FAILED, OK
 from kafka_drain.findings import errors
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
-from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.repairing import plan_repair, repair_manifest
+from kafka_drain.repairing import RepairPlan, plan_repair, repair_manifest
 from kafka_drain.report import Report
 from kafka_drain.sealing import Identity
 from kafka_drain.submitting import submit
@@ -72,27 +71,30 @@ def run(options: argparse.Namespace) -> int:
             # What looked lost may only have been unlisted.
             plan = plan_repair(archive, validated())
         if plan.ranges:
-            _drain_window(options, archive, cluster, plan.ranges, plan.window_key, plan.replaces)
+            _drain_window(options, cluster, plan)
     return answer_report(options, archive, validated())
 
 
-def _drain_window(
-    options: argparse.Namespace,
-    archive: Archive,
-    cluster: KafkaCluster,
-    ranges: dict[TopicPartition, list[OffsetRange]],
-    key: str,
-    replaces: list[str],
-) -> None:
-    pipeline = the_pipeline(options)
+def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
+    pipeline, archive = the_pipeline(options), plan.archive
     document = archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
-    window = open_window(archive, key, ranges, pipeline=pipeline, replaces=replaces)
+    window = open_window(
+        archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
+    )
     with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
         job = prepare_window(
             window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
         )
-        finish = partial(finish_window, job, cluster, identity, run="terminal", say=say)
+        finish = partial(
+            finish_window,
+            job,
+            cluster,
+            identity,
+            run="terminal",
+            say=say,
+            acknowledged=plan.acknowledged,
+        )
         submit(job.application, options.master, finish)
         receipt = finish()
     say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")
