@@ -90,10 +90,13 @@ def plan_deletions(
 
 
 def _is_older(file: ArchiveFile, before_ms: int) -> bool:
-    """Whether every record is older; one without a time is never too old."""
+    """Whether the newest record is older; a file whose records have no time is never too old.
+
+    Kafka has -1, as any negative number, for none.
+    """
     contents = file.sealed.contents if file.sealed else ()
     return bool(contents) and all(
-        content.last_timestamp is not None and content.last_timestamp < before_ms
+        content.last_timestamp is not None and 0 <= content.last_timestamp < before_ms
         for content in contents
     )
 

@@ -89,16 +89,30 @@ def row(tp: TopicPartition, offset: int) -> dict[str, Any]:
 
 
 def add_batch(
-    generation: Generation, batch: int, start: int, end: int, folder: str = "topic=flights"
+    generation: Generation,
+    batch: int,
+    start: int,
+    end: int,
+    folder: str = "topic=flights",
+    **changes: Any,
 ) -> list[Path]:
-    """Commit a batch as Spark does: a file for each partition, manifest and checkpoint."""
+    """Commit a batch as Spark does: a file for each partition, manifest and checkpoint.
+
+    Args:
+        generation: The generation.
+        batch: The batch's id.
+        start: The first offset of each partition.
+        end: Where its offsets end.
+        folder: Where its files lie in the data folder.
+        changes: Columns that aren't as `row` has them.
+    """
     file_format = generation.document()["format"]
     data = Path(str(generation.data))
     lines = ["v1"]
     paths = []
     for tp in (P0, P1):
         path = data / folder / f"part-{tp.partition:05d}-{batch}.{file_format}"
-        write_rows(path, file_format, [row(tp, offset) for offset in range(start, end)])
+        write_rows(path, file_format, [row(tp, offset) | changes for offset in range(start, end)])
         entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False}
         lines.append(json.dumps(entry | {"modificationTime": 0, "action": "add"}))
         paths.append(path)
@@ -120,7 +134,7 @@ def write_rows(path: Path, file_format: str, rows: list[dict[str, Any]]) -> None
     if file_format == "orc":
         position = table.schema.get_field_index("timestamp")
         # As the drain's JVM does: local times, in UTC.
-        times = table["timestamp"].cast(pa.timestamp("ns"))
+        times = table["timestamp"].cast(pa.timestamp("us"))
         orc.write_table(table.set_column(position, "timestamp", times), str(path))
     else:
         pq.write_table(table, str(path))

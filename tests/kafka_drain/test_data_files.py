@@ -26,7 +26,14 @@ from pyarrow import orc
 from upath import UPath
 
 from kafka_drain.contents import FileOffsets
-from kafka_drain.data_files import DataFileError, parquet, read_offsets, read_records, topic_of
+from kafka_drain.data_files import (
+    DataFileError,
+    TimestampError,
+    parquet,
+    read_offsets,
+    read_records,
+    topic_of,
+)
 from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
@@ -619,6 +626,54 @@ def test_read_json_bad_value(tmp_path: Path, changes: dict[str, Any]) -> None:
 
     with pytest.raises(DataFileError, match="not readable as JSON"):
         list(read_records(path, "json", BATCH_BYTES))
+
+
+# times that can't be represented
+
+FAR = datetime(9999, 12, 31, tzinfo=timezone.utc)
+#: Beyond Python's calendar: the microseconds of 2026, sent as milliseconds.
+BEYOND_US = 1_767_225_600_000_000 * 1000
+
+
+def write_orc_far(folder: Path) -> UPath:
+    return write_orc(folder, [row(1), row(2, timestamp=FAR)])
+
+
+def write_avro_far(folder: Path) -> UPath:
+    return avro_writer("deflate")(folder, [row(1), row(2, timestamp=BEYOND_US)])
+
+
+def write_json_far(folder: Path) -> UPath:
+    path = folder / "part-0.json"
+    far = json.loads(json_line(row(2))) | {"timestamp": "+57971-04-06T00:00:00.000Z"}
+    path.write_bytes(json_line(row(1)) + json.dumps(far).encode() + b"\n")
+    return UPath(path)
+
+
+each_far = pytest.mark.parametrize(
+    ("file_format", "write"),
+    [("orc", write_orc_far), ("avro", write_avro_far), ("json", write_json_far)],
+)
+
+
+@each_far
+def test_read_offsets_time_beyond(
+    tmp_path: Path, file_format: str, write: Callable[[Path], UPath]
+) -> None:
+    """A time that can't be represented damages no file: its offsets are read, times are unknown."""
+    [found] = read_offsets(write(tmp_path), file_format, "t")
+
+    assert found.ranges == (R(1, 3),)
+    assert (found.records, found.first_timestamp, found.last_timestamp) == (2, None, None)
+
+
+@each_far
+def test_read_records_time_beyond(
+    tmp_path: Path, file_format: str, write: Callable[[Path], UPath]
+) -> None:
+    """A record whose time can't be represented isn't read with another time."""
+    with pytest.raises(TimestampError, match=r"a record's time can't be read .*only those"):
+        list(read_records(write(tmp_path), file_format, BATCH_BYTES))
 
 
 # topics in paths

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files import read_offsets, topic_of
 from kafka_drain.documents import write_document
 from kafka_drain.findings import errors, summary
+from kafka_drain.fingerprints import write_fingerprints
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import ATTEMPTS, GenerationState, read_state
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -33,6 +35,7 @@ from tests.kafka_drain.golden import (
     add_batch,
     golden_cluster,
     golden_copy,
+    open_next,
     seal,
     sealed_copy,
 )
@@ -496,3 +499,16 @@ def test_read_state_never_still(generation: Generation) -> None:
     assert busy.reads == ATTEMPTS + 1
     assert errors(state.findings)
     assert read_state(generation).findings == []
+
+
+# timestamps
+
+
+def test_validate_time_beyond(archive: Archive) -> None:
+    """A record's time that ORC isn't read with stops neither its proof nor a deep validation."""
+    generation = open_next(archive, "orc", ["topic"])
+    add_batch(generation, 0, END, 50, timestamp=datetime(9999, 12, 31, tzinfo=timezone.utc))
+    write_fingerprints(generation, [{"batch": 0, "records": 16, "fingerprint": "0" * 16}])
+
+    assert seal(archive).receipts_written == 1
+    assert validate_archive(archive, golden_cluster(), deep=True).findings == []

@@ -20,12 +20,19 @@ import pyarrow.compute as pc
 
 from kafka_drain.contents import FileOffsets
 from kafka_drain.data_files import avro, json_lines, orc, parquet
-from kafka_drain.data_files.records import DataPath, Wanted, milliseconds
+from kafka_drain.data_files.records import DataPath, TimestampError, Wanted, milliseconds
 from kafka_drain.data_files.scalars import number, text
 from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = ["DataFileError", "read_columns", "read_offsets", "read_records", "topic_of"]
+__all__ = [
+    "DataFileError",
+    "TimestampError",
+    "read_columns",
+    "read_offsets",
+    "read_records",
+    "topic_of",
+]
 
 
 class Format(Protocol):
@@ -72,6 +79,8 @@ def topic_of(path: str) -> str | None:
 def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
     """Read which offsets a file holds.
 
+    Times that can't be represented leave the file's bounds of them unknown.
+
     Args:
         path: The file.
         file_format: Its format.
@@ -83,7 +92,11 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
         FileNotFoundError: When there is no such file.
     """
     with _readable(file_format):
-        return _read_offsets(path, file_format, topic)
+        try:
+            return _read_offsets(path, file_format, topic, ["timestamp"])
+        except TimestampError:
+            # The proof is of offsets: it doesn't depend on what time a producer has sent.
+            return _read_offsets(path, file_format, topic, [])
 
 
 @contextmanager
@@ -98,10 +111,12 @@ def _readable(file_format: str) -> Iterator[None]:
         raise DataFileError(f"not readable as {TITLES[file_format]}: {what}") from error
 
 
-def _read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
+def _read_offsets(
+    path: DataPath, file_format: str, topic: str | None, optional: Sequence[str]
+) -> list[FileOffsets]:
     needed = ["partition", "offset"] + ["topic"] * (topic is None)
     builders: dict[TopicPartition, _Offsets] = {}
-    for batch in read_columns(path, file_format, needed, ["timestamp"]):
+    for batch in read_columns(path, file_format, needed, optional):
         for tp, rows in _by_partition(batch, topic):
             builders.setdefault(tp, _Offsets(tp)).add(rows)
     return [builders[tp].finish() for tp in sorted(builders)]
@@ -248,6 +263,7 @@ def read_records(
 
     Raises:
         DataFileError: When the file can't be read.
+        TimestampError: Of its kind: when a record's time can't be represented.
     """
     with _readable(file_format):
         yield from FORMATS[file_format].read_records(path, batch_bytes, wanted)

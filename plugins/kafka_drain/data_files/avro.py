@@ -6,11 +6,18 @@ fastavro is imported when a file is read: Spark's executors need not have it for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows, columns_of_rows
+from kafka_drain.data_files.records import (
+    DataPath,
+    TimestampError,
+    Wanted,
+    batches_of_rows,
+    columns_of_rows,
+)
 
 __all__ = ["read_columns", "read_records"]
 
@@ -24,7 +31,8 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         wanted = [field for field in schema["fields"] if field["name"] in names]
         source.seek(0)
         rows: Any = fastavro.reader(source, reader_schema={**schema, "fields": wanted})
-        yield from columns_of_rows(rows, [field["name"] for field in wanted])
+        with _times_of_calendar("timestamp" in names):
+            yield from columns_of_rows(rows, [field["name"] for field in wanted])
 
 
 def read_records(
@@ -35,4 +43,18 @@ def read_records(
 
     with path.open("rb") as source:
         rows: Any = fastavro.reader(source)
-        yield from batches_of_rows(rows, batch_bytes)
+        with _times_of_calendar(True):
+            yield from batches_of_rows(rows, batch_bytes)
+
+
+@contextmanager
+def _times_of_calendar(are_read: bool) -> Iterator[None]:
+    """Name a time that isn't of Python's calendar, which fastavro makes of each timestamp."""
+    try:
+        yield
+    except OverflowError as error:
+        if not are_read:
+            raise
+        raise TimestampError(
+            f"a record's time can't be read of Avro, only those of the years 1 to 9999 ({error})"
+        ) from error

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import re
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
@@ -14,9 +15,18 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows, columns_of_rows
+from kafka_drain.data_files.records import (
+    DataPath,
+    TimestampError,
+    Wanted,
+    batches_of_rows,
+    columns_of_rows,
+)
 
 __all__ = ["read_columns", "read_records"]
+
+#: How Spark writes a year that hasn't four digits: with its sign.
+_SIGNED_YEAR = re.compile(r"[+-]\d{4,}-")
 
 
 class _Inflated(io.RawIOBase):
@@ -63,11 +73,13 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; all lines are parsed for them."""
     with path.open("rb") as source:
-        rows = (_columns(row) for row in _rows(source, path.suffix))
+        rows = _rows(source, path.suffix)
+        if "timestamp" in names:
+            rows = map(_with_time, rows)
         yield from columns_of_rows(rows, names)
 
 
-def _columns(row: dict[str, Any]) -> dict[str, Any]:
+def _with_time(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("timestamp") is not None:
         row["timestamp"] = _time(row["timestamp"])
     return row
@@ -94,5 +106,9 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(text: str) -> datetime:
+    if _SIGNED_YEAR.match(text):
+        raise TimestampError(
+            f"a record's time can't be read of JSON, only those of the years 1 to 9999: {text}"
+        )
     # Python 3.10 doesn't read the Z.
     return datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import orc
 
-from kafka_drain.data_files.records import SCHEMA, DataPath, Wanted, conform, rows_per_batch
+from kafka_drain.data_files.records import (
+    SCHEMA,
+    DataPath,
+    TimestampError,
+    Wanted,
+    conform,
+    rows_per_batch,
+)
 
 __all__ = ["read_columns", "read_records"]
 
@@ -18,7 +25,7 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         file = orc.ORCFile(source)
         wanted = [name for name in names if name in file.schema.names]
         for stripe in range(file.nstripes):
-            yield file.read_stripe(stripe, columns=wanted)
+            yield _stripe(file, stripe, wanted)
 
 
 def read_records(
@@ -32,10 +39,22 @@ def read_records(
         file = orc.ORCFile(source)
         names = [name for name in SCHEMA.names if name in file.schema.names]
         for stripe in range(file.nstripes):
-            batch = _in_utc(file.read_stripe(stripe, columns=names))
+            batch = _in_utc(_stripe(file, stripe, names))
             rows = rows_per_batch(batch.nbytes, batch.num_rows, batch_bytes)
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
+
+
+def _stripe(file: orc.ORCFile, stripe: int, names: list[str]) -> pa.RecordBatch:
+    try:
+        return file.read_stripe(stripe, columns=names)
+    except pa.ArrowInvalid as error:
+        # pyarrow reads all of ORC's times as nanoseconds: those of the years 1677 to 2262.
+        if "out of range for nanosecond" in str(error):
+            raise TimestampError(
+                f"a record's time can't be read of ORC, only those from 1677 to 2262 can ({error})"
+            ) from error
+        raise
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,11 +10,14 @@ from typing import IO, Any, Literal, Protocol, cast
 
 import pyarrow as pa
 
+from kafka_drain.errors import DataFileError
+
 __all__ = [
     "BATCH_ROWS",
     "COLUMN_ROWS",
     "SCHEMA",
     "DataPath",
+    "TimestampError",
     "Wanted",
     "batches_of_rows",
     "columns_of_rows",
@@ -44,6 +47,13 @@ BATCH_ROWS = 50_000
 
 #: So many rows of the few columns that a proof needs are read at a time (about 3 MB).
 COLUMN_ROWS = 1 << 17
+
+
+class TimestampError(DataFileError):
+    """Raised when a record's time is one that the format's library can't represent.
+
+    Producers may send any: a sentinel such as 9999-12-31, or microseconds as milliseconds.
+    """
 
 
 class DataPath(Protocol):
