@@ -169,7 +169,7 @@ def prepare_drain(
         topic_ids=_topic_ids(plan),
         source=pipeline.source,
         isolation_level=pipeline.isolation_level,
-        retention=pipeline.sink_options.get("retention"),
+        retention=_retention(plan),
     )
     write_topic_settings(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
@@ -187,6 +187,12 @@ def prepare_drain(
         )
     generation.add_topics(topic_ids)
     return job
+
+
+def _retention(plan: DrainPlan) -> str | None:
+    """Return the sink's retention; where it is no longer set, what it was: lines are gone by it."""
+    known = plan.archive.document().get("retention") if plan.archive.exists else None
+    return plan.pipeline.sink_options.get("retention") or known
 
 
 def _topic_ids(plan: DrainPlan) -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.draining import DrainJob, compile_spec, finish_drain
+from kafka_drain.draining import DrainJob, compile_spec, finish_drain, prepare_drain
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -18,6 +19,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan
 from kafka_drain.value_schemas import ValuePlan
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -167,3 +169,23 @@ def test_finish_drain_failed(
     with pytest.raises(kind) as raised:
         finish_drain(DrainJob(plan, ValuePlan(), None, result))  # type: ignore[arg-type]
     assert type(raised.value) is kind
+
+
+# the archive's note of the sink's retention
+
+
+def test_prepare_drain_retention_option_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark's retention has hidden stays explained after a drain without the option."""
+    monkeypatch.setattr("kafka_drain.draining.prepare_application", fake_application)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+    retaining = pipeline.model_copy(update={"sink_options": {"retention": "7d"}})
+
+    for number, drained in enumerate((retaining, pipeline)):
+        folder = tmp_path / str(number)
+        folder.mkdir(mode=0o700)
+        prepare_drain(drained, cluster, folder)
+
+        assert Archive.at(pipeline.archive).document()["retention"] == "7d"
