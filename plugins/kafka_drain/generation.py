@@ -199,7 +199,8 @@ class Generation:
         Raises:
             ReceiptError: When its bytes aren't those that were sealed.
         """
-        return parse_receipt(read_bytes(self.folder / "receipts" / name))
+        content = read_bytes(self.folder / "receipts" / name)
+        return parse_receipt(content, f"receipt {name} of generation {self.number}")
 
     def receipts(self) -> Iterator[Receipt]:
         """Yield the receipts, oldest first.

@@ -95,16 +95,18 @@ def plan_maintenance(
     """
     archive = Archive.at(pipeline.archive)
     archive.document()
-    roll = due_for_roll(archive, pipeline.max_manifest_lines, pipeline.max_generation_days, clock())
-    if unfinished_reprocess(archive) is not None:
-        return MaintenancePlan(
-            archive,
-            roll,
-            waits_for="a reprocess was begun and hasn't ended; run that again first",
-        )
-    generations = archive.generations()
-    closed = generations if roll and will_roll else generations[:-1]
     try:
+        roll = due_for_roll(
+            archive, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
+        )
+        if unfinished_reprocess(archive) is not None:
+            return MaintenancePlan(
+                archive,
+                roll,
+                waits_for="a reprocess was begun and hasn't ended; run that again first",
+            )
+        generations = archive.generations()
+        closed = generations if roll and will_roll else generations[:-1]
         deletions = (
             plan_deletions(archive, closed, pipeline.retention_days, clock())
             if pipeline.retention_days is not None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kafka_drain.errors import TerminalError
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.sealed_json import SealError, seal, unseal
@@ -32,8 +33,8 @@ FORMAT_VERSION = 1
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
 
 
-class ReceiptError(ValueError):
-    """Raised when a receipt's bytes aren't those that were sealed."""
+class ReceiptError(TerminalError, ValueError):
+    """Raised when a receipt's bytes aren't those that were sealed: no retry changes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +239,12 @@ def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
     return held
 
 
-def parse_receipt(content: bytes) -> Receipt:
+def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
     """Parse a receipt and check its own hash.
+
+    Args:
+        content: Its file's bytes.
+        name: Which one it is, for people.
 
     Raises:
         ReceiptError: When a byte was changed, or it isn't a receipt.
@@ -247,9 +252,12 @@ def parse_receipt(content: bytes) -> Receipt:
     try:
         return _from_dict(unseal(content))
     except SealError as error:
-        raise ReceiptError(str(error)) from error
+        raise ReceiptError(f"{name} is damaged: {error}; restore it from a copy") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise ReceiptError(f"isn't a receipt that this release knows: {error!r}") from error
+        raise ReceiptError(
+            f"{name} isn't a receipt that this release knows ({error!r}); restore it from a copy, "
+            "or take the release that wrote it"
+        ) from error
 
 
 def _to_dict(receipt: Receipt) -> dict[str, Any]:

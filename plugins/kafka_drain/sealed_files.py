@@ -173,14 +173,23 @@ def _check_files(
 
 
 def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) -> Finding | None:
-    """Say what is wrong with a sealed file; None when it is what it was."""
+    """Say what is wrong with a sealed file; None when it is what it was.
+
+    Raises:
+        StoreUnavailableError: When the archive's store doesn't answer.
+    """
     if size is None:
         return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, and gone")
     if size != file.bytes:
         detail = f"{size:,} bytes, its receipt says {file.bytes:,}"
         return Finding(Reason.FILE_SIZE, file.path, detail)
-    if deep and file_sha256(root / file.path) != file.sha256:
-        return Finding(Reason.FILE_CHANGED, file.path, "its SHA-256 isn't the one in its receipt")
+    try:
+        if deep and file_sha256(root / file.path) != file.sha256:
+            detail = "its SHA-256 isn't the one in its receipt"
+            return Finding(Reason.FILE_CHANGED, file.path, detail)
+    except OSError as error:
+        # A disk that can't read it, or no right to.
+        return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
     return None
 
 

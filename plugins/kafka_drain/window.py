@@ -109,7 +109,8 @@ class Window:
         Raises:
             ReceiptError: When its bytes aren't those that were sealed.
         """
-        return parse_receipt(read_bytes(self.folder / "receipt.json"))
+        content = read_bytes(self.folder / "receipt.json")
+        return parse_receipt(content, f"the receipt of window {self.key}")
 
     def write_receipt(self, receipt: Receipt) -> bool:
         """Write the receipt where there is none yet; False when there is one."""

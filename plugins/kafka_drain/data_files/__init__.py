@@ -22,8 +22,9 @@ from kafka_drain.contents import FileOffsets
 from kafka_drain.data_files import avro, json_lines, orc, parquet
 from kafka_drain.data_files.records import DataPath, TimestampError, Wanted, milliseconds
 from kafka_drain.data_files.scalars import number, text
-from kafka_drain.errors import DataFileError
+from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.store_errors import naming_outages
 
 __all__ = [
     "DataFileError",
@@ -90,8 +91,9 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
     Raises:
         DataFileError: When the file can't be read.
         FileNotFoundError: When there is no such file.
+        StoreUnavailableError: When its store doesn't answer.
     """
-    with _readable(file_format):
+    with _readable(path, file_format):
         try:
             return _read_offsets(path, file_format, topic, ["timestamp"])
         except TimestampError:
@@ -100,11 +102,12 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
 
 
 @contextmanager
-def _readable(file_format: str) -> Iterator[None]:
+def _readable(path: DataPath, file_format: str) -> Iterator[None]:
     """Name a file that can't be read as one, whatever its library raises for damaged bytes."""
     try:
-        yield
-    except (DataFileError, FileNotFoundError, MemoryError):
+        with naming_outages(path):
+            yield
+    except (DataFileError, FileNotFoundError, MemoryError, StoreUnavailableError):
         raise
     except Exception as error:
         what = str(error) or type(error).__name__
@@ -137,9 +140,10 @@ def read_columns(
         DataFileError: When the file can't be read, has not all of the columns, or a row without
             partition or offset.
         FileNotFoundError: When there is no such file.
+        StoreUnavailableError: When its store doesn't answer.
     """
     row = 0
-    with _readable(file_format):
+    with _readable(path, file_format):
         for batch in FORMATS[file_format].read_columns(path, [*needed, *optional]):
             _check_columns(batch, needed, row)
             row += batch.num_rows
@@ -264,6 +268,7 @@ def read_records(
     Raises:
         DataFileError: When the file can't be read.
         TimestampError: Of its kind: when a record's time can't be represented.
+        StoreUnavailableError: When its store doesn't answer.
     """
-    with _readable(file_format):
+    with _readable(path, file_format):
         yield from FORMATS[file_format].read_records(path, batch_bytes, wanted)
