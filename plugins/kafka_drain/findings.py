@@ -213,8 +213,9 @@ class Reason(str, Enum):
     STALLED = (
         "stalled",
         "error",
-        "a partition's last stable offset hasn't moved since the last run, and records wait behind "
-        "it: a producer left a transaction open, and nothing of the partition is drained any more",
+        "a partition's last stable offset hasn't moved since an earlier run, for 15 minutes or "
+        "longer, and records wait behind it: a producer left a transaction open, and nothing of "
+        "the partition is drained any more",
         "find the transaction (`kafka-transactions.sh find-hanging`) and abort it, or wait for its "
         "timeout; drains go on by themselves then",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from kafka_drain.acknowledgements import range_name
@@ -18,9 +18,9 @@ from kafka_drain.schedules import interval_seconds
 
 __all__ = [
     "Classify",
-    "hidden_offsets",
     "hidden_warnings",
     "isolation_warnings",
+    "readable_offsets",
     "refuse_expired",
     "refuse_truncated",
     "retention_warnings",
@@ -101,20 +101,22 @@ def refuse_expired(
     )
 
 
-def hidden_offsets(
-    pipeline: Pipeline, cluster: KafkaCluster, end: Offsets
-) -> dict[TopicPartition, int]:
-    """Return how many offsets of each partition wait behind an open transaction."""
+def readable_offsets(
+    pipeline: Pipeline, cluster: KafkaCluster, partitions: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Ask where a drain ends, and how many offsets of each partition wait behind a transaction."""
     if pipeline.isolation_level != "read_committed":
-        return {}
-    high_watermarks = cluster.latest(end, "read_uncommitted")
-    return {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}
+        return cluster.latest(partitions, pipeline.isolation_level), {}
+    # Asked first: what arrives between the two answers waits for nobody.
+    high_watermarks = cluster.latest(partitions, "read_uncommitted")
+    end = cluster.latest(partitions, pipeline.isolation_level)
+    return end, {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}
 
 
 def hidden_warnings(
-    hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation]
+    hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation], now: datetime
 ) -> list[str]:
-    """Say what waits, and where it already waited at the last run."""
+    """Say what waits, and where it does so for longer than a transaction may last."""
     if not hidden:
         return []
     shown = ", ".join(f"{tp} {n:,}" for tp, n in sorted(hidden.items()))
@@ -125,12 +127,12 @@ def hidden_warnings(
     stalled = [
         str(tp)
         for tp in sorted(hidden)
-        if (seen := observed.get(tp)) and seen.hidden and seen.last_stable == end[tp]
+        if (seen := observed.get(tp)) and seen.stands_still_at(end[tp], now.timestamp())
     ]
     if stalled:
         warnings.append(
-            f"STALLED: {', '.join(stalled)} stood at the same offset at the last run; a producer "
-            "left a transaction open"
+            f"STALLED: {', '.join(stalled)} stood at the same offset at the last run, for longer "
+            "than a transaction may last; a producer left a transaction open"
         )
     return warnings
 

@@ -19,6 +19,7 @@ from kafka_drain.progress import duration_text
 from kafka_drain.receipts import KafkaBounds
 
 __all__ = [
+    "STALL_SECONDS",
     "Observation",
     "expiry_warnings",
     "observe",
@@ -26,6 +27,10 @@ __all__ = [
     "stalled_findings",
     "write_observations",
 ]
+
+#: So long a partition may wait behind a transaction that is in progress: no producer may ask for a
+#: longer one (the brokers' transaction.max.timeout.ms, 15 minutes unless somebody has raised it).
+STALL_SECONDS = 15 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,21 @@ class Observation:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether an earlier run already found the partition standing there."""
-        return self.waiting_since is not None and self.waiting_run != self.run
+        """Whether an earlier run found the partition standing there, too long ago."""
+        return self.waiting_run != self.run and self.stands_still_at(self.last_stable, self.at)
+
+    def stands_still_at(self, last_stable: int, now: float) -> bool:
+        """Whether a partition that is found at an offset waits there for too long.
+
+        Args:
+            last_stable: Its last stable offset, with records behind it.
+            now: The time, in seconds since 1970.
+        """
+        return (
+            self.waiting_since is not None
+            and self.last_stable == last_stable
+            and now - self.waiting_since >= STALL_SECONDS
+        )
 
 
 Observations = Mapping[TopicPartition, Observation]

@@ -25,9 +25,9 @@ from kafka_drain.generation_state import read_state
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.kafka_side import (
     Classify,
-    hidden_offsets,
     hidden_warnings,
     isolation_warnings,
+    readable_offsets,
     refuse_expired,
     refuse_truncated,
     retention_warnings,
@@ -147,7 +147,7 @@ def preflight(
         check_identity(archive, pipeline, cluster_id, topics)
         generation = archive.open_generation()
     first = cluster.earliest(partitions)
-    end = cluster.latest(partitions, pipeline.isolation_level)
+    end, hidden = readable_offsets(pipeline, cluster, partitions)
     if generation is None:
         starting_offsets = resolve_starting_offsets(
             pipeline.source_options, partitions, cluster, pipeline.isolation_level
@@ -165,13 +165,12 @@ def preflight(
         _check_drained_topics(start, partitions, pipeline)
     # A partition that was added since is read from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
-    hidden = hidden_offsets(pipeline, cluster, end)
     refuse_truncated(start, end, hidden)
     accepted = parse_acknowledgements(acknowledge_expired)
     warnings = refuse_expired(pipeline, start, first, accepted)
     observed = read_observations(archive)
     warnings += [
-        *hidden_warnings(hidden, end, observed),
+        *hidden_warnings(hidden, end, observed, clock()),
         *isolation_warnings(pipeline, cluster, start, end, classify),
         *retention_warnings(pipeline, cluster, topics, clock()),
         *_expiring(pipeline, observed, first, end, clock()),

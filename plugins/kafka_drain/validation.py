@@ -387,6 +387,7 @@ def _bounds(
     same = same_topics(identity, {tp.topic for tp in partitions}, cluster)
     wanted = [tp for tp in partitions if tp.topic in same]
     earliest = cluster.earliest(wanted)
-    stable = cluster.latest(wanted, "read_committed")
+    # In this order, as what arrives between the two answers doesn't wait behind a transaction.
     end = cluster.latest(wanted, "read_uncommitted")
-    return {tp: KafkaBounds(earliest[tp], stable[tp], end[tp]) for tp in wanted}
+    stable = cluster.latest(wanted, "read_committed")
+    return {tp: KafkaBounds(earliest[tp], stable[tp], max(end[tp], stable[tp])) for tp in wanted}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka_drain.access import TARGET, require_access
@@ -118,6 +118,17 @@ class FakeCluster:
         if isolation_level == "read_committed" and log.stable is not None:
             return log.stable
         return log.end
+
+
+class GrowingCluster(FakeCluster):
+    """A cluster whose partitions get a record each between any two questions."""
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], isolation_level: str
+    ) -> dict[TopicPartition, int]:
+        found = super().latest(partitions, isolation_level)
+        self.logs = {tp: replace(log, end=log.end + 1) for tp, log in self.logs.items()}
+        return found
 
 
 def fake_application(name: str, **_: object) -> SparkApplication:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,10 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
+from kafka_drain.observations import read_observations
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.validation import validate_archive
+from tests.kafka_drain.fake_cluster import GrowingCluster
 from tests.kafka_drain.golden import (
     CHECKPOINT,
     END,
@@ -499,6 +504,20 @@ def test_read_state_never_still(generation: Generation) -> None:
     assert busy.reads == ATTEMPTS + 1
     assert errors(state.findings)
     assert read_state(generation).findings == []
+
+
+# what Kafka holds
+
+
+def test_validate_busy_topic(tmp_path: Path) -> None:
+    """What arrives while Kafka is asked doesn't wait behind an open transaction."""
+    quiet = golden_cluster()
+    archive = golden_copy(tmp_path / "archive")
+    cluster: Any = GrowingCluster(quiet.logs, id=quiet.id, topic_ids=quiet.topic_ids)
+
+    validate_archive(archive, cluster)
+
+    assert [seen.hidden for seen in read_observations(archive).values()] == [0, 0]
 
 
 # timestamps

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_drain.archive import Archive
 from kafka_drain.observations import (
+    STALL_SECONDS,
     expiry_warnings,
     observe,
     read_observations,
@@ -28,9 +29,9 @@ def held(last_stable: int, high_watermark: int) -> dict[TopicPartition, KafkaBou
 
 
 def test_observe_stalled_at_second_run() -> None:
-    """A partition stands still when another run finds it where an earlier one did."""
+    """A partition stands still when a later run finds it where an earlier one did."""
     first = observe({}, held(10, 15), "run 1", 100.0)
-    second = observe(first, held(10, 18), "run 2", 200.0)
+    second = observe(first, held(10, 18), "run 2", 100.0 + HOUR)
 
     assert stalled_findings(first) == []
     [finding] = stalled_findings(second)
@@ -38,11 +39,21 @@ def test_observe_stalled_at_second_run() -> None:
     assert "8 offsets wait" in finding.detail
 
 
+def test_observe_transaction_in_progress() -> None:
+    """Runs within the time that a transaction may last, as a repair's, find no standstill."""
+    first = observe({}, held(10, 15), "run 1", 100.0)
+    soon = observe(first, held(10, 15), "run 2", 99.0 + STALL_SECONDS)
+    late = observe(soon, held(10, 15), "run 3", 100.0 + STALL_SECONDS)
+
+    assert stalled_findings(soon) == []
+    assert len(stalled_findings(late)) == 1
+
+
 def test_observe_retry() -> None:
     """A retry of the same run isn't another run."""
     first = observe({}, held(10, 15), "run 1", 100.0)
 
-    assert stalled_findings(observe(first, held(10, 15), "run 1", 160.0)) == []
+    assert stalled_findings(observe(first, held(10, 15), "run 1", 100.0 + HOUR)) == []
 
 
 @pytest.mark.parametrize("now", [held(12, 18), held(15, 15)])
@@ -50,7 +61,7 @@ def test_observe_moved(now: dict[TopicPartition, KafkaBounds]) -> None:
     """A long transaction after another, or none, is no standstill."""
     first = observe({}, held(10, 15), "run 1", 100.0)
 
-    assert stalled_findings(observe(first, now, "run 2", 200.0)) == []
+    assert stalled_findings(observe(first, now, "run 2", 100.0 + HOUR)) == []
 
 
 def test_observations_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from kafka_drain.errors import (
 )
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
+from kafka_drain.observations import observe, write_observations
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
-from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from kafka_drain.receipts import KafkaBounds
+from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -585,6 +588,31 @@ def test_preflight_hidden_offsets(folder: Path) -> None:
     assert len(plan.warnings) == 1
     assert "1,005 offsets are in or after an open transaction" in plan.warnings[0]
     assert "a-0 1,005" in plan.warnings[0]
+
+
+def test_preflight_busy_topic(folder: Path) -> None:
+    """What arrives while Kafka is asked isn't taken for an open transaction."""
+    drained_archive(folder)
+    cluster = GrowingCluster({A0: Log(end=30), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.hidden == {}
+    assert plan.warnings == []
+
+
+@pytest.mark.parametrize(("minutes", "is_stalled"), [(1, False), (14, False), (16, True)])
+def test_preflight_stalled(folder: Path, minutes: int, is_stalled: bool) -> None:
+    """A partition stands still when it waits for longer than a transaction may last."""
+    archive = Archive.at(str(drained_archive(folder).root))
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    bounds = {A0: KafkaBounds(0, 25, 30)}
+    write_observations(archive, observe({}, bounds, "run 1", noon.timestamp()))
+    cluster = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster, clock=lambda: noon + timedelta(minutes=minutes))
+
+    assert any("STALLED: a-0 " in warning for warning in plan.warnings) is is_stalled
 
 
 def test_preflight_hidden_offsets_uncommitted(folder: Path) -> None:
