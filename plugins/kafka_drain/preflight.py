@@ -160,9 +160,12 @@ def preflight(
         starting_offsets = generation.starting_offsets()
         if checkpoint.last_offsets is None:
             # Nothing was drained yet: partitions that were added since start at their beginning.
-            starting_offsets |= {tp: first[tp] for tp in partitions if tp not in starting_offsets}
+            # Those that an earlier generation has drained go on where it ends.
+            added = [tp for tp in partitions if tp not in starting_offsets]
+            starting_offsets |= {tp: first[tp] for tp in added}
+            starting_offsets |= _drained_before(archive, generation, added, topics)
         start = _cursor(checkpoint, starting_offsets)
-        _check_drained_topics(start, partitions, pipeline)
+        _check_drained_topics(archive, generation, start, partitions, pipeline, topics)
     # A partition that was added since is read from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
     refuse_truncated(start, end, hidden)
@@ -280,7 +283,12 @@ def check_identity(
             f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
             "mean other records; correct the connection or choose another archive"
         )
+    generation = archive.open_generation()
+    # Topics that it was rolled without don't count in it.
+    counted = generation.document().get("topics") if generation else None
     for name, topic_id in document["topics"].items():
+        if counted and name not in counted:
+            continue
         if name in topics and topics[name].id != topic_id:
             raise TopicError(
                 f"topic {name} was deleted and made again since it was drained (topic id "
@@ -339,12 +347,52 @@ def _cursor(
     return checkpoint.ends.get(checkpoint.last_commit, starting_offsets)
 
 
+def _drained_before(
+    archive: Archive,
+    open_generation: Generation,
+    partitions: Collection[TopicPartition],
+    topics: dict[str, Topic],
+) -> dict[TopicPartition, int]:
+    """Return where the generations before the open one have drained partitions to."""
+    ends: dict[TopicPartition, int] = {}
+    for generation in archive.generations() if partitions else ():
+        if generation.number < open_generation.number:
+            ids, receipt = archive.topic_ids(generation), generation.last_receipt()
+            sealed = generation.starting_offsets() | (receipt.ends if receipt else {})
+            ends |= {
+                tp: sealed[tp]
+                for tp in partitions
+                if tp in sealed and ids.get(tp.topic) == topics[tp.topic].id
+            }
+    return ends
+
+
 def _check_drained_topics(
-    start: dict[TopicPartition, int], partitions: list[TopicPartition], pipeline: Pipeline
+    archive: Archive,
+    generation: Generation,
+    start: dict[TopicPartition, int],
+    partitions: list[TopicPartition],
+    pipeline: Pipeline,
+    topics: dict[str, Topic],
 ) -> None:
     gone = sorted(set(start) - set(partitions))
     if gone:
+        named = {tp.topic for tp in partitions}
+        left = dict.fromkeys(
+            f"{tp.topic}:{tp.partition}" if tp.topic in named else tp.topic for tp in gone
+        )
         raise CheckpointError(
             f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
-            f"{pipeline.name!r} doesn't name any more; name it again or choose another archive"
+            f"{pipeline.name!r} doesn't name any more; name it again, or go on without: "
+            f"`kafka-drain roll {archive.root} {' '.join(f'--leave-out {name}' for name in left)}`"
+            " (what was drained stays sealed)"
+        )
+    added = [tp for tp in partitions if tp not in start]
+    before = _drained_before(archive, generation, added, topics)
+    if before:
+        shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
+        raise CheckpointError(
+            f"earlier generations drained {shown}, the open one doesn't, and Spark would read them "
+            f"from their beginning; run `kafka-drain roll {archive.root}`: the next generation "
+            "goes on there"
         )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, LockedError
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    LockedError,
+    TopicError,
+)
 from kafka_drain.findings import errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.lease import hold_lease
 from kafka_drain.moved import moved_from
 from kafka_drain.offsets import TopicPartition, to_spark_json
@@ -31,10 +38,11 @@ class RollPlan:
     Attributes:
         archive: The archive.
         closed: The generation that ends.
-        reason: Why: rollover, topic recreated, archive moved, or damaged.
+        reason: Why: rollover, topic recreated or gone, archive moved, or damaged.
         starting_offsets: Where the next generation starts.
         topic_ids: Ids of its topics.
         unsealed: Committed files that no receipt seals; they stay, and readers leave them out.
+        left_out: Where partitions were drained to that the next generation doesn't drain.
     """
 
     archive: Archive
@@ -43,6 +51,7 @@ class RollPlan:
     starting_offsets: dict[TopicPartition, int]
     topic_ids: dict[str, str]
     unsealed: int
+    left_out: dict[TopicPartition, int] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Return the plan as people read it."""
@@ -52,6 +61,12 @@ class RollPlan:
             f"generation {self.closed.number + 1} at "
             + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.starting_offsets.items()))
         ]
+        if self.left_out:
+            lines.append(
+                f"roll {name}: leaves out "
+                + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.left_out.items()))
+                + "; what was drained of it stays sealed"
+            )
         if self.unsealed:
             lines.append(
                 f"roll {name}: WARNING {self.unsealed:,} files that no receipt seals stay where "
@@ -68,17 +83,26 @@ class RollPlan:
             "reason": self.reason,
             "starting_offsets": to_spark_json(self.starting_offsets),
             "unsealed_files": self.unsealed,
+            "left_out": to_spark_json(self.left_out),
         }
 
 
-def plan_roll(archive: Archive, cluster: KafkaCluster) -> RollPlan:
+def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str] = ()) -> RollPlan:
     """Say where the next generation starts; changes nothing.
 
+    Args:
+        archive: The archive.
+        cluster: Where it was drained from.
+        leave_out: Topics, or partitions as `topic:partition`, that aren't drained any more;
+            topics that don't exist any more are left out in any case.
+
     Raises:
+        ConfigError: When the generation doesn't drain what is to be left out.
         ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
         CheckpointError: When batches are complete and not sealed: validate first.
         DataLossError: When what isn't sealed can't be drained again, or Kafka has fewer offsets
             than were drained.
+        AuthorizationError: When a topic may not be described.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     document = archive.document()
@@ -94,29 +118,73 @@ def plan_roll(archive: Archive, cluster: KafkaCluster) -> RollPlan:
     state = read_state(generation)
     known = archive.topic_ids(generation)
     ends = state.sealed_ends
-    there = cluster.topics({tp.topic for tp in ends})
+    there = _existing(cluster, {tp.topic for tp in ends})
+    unwanted = _named(leave_out, ends)
+    gone = {tp.topic for tp in ends}.difference(there)
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
-    same = {tp: offset for tp, offset in ends.items() if tp.topic not in recreated}
-    _check_unsealed(archive, state, cluster, same)
-    first = cluster.earliest(
+    left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
+    same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
+    _check_unsealed(archive, state, cluster, same, [tp for tp in ends if tp.topic in gone])
+    starts = same | cluster.earliest(
         TopicPartition(name, p) for name in recreated for p in there[name].partitions
     )
+    starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
     return RollPlan(
         archive=archive,
         closed=generation,
-        reason=_reason(state, recreated),
-        starting_offsets=same | first,
-        topic_ids={name: topic.id for name, topic in there.items()},
+        reason=_reason(state, recreated, gone, left_out),
+        starting_offsets=starts,
+        topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
         unsealed=len(state.new),
+        left_out=left_out,
     )
 
 
-def _reason(state: GenerationState, recreated: set[str]) -> str:
+def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
+    """Describe those topics that exist."""
+    try:
+        return cluster.topics(names)
+    except TopicError:
+        described: dict[str, Topic] = {}
+    # One by one: a topic that this user may not see isn't one that is gone.
+    for name in names:
+        try:
+            described |= cluster.topics([name])
+        except TopicError:
+            if cluster.has_topic(name):
+                raise
+    return described
+
+
+def _named(leave_out: Collection[str], ends: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Return the partitions that are named as `topic` or `topic:partition`."""
+    found: set[TopicPartition] = set()
+    for name in leave_out:
+        named = {tp for tp in ends if name in (tp.topic, f"{tp.topic}:{tp.partition}")}
+        if not named:
+            raise ConfigError(
+                f"{name} can't be left out: the generation drains "
+                f"{', '.join(map(str, sorted(ends)))}; name a topic, or topic:partition, of these"
+            )
+        found |= named
+    return found
+
+
+def _reason(
+    state: GenerationState,
+    recreated: set[str],
+    gone: set[str],
+    left_out: Collection[TopicPartition],
+) -> str:
+    if gone:
+        return f"topic {', '.join(sorted(gone))} doesn't exist any more"
     if recreated:
         return f"topic {', '.join(sorted(recreated))} was made again"
     bad = errors(state.findings)
     if bad:
         return f"damaged: {bad[0].reason}"
+    if left_out:
+        return f"without {', '.join(map(str, sorted(left_out)))}"
     return "archive was moved" if moved_from(state) else "rollover"
 
 
@@ -125,6 +193,7 @@ def _check_unsealed(
     state: GenerationState,
     cluster: KafkaCluster,
     ends: dict[TopicPartition, int],
+    gone: Collection[TopicPartition],
 ) -> None:
     damaged = errors(state.findings)
     unsealed = state.last_committed > state.last_sealed
@@ -132,6 +201,12 @@ def _check_unsealed(
         raise CheckpointError(
             f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
             f"seals; run `kafka-drain validate {archive.root}` first, then roll"
+        )
+    if state.new and gone:
+        raise DataLossError(
+            f"{len(state.new):,} files that no receipt seals may be the only copy of what comes "
+            f"after the sealed end of {', '.join(map(str, sorted(gone)))}: the topic doesn't exist "
+            "any more. Restore checkpoint or manifest from a copy"
         )
     first, last = cluster.earliest(ends), cluster.latest(ends, "read_uncommitted")
     short = [tp for tp in ends if last[tp] < ends[tp]]

@@ -18,6 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
     add_kafka(parser)
+    parser.add_argument(
+        "--leave-out",
+        metavar="TOPIC[:PARTITION]",
+        action="append",
+        default=[],
+        help="not drained any more; can be repeated (topics that are gone are left out anyway)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
 
@@ -25,14 +32,14 @@ def run(options: argparse.Namespace) -> int:
     """Close the open generation and open the next one."""
     archive = Archive.at(options.archive)
     cluster = the_cluster(options)
-    plan = plan_roll(archive, cluster)
+    plan = plan_roll(archive, cluster, options.leave_out)
     if options.dry_run:
         for line in plan.lines():
             say(line)
         say("dry run: nothing was changed")
     else:
         with hold_lease(archive.root, run="terminal", say=say):
-            plan = plan_roll(archive, cluster)
+            plan = plan_roll(archive, cluster, options.leave_out)
             for line in plan.lines():
                 say(line)
             roll(plan, say)
