@@ -25,6 +25,7 @@ from kafka_drain.lease import Clock, hold_lease, utc_now
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.progress import Progress
 from kafka_drain.receipts import ReceiptError
+from kafka_drain.reprocess_refusals import abandoning
 from kafka_drain.reprocessing import unfinished_reprocess
 from kafka_drain.republishing.follow import followers, has_sent
 from kafka_drain.retention import Deletion, plan_deletions, seal_deletions
@@ -103,7 +104,8 @@ def plan_maintenance(
             return MaintenancePlan(
                 archive,
                 roll,
-                waits_for="a reprocess was begun and hasn't ended; run that again first",
+                waits_for="a reprocess was begun and hasn't ended; run that again first, or end it "
+                f"with {abandoning(archive.root)}",
             )
         generations = archive.generations()
         closed = generations if roll and will_roll else generations[:-1]

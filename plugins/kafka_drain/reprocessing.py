@@ -12,7 +12,8 @@ Each step can be killed and run again: what is there says what is left. Drains g
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -21,13 +22,12 @@ from typing import Any
 
 from upath import UPath
 
-from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.documents import create_document, read_document
-from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import hold_lease
+from kafka_drain.lease import hold_lease, wait_for_lease
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pieces import Piece
 from kafka_drain.pipeline import Pipeline
@@ -38,6 +38,11 @@ from kafka_drain.reprocess_plan import (
     Cut,
     comparable_receipts,
     plan_pieces,
+)
+from kafka_drain.reprocess_refusals import (
+    abandoning,
+    refuse_expired,
+    refuse_taken,
 )
 from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.sealing import Identity
@@ -61,7 +66,9 @@ __all__ = [
     "open_reprocess",
     "plan_reprocess",
     "prepare_piece",
+    "reprocess_path",
     "run_reprocess",
+    "sealing_pieces",
     "unfinished_reprocess",
 ]
 
@@ -153,14 +160,15 @@ class ReprocessPlan:
         }
 
 
-def _path(archive: Archive) -> UPath:
+def reprocess_path(archive: Archive) -> UPath:
+    """Return where a reprocess that was begun is noted."""
     return archive.root / "maintenance" / "reprocess.json"
 
 
 def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
     """Return the reprocess that was begun and hasn't ended; None when there is none."""
     try:
-        document = read_document(_path(archive), "since", "closes", "pieces")
+        document = read_document(reprocess_path(archive), "since", "closes", "pieces")
     except FileNotFoundError:
         return None
     pieces = {
@@ -213,7 +221,8 @@ def plan_reprocess(
 
     Raises:
         ConfigError: When nothing is sealed from there on, or another reprocess was begun.
-        ArchiveError: When the folder is no archive, or another pipeline's.
+        ArchiveError: When the folder is no archive, or another pipeline's; or when another window
+            has taken the place of files since it was begun.
         CheckpointError: When batches are complete and not sealed: validate first.
         TopicError: When a topic was made again: Kafka has other records at these offsets.
         DataLossError: When Kafka no longer holds all of it: the files are the only copy.
@@ -228,9 +237,10 @@ def plan_reprocess(
         if cut is not None and str(cut) != begun.since:
             raise ConfigError(
                 f"{archive.root}: a reprocess from {begun.since} was begun and hasn't ended; run "
-                "that one again first"
+                f"that one again first, or end it with {abandoning(archive.root)}"
             )
-        _refuse_expired(begun, cluster)
+        refuse_taken(begun)
+        refuse_expired(begun, cluster)
         return begun
     if cut is None:
         raise ConfigError("say where to start: a batch, a time or offsets")
@@ -258,23 +268,8 @@ def plan_reprocess(
         topic_ids=topic_ids,
         pieces={f"reprocess_{number:04d}_{n:04d}": piece for n, piece in enumerate(pieces, 1)},
     )
-    _refuse_expired(plan, cluster)
+    refuse_expired(plan, cluster)
     return plan
-
-
-def _refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
-    """Refuse when Kafka no longer holds what is still to be drained."""
-    waiting = [
-        (tp, r) for piece in plan.waiting.values() for tp, rs in piece.ranges.items() for r in rs
-    ]
-    first = cluster.earliest({tp for tp, _ in waiting})
-    gone = [range_name(tp, r) for tp, r in waiting if r.start < first[tp]]
-    if gone:
-        raise DataLossError(
-            f"the archive may be the only copy of {', '.join(gone[:5])}{' …' * (len(gone) > 5)}: "
-            "Kafka's first offset is later (topic:partition:start-end). Nothing was changed; "
-            "reprocess from a later batch, time or offset"
-        )
 
 
 def open_reprocess(
@@ -288,7 +283,7 @@ def open_reprocess(
     """
     archive = plan.archive
     with hold_lease(archive.root, run=run, say=say):
-        if not create_document(_path(archive), plan.document()):
+        if not create_document(reprocess_path(archive), plan.document()):
             there = unfinished_reprocess(archive)
             if there is None or there.pieces != plan.pieces:
                 raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
@@ -378,6 +373,7 @@ def finish_piece(
 
     Raises:
         DataLossError: When Kafka has fewer records than the files: it has compacted the topic.
+        ConfigError: When the reprocess was abandoned meanwhile.
         ManifestInvalidError: When offsets are missing or there twice.
         SparkJobError: When the job failed.
         LockedError: When another window has taken the place of the files meanwhile.
@@ -386,8 +382,26 @@ def finish_piece(
     document = plan.archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say)
-    refuse_fewer(job.window, receipt, piece.records)
-    return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
+    way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"
+    refuse_fewer(job.window, receipt, piece.records, way_out)
+    with sealing_pieces(plan.archive, run=run, say=say):
+        there = unfinished_reprocess(plan.archive)
+        if there is None or job.window.key not in there.pieces:
+            raise ConfigError(
+                f"{plan.archive.root}: the reprocess from {plan.since} was abandoned meanwhile"
+            )
+        return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
+
+
+@contextmanager
+def sealing_pieces(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep a piece from being sealed while its reprocess is abandoned.
+
+    Raises:
+        LockedError: When another does one of the two; a retry may help.
+    """
+    with wait_for_lease(archive.root / "maintenance" / "reprocess", run=run, say=say):
+        yield
 
 
 def finish_reprocess(
@@ -407,5 +421,5 @@ def finish_reprocess(
         raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")
     with hold_lease(plan.archive.root / "maintenance", run=run, say=say):
         removed = remove_superseded(plan.archive, say)
-        _path(plan.archive).unlink(missing_ok=True)
+        reprocess_path(plan.archive).unlink(missing_ok=True)
     return removed

@@ -118,13 +118,16 @@ def check_files(
     return [finding for finding in found if finding is not None]
 
 
-def refuse_fewer(window: Window, receipt: Receipt, held: Mapping[TopicPartition, int]) -> None:
+def refuse_fewer(
+    window: Window, receipt: Receipt, held: Mapping[TopicPartition, int], way_out: str = ""
+) -> None:
     """Refuse a window with fewer records of a partition than the sound files that it stands for.
 
     Args:
         window: The window.
         receipt: What it holds; not written yet.
         held: How many records the files hold of each partition.
+        way_out: What to do, if anything; ends the error's message.
 
     Raises:
         DataLossError: Says of which partitions.
@@ -141,5 +144,5 @@ def refuse_fewer(window: Window, receipt: Receipt, held: Mapping[TopicPartition,
         raise DataLossError(
             f"window {window.key}: Kafka has fewer records than the files that it would replace: "
             f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
-            "copy of the others. Nothing was replaced"
+            f"copy of the others. Nothing was replaced{way_out}"
         )

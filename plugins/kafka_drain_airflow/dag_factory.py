@@ -318,6 +318,13 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
             "topic:partition:offset.",
             section="Where to start",
         ),
+        "abandon": Param(
+            default=False,
+            type="boolean",
+            title="Abandon",
+            description="On: end a reprocess that was begun and can't end. What it hasn't sealed "
+            "goes, archived files stay. Say no start then.",
+        ),
     }
     with DAG(
         dag_id=f"reprocess_{pipeline.name}",

@@ -214,7 +214,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),
-        ("reprocess_flights", {"dry_run", "from_batch", "from_time", "from_offsets"}),
+        ("reprocess_flights", {"dry_run", "from_batch", "from_time", "from_offsets", "abandon"}),
         ("maintain_flights", {"dry_run"}),
     ],
 )

@@ -34,6 +34,8 @@ def why_not(options: Namespace) -> str:
         return "changes this machine's caches: `make setup` and `make class-archive` run it"
     if options.name == "reprocess" and options.apply:
         return "drains again with Spark: test_reprocess.py runs it"
+    if options.name == "reprocess" and options.abandon:
+        return "needs a reprocess that was begun: test_abandoning.py runs it"
     return ""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.abandoning import abandon_reprocess, plan_abandon
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.errors import ConfigError, DataLossError
@@ -29,6 +30,7 @@ from kafka_drain.reprocessing import (
     plan_reprocess,
     prepare_piece,
 )
+from kafka_drain.superseding import remove_superseded
 from kafka_drain.validation import validate_archive
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
@@ -352,3 +354,39 @@ def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> No
     """A start that nothing sealed reaches is refused."""
     with pytest.raises(ConfigError, match="nothing is sealed from batch 9 of generation 1"):
         plan_reprocess(pipeline, cluster, Cut(batch=(1, 9)))
+
+
+def test_reprocess_abandoned_half_way(
+    pipeline: Pipeline, cluster: KafkaCluster, drain_piece: Callable[..., None]
+) -> None:
+    """Pieces that are sealed stand by themselves, and another reprocess may begin."""
+    archive = Archive.at(pipeline.archive)
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_a_piece=1)
+    open_reprocess(plan, cluster, run="tests", say=print)
+    first, second, _ = plan.pieces
+    drain_piece(plan, first, pipeline)
+    drain_piece(plan, second, pipeline, seal=False)
+
+    abandon_reprocess(plan_abandon(archive), run="tests", say=print)
+
+    assert archive.window_keys() == [first]
+    refuse_changed(archive, cluster)
+    remove_superseded(archive, print)
+    refuse_changed(archive, cluster)
+    assert not plan_reprocess(pipeline, cluster, Cut(batch=(1, 0))).begun
+
+
+def test_reprocess_abandoned_meanwhile(
+    pipeline: Pipeline, cluster: KafkaCluster, drain_piece: Callable[..., None]
+) -> None:
+    """A piece that is drained while its reprocess is abandoned isn't sealed."""
+    archive = Archive.at(pipeline.archive)
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
+    open_reprocess(plan, cluster, run="tests", say=print)
+    (key,) = plan.pieces
+    (archive.root / "maintenance" / "reprocess.json").unlink()
+
+    with pytest.raises(ConfigError, match="was abandoned meanwhile"):
+        drain_piece(plan, key, pipeline)
+
+    refuse_changed(archive, cluster)

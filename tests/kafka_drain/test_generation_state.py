@@ -22,13 +22,11 @@ from kafka_drain.findings import errors, summary
 from kafka_drain.fingerprints import write_fingerprints
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import ATTEMPTS, GenerationState, read_state
+from kafka_drain.observations import read_observations
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
-from kafka_drain.observations import read_observations
-from kafka_drain.offsets import TopicPartition
-from kafka_drain.validation import validate_archive
 from tests.kafka_drain.fake_cluster import GrowingCluster
 from tests.kafka_drain.golden import (
     CHECKPOINT,

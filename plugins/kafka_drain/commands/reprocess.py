@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from kafka_drain.abandoning import abandon_reprocess, plan_abandon
 from kafka_drain.archive import Archive
 from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
 from kafka_drain.commands.pipeline_arguments import the_pipeline
+from kafka_drain.errors import ConfigError
 from kafka_drain.exit_codes import OK
 from kafka_drain.reprocess_plan import parse_cut
 from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
@@ -17,8 +19,10 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a reprocess will do; with --apply, do it, or go on with one that was begun."""
+    """Show what a reprocess, or its end, will do; with --apply, do it, or go on with one begun."""
     archive = Archive.at(options.archive)
+    if options.abandon:
+        return _abandon(archive, options)
     cut = parse_cut(
         options.from_batch,
         options.from_time,
@@ -47,6 +51,20 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
+def _abandon(archive: Archive, options: argparse.Namespace) -> int:
+    if options.from_batch or options.from_time or options.from_offset:
+        raise ConfigError("--abandon ends the reprocess that was begun; leave its start out")
+    plan = plan_abandon(archive)
+    for line in plan.lines():
+        say(line)
+    if options.apply:
+        abandon_reprocess(plan, run="terminal", say=say)
+    else:
+        say("dry run: nothing was changed; --apply does it")
+    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    return OK
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
@@ -71,6 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
     parser.add_argument(
         "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (as it is)"
+    )
+    parser.add_argument(
+        "--abandon",
+        action="store_true",
+        help="end a reprocess that was begun: what it hasn't sealed goes, archived files stay",
     )
     parser.add_argument(
         "--apply", action="store_true", help="do it; without it the plan is shown, nothing changed"

@@ -32,16 +32,21 @@ class ReprocessOperator(SparkJobOperator):
     Returns archive, since, windows, waiting, offsets, records, files and bytes (of what is
     replaced), removed_files and removed_bytes.
 
+    With ``abandon``, it ends a reprocess that was begun and can't end: what that hasn't sealed
+    goes, archived files stay. Returns archive, since, and the number of sealed and of unsealed
+    windows.
+
     :param pipeline: the pipeline; its format and partition_by are those of the new files
     :param from_batch: the first batch, such as ``7``, or ``1:7`` of generation 1 (templated)
     :param from_time: the batch with the first record of this time or later, ISO 8601 (templated)
     :param from_offsets: the batch with the first of these, ``topic:partition:offset`` (templated)
+    :param abandon: whether to end a reprocess that was begun (templated)
     :param is_dry_run: whether to show the plan only (templated)
     """
 
     template_fields: Sequence[str] = (
         *SparkJobOperator.template_fields,
-        *("from_batch", "from_time", "from_offsets", "is_dry_run"),
+        *("from_batch", "from_time", "from_offsets", "abandon", "is_dry_run"),
     )
     ui_color = "#fdebd0"
 
@@ -51,6 +56,7 @@ class ReprocessOperator(SparkJobOperator):
         from_batch: str | int | None = None,
         from_time: str | None = None,
         from_offsets: Sequence[str] | str | None = None,
+        abandon: bool | str = False,
         is_dry_run: bool | str = True,
         **kwargs: Any,
     ) -> None:
@@ -58,6 +64,7 @@ class ReprocessOperator(SparkJobOperator):
         self.from_batch = from_batch
         self.from_time = from_time
         self.from_offsets = from_offsets
+        self.abandon = abandon
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -74,6 +81,8 @@ class ReprocessOperator(SparkJobOperator):
         from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
 
         with terminal_errors_fail(), archive_access(self.pipeline):
+            if is_true("abandon", self.abandon):
+                return self._abandon(context)
             cut = parse_cut(
                 self.from_batch,
                 self.from_time,
@@ -97,3 +106,18 @@ class ReprocessOperator(SparkJobOperator):
         figures = plan.to_dict() | removed
         tell_replaced(self.outlets, context, self.pipeline, figures)
         return figures
+
+    def _abandon(self, context: Context) -> dict[str, Any]:
+        from kafka_drain.abandoning import abandon_reprocess, plan_abandon
+        from kafka_drain.archive import Archive
+        from kafka_drain.errors import ConfigError
+
+        if self.from_batch or self.from_time or listed(self.from_offsets):
+            raise ConfigError("abandon ends the reprocess that was begun; leave its start out")
+        plan = plan_abandon(Archive.at(self.pipeline.archive))
+        self.say_plan(plan.lines())
+        if is_true("dry_run", self.is_dry_run):
+            self.say("dry run: nothing was changed")
+        else:
+            abandon_reprocess(plan, run=context["run_id"], say=self.say)
+        return plan.to_dict()
