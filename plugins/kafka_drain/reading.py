@@ -5,10 +5,11 @@ As one pyarrow dataset, or as the list of files for what reads Parquet by itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem
 
@@ -17,10 +18,16 @@ from kafka_drain.archive_files import ArchiveFile, archive_files, columns_of
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
 from kafka_drain.locations import is_local
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 __all__ = ["archive_dataset", "archive_paths", "segments_filter"]
 
 _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
+
+#: A filter compares a topic's partitions in so many parts, each with bounds of its own.
+TERMS = 32
+
+_Held = tuple[OffsetRange, int]
 
 
 def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) -> ds.Dataset:
@@ -68,17 +75,64 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
         segments: As the event of the archive's asset tells them: `offsets`, by `topic-partition`
             ranges of first and end (not part of it).
     """
-    wanted = ds.scalar(False)
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
     for segment in segments:
-        for name, ranges in segment["offsets"].items():
+        for name, held in segment["offsets"].items():
             topic, _, partition = name.rpartition("-")
-            offset = ds.field("offset")
-            # Spark's Kafka source has partitions as integers of 32 bits.
-            of_partition = ds.field("partition") == pa.scalar(int(partition), pa.int32())
-            for start, end in ranges:
-                within = (offset >= start) & (offset < end)
-                wanted |= (ds.field("topic") == topic) & of_partition & within
-    return wanted
+            tp = TopicPartition(topic, int(partition))
+            ranges.setdefault(tp, []).extend(OffsetRange(start, end) for start, end in held)
+    # Each layer has one range of a partition: segments that follow one another are one.
+    topics: dict[str, list[list[_Held]]] = {}
+    for tp, held in ranges.items():
+        layers = topics.setdefault(tp.topic, [])
+        for number, one in enumerate(merge(held)):
+            if number == len(layers):
+                layers.append([])
+            layers[number].append((one, tp.partition))
+    return _any(
+        [
+            _within(topic, part)
+            for topic, layers in topics.items()
+            for layer in layers
+            for part in _parts(sorted(layer), max(TERMS // len(layers), 1))
+        ]
+    )
+
+
+def _parts(layer: list[_Held], number: int) -> Iterator[list[_Held]]:
+    size = -(-len(layer) // number)
+    for start in range(0, len(layer), size):
+        yield layer[start : start + size]
+
+
+def _within(topic: str, held: list[_Held]) -> ds.Expression:
+    """Return whether a record is within the range of its partition, of several such.
+
+    The cost of a row doesn't depend on how many there are: its range is looked up. What comes
+    before that lets pyarrow skip files and row groups by their statistics.
+    """
+    offset, partition = ds.field("offset"), ds.field("partition")
+    # Spark's Kafka source has partitions as integers of 32 bits.
+    partitions = pa.array([number for _, number in held], pa.int32())
+    at = pc.index_in(partition, value_set=partitions)
+    starts, ends = [r.start for r, _ in held], [r.end for r, _ in held]
+    near = (offset >= min(starts)) & (offset < max(ends))
+    here = (ds.field("topic") == topic) & partition.isin(partitions) & near
+    if len(set(starts)) == len(set(ends)) == 1:
+        return here
+    return here & (offset >= _choose(at, starts)) & (offset < _choose(at, ends))
+
+
+def _choose(at: ds.Expression, values: list[int]) -> ds.Expression:
+    return pc.choose(at, *(pc.scalar(value) for value in values))
+
+
+def _any(terms: list[ds.Expression]) -> ds.Expression:
+    """Return whether one of the terms holds: a flat tree, as pyarrow walks it recursively."""
+    if len(terms) < 2:
+        return terms[0] if terms else ds.scalar(False)
+    half = len(terms) // 2
+    return _any(terms[:half]) | _any(terms[half:])
 
 
 def archive_paths(archive: str | Archive, *, include_unsealed: bool = True) -> list[str]:

@@ -271,3 +271,39 @@ def test_segments_filter(tmp_path: Path) -> None:
     both = rows_of(archive_dataset(archive), filter=segments_filter(events))
     assert len(both) == sum(receipt.records for receipt in receipts)
     assert rows_of(archive_dataset(archive), filter=segments_filter([])) == []
+
+
+@pytest.mark.parametrize(
+    ("segments", "partitions", "holes"),
+    [(100, 1_000, False), (1, 1_000, True), (1, 10_000, True), (200, 50, True), (2_000, 1, True)],
+)
+def test_segments_filter_with_many_ranges(segments: int, partitions: int, holes: bool) -> None:
+    """An event at its limits, and more ranges than that, take exactly their own records."""
+    events: list[dict[str, Any]] = []
+    held: dict[int, list[tuple[int, int]]] = {}
+    for number in range(segments):
+        offsets: dict[str, list[list[int]]] = {}
+        for partition in range(partitions):
+            start = 7 * partition + 20 * number
+            end = start + (11 + partition % 5 if holes else 20)
+            offsets[f"a-b-{partition}"] = [[start, end]]
+            held.setdefault(partition, []).append((start, end))
+        events.append({"offsets": offsets})
+    at = [(p, edge) for p, ranges in held.items() for r in ranges for edge in r][:10_000]
+    at = [(p, edge + near) for p, edge in at for near in (-1, 0) if edge + near >= 0]
+    table = pa.table(
+        {
+            "topic": pa.array(["a-b", "a"] * len(at)),
+            "partition": pa.array([p for p, _ in at for _ in "ab"], pa.int32()),
+            "offset": pa.array([offset for _, offset in at for _ in "ab"], pa.int64()),
+        }
+    )
+
+    found = ds.dataset(table).to_table(filter=segments_filter(events))
+
+    expected = [
+        (p, offset) for p, offset in at if any(start <= offset < end for start, end in held[p])
+    ]
+    assert set(found["topic"].to_pylist()) == {"a-b"}
+    pairs = zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True)
+    assert sorted(pairs) == sorted(expected)
