@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from kafka_drain.acknowledgements import range_name
@@ -28,7 +27,7 @@ from kafka_drain.windows import (
     seal_proven,
 )
 
-__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_since"]
+__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_windows"]
 
 
 def open_backfill(
@@ -91,11 +90,10 @@ def finish_backfill(
     return sealed
 
 
-def sealed_since(plan: BackfillPlan, began: datetime) -> list[Receipt]:
-    """Return the receipts of the interval's own windows that were sealed from a time on."""
+def sealed_windows(plan: BackfillPlan) -> list[Receipt]:
+    """Return the receipts of the interval's own windows."""
     own = own_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
-    receipts = [window.receipt() for window in own if window.is_sealed]
-    return [found for found in receipts if datetime.fromisoformat(found.sealed_at) >= began]
+    return [window.receipt() for window in own if window.is_sealed]
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from kafka_drain import segment_events as module
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.receipts import Receipt
 from kafka_drain.segment_events import segment_events
 from tests.kafka_drain.golden import END, golden_copy, seal
 
@@ -28,24 +31,50 @@ def test_segment_events(tmp_path: Path) -> None:
     assert segment_events(seal(archive).sealed) == []
 
 
-def test_segment_events_bounded(tmp_path: Path) -> None:
-    """However much was sealed, an event stays small; partitions without news aren't in it."""
+@pytest.mark.parametrize(("partitions", "own"), [(3, module.SEGMENTS), (2_000, 50)])
+def test_segment_events_bounded(tmp_path: Path, partitions: int, own: int) -> None:
+    """However much was sealed, an event stays small, and has all; of partitions those with news."""
     archive = golden_copy(tmp_path / "archive")
     [*_, receipt] = seal(archive).sealed
-    part = receipt.partitions[0]
-    parts = [
-        replace(part, tp=TopicPartition("t", n), range=OffsetRange(5, 5 if n % 2 else 9))
-        for n in range(4 * module.PARTITIONS)
-    ]
-    large = replace(receipt, partitions=tuple(parts))
 
-    events = segment_events([large] * 1_000)
+    def batch(number: int) -> Receipt:
+        start = 5 + 4 * number
+        parts = tuple(
+            replace(receipt.partitions[0], tp=TopicPartition("t", n), range=OffsetRange(start, end))
+            for n in range(2 * partitions)
+            for end in [start + 4 * (n % 2 == 0)]
+        )
+        return replace(receipt, first_batch=number, last_batch=number, partitions=parts)
 
-    assert len(events) == module.SEGMENTS
-    assert events[0]["partitions"] == 2 * module.PARTITIONS
-    assert len(events[0]["offsets"]) == module.PARTITIONS
-    assert events[0]["offsets"]["t-0"] == [[5, 9]]
-    assert "t-1" not in events[0]["offsets"]
+    events = segment_events(map(batch, range(300)))
+
+    assert len(events) == own + 1
+    oldest, following, *_, newest = events
+    assert [event["receipts"] for event in events] == [300 - own, *[1] * own]
+    assert (oldest["first_batch"], oldest["last_batch"]) == (0, 299 - own)
+    assert oldest["receipt"].endswith(f"/{299 - own:012d}.json")
+    assert oldest["offsets"]["t-0"] == [[5, 5 + 4 * (300 - own)]]
+    assert following["offsets"]["t-0"][0][0] == 5 + 4 * (300 - own)
+    assert newest["offsets"]["t-2"] == [[5 + 4 * 299, 5 + 4 * 300]]
+    assert [event["partitions"] for event in events] == [partitions] * len(events)
+    assert "t-1" not in oldest["offsets"]
+    files = sum(event["files"] for event in events)
+    assert files == 300 * len(receipt.files)
+
+
+def test_segment_events_bounded_generations(tmp_path: Path) -> None:
+    """What is put together is of one generation, and windows stay by themselves."""
+    archive = golden_copy(tmp_path / "archive")
+    [*_, receipt] = seal(archive).sealed
+    of = [1] * 3 + [2] * 2 + [None] + [3] * module.SEGMENTS
+
+    events = segment_events(
+        replace(receipt, generation=number, window="" if number else "20260110T000000Z")
+        for number in of
+    )
+
+    assert [event["generation"] for event in events] == [1, 2, None] + [3] * module.SEGMENTS
+    assert [event["receipts"] for event in events[:4]] == [3, 2, 1, 1]
 
 
 def test_segment_events_window(tmp_path: Path) -> None:

@@ -14,6 +14,40 @@ from kafka_drain.archive import Archive
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.report import Report
 from kafka_drain_airflow import Pipeline, ValidateManifestOperator
+from kafka_drain_airflow.archive_events import archive_asset
+from tests.kafka_drain.golden import golden_copy, seal
+
+
+def test_validate_operator_tells_what_failed_attempt_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sealed by an attempt that failed is in the event of the one that succeeds, once."""
+    archive = golden_copy(tmp_path / "archive")
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    asset = archive_asset(pipeline)
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline, outlets=[asset])
+
+    def attempt(run: str, sealed: list[Any], found: list[Finding]) -> Any:
+        def validate(*_: Any, **__: Any) -> Report:
+            sealed.extend(seal(archive).sealed)
+            return Report(str(archive.root), "p", findings=found)
+
+        monkeypatch.setattr(validation, "validate_archive", validate)
+        event = SimpleNamespace(extra=None)
+        operator.execute({"run_id": run, "outlet_events": {asset: event}})  # type: ignore[arg-type]
+        return [segment["sha256"] for segment in event.extra["segments"]]
+
+    sealed: list[Any] = []
+    with pytest.raises(Exception, match="file_missing"):
+        attempt("first", sealed, [Finding(Reason.FILE_MISSING, "a", "b")])
+
+    assert len(sealed) == 3
+    hashes = [receipt.sha256 for receipt in sealed]
+    assert attempt("first", sealed, []) == hashes
+    assert attempt("first", sealed, []) == hashes
+    assert attempt("second", sealed, []) == []
 
 
 @pytest.fixture

@@ -104,7 +104,8 @@ class ReprocessOperator(SparkJobOperator):
                 say=self.say,
             )
         figures = plan.to_dict() | removed
-        tell_replaced(self.outlets, context, self.pipeline, figures)
+        if figures["removed_files"]:
+            tell_replaced(self.outlets, context, self.pipeline, figures)
         return figures
 
     def _abandon(self, context: Context) -> dict[str, Any]:

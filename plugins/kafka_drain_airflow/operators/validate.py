@@ -33,7 +33,7 @@ class ValidateManifestOperator(SparkJobOperator):
     """Validate a pipeline's archive, seal what is proven, and write a report into it.
 
     Collects all findings, then fails once. Its outlets' asset events carry the summary, and of each
-    segment that was sealed: offsets, files, records and the receipt with its hash.
+    segment that was sealed and not told yet: offsets, files, records and the receipt with its hash.
 
     More than 10,000 new files are read by a Spark application, all others in this process.
 
@@ -104,10 +104,12 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.reading_by_spark import read_by_spark
         from kafka_drain.report import note_overview, raise_findings, write_report
         from kafka_drain.segment_events import segment_events
+        from kafka_drain.told import begin_telling
         from kafka_drain.validation import validate_archive
         from kafka_drain_airflow.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
+        telling = begin_telling(archive, context.get("run_id"))
         report = validate_archive(
             archive,
             cluster,
@@ -132,8 +134,11 @@ class ValidateManifestOperator(SparkJobOperator):
         self._alert(context, alerts_of(report.findings, overview, utc_now()))
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
-        extra = summary | {"segments": segment_events(report.sealed)}
+        # Also what an attempt has sealed that failed since, or a command at a terminal.
+        sealed = list(telling.receipts())
+        extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, extra)
+        telling.note(sealed)
         return summary
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
@@ -148,8 +153,9 @@ class ValidateManifestOperator(SparkJobOperator):
         self, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
         from kafka_drain.backfill_planning import plan_backfill
-        from kafka_drain.backfilling import refuse_incomplete, sealed_since
+        from kafka_drain.backfilling import refuse_incomplete, sealed_windows
         from kafka_drain.segment_events import segment_events
+        from kafka_drain.told import note_windows, untold_windows
 
         plan = plan_backfill(
             self.pipeline,
@@ -161,10 +167,10 @@ class ValidateManifestOperator(SparkJobOperator):
         for line in plan.lines():
             self.log.info("%s", line)
         summary = plan.to_dict()
-        # This run's drain is another task: what was sealed since the run began is its own.
-        began = context["dag_run"].start_date
-        sealed = sealed_since(plan, began) if began else []
+        run = context.get("run_id")
+        sealed = untold_windows(plan.archive, sealed_windows(plan), run)
         tell_validated(self.outlets, context, summary | {"segments": segment_events(sealed)})
+        note_windows(plan.archive, sealed, run)
         return summary
 
     def _say(self, line: str) -> None:
