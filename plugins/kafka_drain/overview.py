@@ -33,6 +33,7 @@ def make_overview(
     observed: Observations,
     settings: Mapping[str, TopicSettings],
     name: str,
+    cursor: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
     """Put an overview together.
 
@@ -42,6 +43,8 @@ def make_overview(
         observed: What Kafka held at that validation.
         settings: How the source topics are set up.
         name: Name of the report's JSON document.
+        cursor: Where the next batch starts, which without a first one needn't be where a partition
+            starts; None for the ends in the report.
 
     Returns:
         pipeline, verdict, validated_at, report, files, bytes, records, offsets, partitions,
@@ -58,7 +61,8 @@ def make_overview(
         # A topic that was made again has several; the newest counts on.
         ends[TopicPartition(row["topic"], row["partition"])] = row["end"]
         gaps.update(row["gaps"])
-    lag = {tp: seen.high_watermark - ends.get(tp, 0) for tp, seen in observed.items()}
+    drained = ends | dict(cursor or {})
+    lag = {tp: seen.high_watermark - drained.get(tp, 0) for tp, seen in observed.items()}
     newest = _newest(receipt)
     keys = ("pipeline", "verdict", "validated_at", "files", "bytes", "records", "offsets")
     return {

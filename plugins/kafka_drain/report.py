@@ -73,6 +73,7 @@ class Report:
         receipts_written: How many this validation added.
         sealed: These, oldest first.
         seconds: How long the validation took.
+        cursor: Where the open generation's next batch starts.
     """
 
     archive: str
@@ -92,6 +93,7 @@ class Report:
     receipts_written: int = 0
     sealed: list[Receipt] = field(default_factory=list)
     seconds: float = 0.0
+    cursor: Mapping[TopicPartition, int] = field(default_factory=dict)
     rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 
     @property
@@ -372,7 +374,9 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     """
     observed, settings = read_observations(archive), read_topic_settings(archive.root)
     name = report_path.rpartition("/")[2]
-    overview = make_overview(report.to_dict(), _last_receipt(archive), observed, settings, name)
+    overview = make_overview(
+        report.to_dict(), _last_receipt(archive), observed, settings, name, report.cursor
+    )
     write_overview(archive.root, overview)
     return overview
 

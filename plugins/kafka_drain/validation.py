@@ -230,6 +230,7 @@ def _validate_open(
     document = generation.document()
     identity = _identity(validation.archive, generation)
     state = read_state(generation)
+    report.cursor = state.cursor
     listing = generation.list_data_files()
     if validation.whole:
         sealed = check_all_sealed(

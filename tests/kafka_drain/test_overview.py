@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from upath import UPath
 
+from kafka_drain.archive import Archive
 from kafka_drain.errors import ArchiveError
 from kafka_drain.observations import Observation
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.overview import make_overview, read_overview, write_overview
 from kafka_drain.overview_page import ArchiveRow, Run, overview_page
 from kafka_drain.receipts import FileSet, KafkaBounds, Receipt, SealedPartition
+from kafka_drain.report import note_overview
 from kafka_drain.topic_settings import TopicSettings
+from kafka_drain.validation import validate_archive
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 HOUR = 3_600_000
@@ -130,6 +134,28 @@ def test_make_overview_unknown() -> None:
 def test_make_overview_odd_timestamp(timestamp: int) -> None:
     """A timestamp beyond the calendar is unknown, and stops nothing."""
     assert make_overview(REPORT, receipt({P0: timestamp}), {}, {}, "r")["newest_record"] is None
+
+
+def test_overview_lag_before_first_batch(tmp_path: Path) -> None:
+    """What lies before the start of a drain isn't behind, also while nothing was drained."""
+    archive = Archive.at(str(tmp_path))
+    archive.create(
+        pipeline="p", cluster_id="cluster-1", topic_ids={"a": "id"}, source={"topics": ["a"]}
+    )
+    start = {P0: 70, P1: 5}
+    archive.generation(1).write(
+        starting_offsets=start,
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids={"a": "id"},
+        reason="first",
+    )
+    logs = {P0: Log(first=70, end=70), P1: Log(end=8)}
+    cluster = FakeCluster(logs, id="cluster-1", topic_ids={"a": "id"})
+
+    report = validate_archive(archive, cluster)
+
+    assert note_overview(archive, report, "reports/r.json")["lag"] == 3
 
 
 def test_read_overview(tmp_path: Path) -> None:
