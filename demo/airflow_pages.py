@@ -62,12 +62,14 @@ class Scene(TypedDict, total=False):
     Attributes:
         dag_files: Folder of DAG files that it reads as Airflow does.
         dags: URIs of archives, by more DAGs, whose task `validate` has them as outlets.
+        groups: The DAGs of these that a group's DAG drains for, by the group's DAG.
         runs: States of runs, by DAG and run, oldest first.
         xcoms: What tasks have noted.
     """
 
     dag_files: str
     dags: Mapping[str, str]
+    groups: Mapping[str, list[str]]
     runs: Mapping[str, Mapping[str, str]]
     xcoms: list[XCom]
 
@@ -240,7 +242,8 @@ def _fill(scene: Scene) -> None:
             from airflow.models.dagbundle import DagBundleModel
 
             add(DagBundleModel, name="dags-folder")
-        for number, (dag_id, uri) in enumerate(scene.get("dags", {}).items(), start=1):
+        groups = scene.get("groups", {})
+        for dag_id in (*scene.get("dags", {}), *groups):
             add(
                 DagModel,
                 dag_id=dag_id,
@@ -250,9 +253,16 @@ def _fill(scene: Scene) -> None:
                 has_task_concurrency_limits=False,
             )
             add(DagTag, name="kafka-drain", dag_id=dag_id)
+        for number, (dag_id, uri) in enumerate(scene.get("dags", {}).items(), start=1):
             add(AssetModel, id=number, name=uri, uri=uri, group="asset")
             outlet = {"asset_id": number, "dataset_id": number}
             add(TaskOutletAssetReference, dag_id=dag_id, task_id="validate", **outlet)
+        numbers = {dag_id: n for n, dag_id in enumerate(scene.get("dags", {}), start=1)}
+        for group, dag_ids in groups.items():
+            for dag_id in dag_ids:
+                outlet = {"asset_id": numbers[dag_id], "dataset_id": numbers[dag_id]}
+                task_id = f"validate_{dag_id.removeprefix('drain_')}"
+                add(TaskOutletAssetReference, dag_id=group, task_id=task_id, **outlet)
         ids: dict[tuple[str, str], int] = {}
         for dag_id, runs in scene.get("runs", {}).items():
             for hours, (run_id, state) in enumerate(runs.items()):

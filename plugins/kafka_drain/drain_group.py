@@ -16,6 +16,7 @@ from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.pipeline_group import check_group
+from kafka_drain.preflight import DrainPlan
 from kafka_drain.schema_registry import SchemaRegistry
 from kafka_drain.spark_submit import SparkApplication
 
@@ -28,12 +29,14 @@ class GroupJob:
 
     Attributes:
         application: One application for all of `jobs`; None when there are none.
+        plans: What was checked and planned, by pipeline; of those with nothing to do too.
         jobs: The drains that have something to do, by pipeline.
         results: Results of those that have nothing to do, by pipeline.
         failures: Why others can't be drained, by pipeline.
     """
 
     application: SparkApplication | None = None
+    plans: dict[str, DrainPlan] = field(default_factory=dict)
     jobs: dict[str, DrainJob] = field(default_factory=dict)
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: dict[str, KafkaDrainError] = field(default_factory=dict)
@@ -81,6 +84,7 @@ def open_group(
             except KafkaDrainError as error:
                 group.failures[pipeline.name] = error
                 continue
+            group.plans[pipeline.name] = job.plan
             if job.plan.nothing_new:
                 group.results[pipeline.name] = nothing_new(job.plan)
             else:

@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-__all__ = ["Lineage", "archive_name", "drain_lineage", "republish_lineage", "topic_names"]
+__all__ = [
+    "Lineage",
+    "archive_name",
+    "drain_lineage",
+    "group_lineage",
+    "republish_lineage",
+    "topic_names",
+]
 
 #: Namespace and name.
 Name = tuple[str, str]
@@ -57,6 +64,15 @@ def drain_lineage(
     """Return the lineage of a drain that wrote so many records of some topics."""
     cluster = topic_names(bootstrap_servers)
     return Lineage([(cluster, topic) for topic in sorted(topics)], {archive_name(archive): records})
+
+
+def group_lineage(drains: Iterable[Lineage]) -> Lineage:
+    """Return the lineage of several drains in one task."""
+    drains = list(drains)
+    return Lineage(
+        list(dict.fromkeys(name for drain in drains for name in drain.inputs)),
+        {name: records for drain in drains for name, records in drain.outputs.items()},
+    )
 
 
 def republish_lineage(bootstrap_servers: str, archive: str, records: Mapping[str, int]) -> Lineage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagTag
@@ -22,6 +22,8 @@ from kafka_drain.archive_page import Drained
 from kafka_drain.overview_page import Doing, Run
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.report_link import REPORT_KEY
+from kafka_drain_airflow.task_links import GROUP
+from kafka_drain_airflow.task_links import VALIDATION as GROUP_VALIDATION
 from kafka_drain_airflow.task_progress import PROGRESS_KEY, is_progress
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
@@ -46,6 +48,7 @@ __all__ = [
     "XComModel",
     "archives_of",
     "drains_of",
+    "groups_of",
     "last_runs",
     "plain",
     "progress_of",
@@ -79,8 +82,36 @@ def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
     }
 
 
-def last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
-    """Return the last runs of some DAGs, oldest first."""
+def groups_of(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the DAGs of groups that drain for some pipelines, by the pipelines' own drains."""
+    validations = {f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}": name for name in dag_ids}
+    query = (
+        select(TaskOutletAssetReference.dag_id, TaskOutletAssetReference.task_id)
+        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
+        .where(
+            DagTag.name == "kafka-drain",
+            TaskOutletAssetReference.task_id.in_(validations),
+            TaskOutletAssetReference.dag_id.startswith(GROUP, autoescape=True),
+        )
+        .order_by(TaskOutletAssetReference.dag_id)
+    )
+    found: dict[str, list[str]] = {}
+    for group, task_id in session.execute(query):
+        found.setdefault(validations[task_id], []).append(group)
+    return found
+
+
+def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, list[Run]]:
+    """Return the last runs of archives, oldest first.
+
+    Args:
+        session: Of Airflow's database.
+        dags: The DAGs that drain to an archive, by its name.
+    """
+    names: dict[str, list[str]] = {}
+    for name, together in dags.items():
+        for dag_id in together:
+            names.setdefault(dag_id, []).append(name)
     newest = (
         select(
             DagRun.dag_id,
@@ -91,15 +122,16 @@ def last_runs(session: Any, dag_ids: Collection[str]) -> dict[str, list[Run]]:
             .over(partition_by=DagRun.dag_id, order_by=RUN_TIME.desc())
             .label("age"),
         )
-        .where(DagRun.dag_id.in_(dag_ids))
+        .where(DagRun.dag_id.in_(names))
         .subquery()
     )
     query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_time)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query):
         words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
-        found.setdefault(row.dag_id, []).append(Run(str(row.state), words, link))
-    return found
+        for name in names[row.dag_id]:
+            found.setdefault(name, []).append(Run(str(row.state), words, link))
+    return {name: runs[-RUNS:] for name, runs in found.items()}
 
 
 def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
@@ -126,24 +158,33 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
     return list(found.values())
 
 
-def drains_of(session: Any, dag_id: str) -> list[Drained]:
-    """Return what the newest drains of a DAG told, oldest first."""
+def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Drained]:
+    """Return what the newest drains of a DAG, or of groups for its pipeline, told, oldest first."""
     query = (
-        select(XComModel.value, XComModel.timestamp)
-        .where(XComModel.dag_id == dag_id, XComModel.task_id == DRAIN)
+        select(XComModel.dag_id, XComModel.value, XComModel.timestamp)
+        .where(XComModel.dag_id.in_([dag_id, *groups]), XComModel.task_id == DRAIN)
         .where(XComModel.key == XCOM_RETURN_KEY, XComModel.map_index == -1)
         .order_by(XComModel.timestamp.desc())
         .limit(NEWEST)
     )
-    told = [(plain(row.value), row.timestamp) for row in session.execute(query)]
+    told = [(plain(row.value), row.dag_id, row.timestamp) for row in session.execute(query)]
+    of_pipeline = [
+        (_of_group(result, dag_id) if group in groups else result, at)
+        for result, group, at in reversed(told)
+    ]
     return [
         Drained(at.isoformat(), result["offsets"], result["seconds"])
-        for result, at in reversed(told)
+        for result, at in of_pipeline
         # Drains of windows tell other things, and anybody's task may tell any.
         if isinstance(result, dict)
         and isinstance(result.get("offsets"), int)
         and isinstance(result.get("seconds"), int | float)
     ]
+
+
+def _of_group(result: object, dag_id: str) -> object:
+    """Return what a group's drain told of one pipeline, named by its own drain."""
+    return result.get(dag_id.removeprefix(PREFIX)) if isinstance(result, dict) else None
 
 
 def report_of(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> object:

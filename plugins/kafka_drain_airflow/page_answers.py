@@ -27,6 +27,7 @@ from kafka_drain_airflow.metadata_database import (
     PREFIX,
     archives_of,
     drains_of,
+    groups_of,
     last_runs,
     progress_of,
     report_of,
@@ -88,7 +89,7 @@ class Answer:
 
 def archives(session: Any, dag_ids: Collection[str]) -> Answer:
     """Return the page of the archives of some DAGs."""
-    page = overview_page(_rows(session, dag_ids), datetime.now(timezone.utc), home_url())
+    page = overview_page(_rows(session, dag_ids, dag_ids), datetime.now(timezone.utc), home_url())
     return Answer(page, headers=PAGE_HEADERS)
 
 
@@ -102,7 +103,7 @@ def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
             "problem": row.problem,
             "overview": row.overview,
         }
-        for row in _rows(session, dag_ids)
+        for row in _rows(session, dag_ids, dag_ids)
     ]
     return Answer(json.dumps({"archives": rows}), _JSON)
 
@@ -113,9 +114,9 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     Args:
         session: Of Airflow's database.
         dag_id: The drain's DAG.
-        readable: The DAGs whose progress may be shown.
+        readable: The DAGs whose runs and progress may be shown.
     """
-    rows = _rows(session, [dag_id])
+    rows = _rows(session, [dag_id], readable)
     if not rows:
         return _not_found(f"{dag_id} is no DAG that drains to an archive.")
     [row], history = rows, History()
@@ -124,12 +125,12 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
             history = _histories.of(Archive.at(row.archive))
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
-    dag_ids = {f"{kind}_{row.name}" for kind in KINDS}.intersection(readable)
-    doing = progress_of(session, dag_ids)
+    groups = groups_of(session, [dag_id]).get(dag_id, [])
+    shown = {*groups, *(f"{kind}_{row.name}" for kind in KINDS)}.intersection(readable)
+    doing = progress_of(session, shown)
+    drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
-    page = archive_page(
-        row, history, now, f"{row.page}/receipts", doing, drains_of(session, dag_id)
-    )
+    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains)
     return Answer(page, headers=PAGE_HEADERS)
 
 
@@ -181,9 +182,13 @@ def _not_found(text: str) -> Answer:
     return Answer(text + "\n", _TEXT, status=404)
 
 
-def _rows(session: Any, dag_ids: Collection[str]) -> list[ArchiveRow]:
+def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> list[ArchiveRow]:
     roots = archives_of(session, dag_ids)
-    runs = last_runs(session, roots)
+    groups = groups_of(session, roots)
+    runs = last_runs(
+        session,
+        {name: {name, *groups.get(name, ())}.intersection({name, *readable}) for name in roots},
+    )
     found = find_all(list(roots.values()))
     return [
         ArchiveRow(

@@ -15,10 +15,20 @@ from kafka_drain_airflow.task_progress import SPARK_UI_KEY
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
-__all__ = ["KINDS", "ArchiveLink", "SparkUiLink", "archive_address", "show_archive"]
+__all__ = [
+    "GROUP",
+    "KINDS",
+    "VALIDATION",
+    "ArchiveLink",
+    "SparkUiLink",
+    "archive_address",
+    "show_archive",
+]
 
 #: How the ids of a pipeline's DAGs begin; an archive's page shows the progress of each.
 KINDS = ("drain", "republish", "reprocess", "maintain")
+#: How the ids of groups' DAGs begin, and those of their tasks that validate a pipeline's archive.
+GROUP, VALIDATION = "drain_group_", "validate_"
 
 
 class ArchiveLink(BaseOperatorLink):
@@ -28,14 +38,21 @@ class ArchiveLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the page's address; empty, and so no button, in another DAG than a pipeline's."""
-        return archive_address(ti_key.dag_id)
+        return archive_address(ti_key.dag_id, ti_key.task_id, operator.task_type)
 
 
-def archive_address(dag_id: str) -> str:
-    """Return the address of the archive's page that a DAG belongs to; empty where none does."""
+def archive_address(dag_id: str, task_id: str, task_type: str) -> str:
+    """Return the address of the archive's page that a task belongs to; empty where none does.
+
+    The drain of a group has several archives: its is the page of all.
+    """
     kind, _, pipeline = dag_id.partition("_")
     if kind not in KINDS or not pipeline:
         return ""
+    if task_type == "KafkaDrainGroupOperator":
+        return page_url("/archives")
+    if dag_id.startswith(GROUP) and task_id.startswith(VALIDATION):
+        pipeline = task_id.removeprefix(VALIDATION)
     return page_url(f"/archives/{quote(f'drain_{pipeline}', safe='')}")
 
 
@@ -56,9 +73,9 @@ class SparkUiLink(BaseOperatorLink):
         return told if isinstance(told, str) and is_web_address(told) else ""
 
 
-def show_archive(context: Context) -> None:
+def show_archive(context: Context, operator: BaseOperator) -> None:
     """Let the button Archive be there while the task runs: Airflow 3 asks for it at the end."""
     task_instance = context["ti"]
     if AIRFLOW_V_3_0_PLUS and task_instance is not None:
-        address = archive_address(task_instance.dag_id)
+        address = archive_address(task_instance.dag_id, task_instance.task_id, operator.task_type)
         task_instance.xcom_push(key=ArchiveLink().xcom_key, value=address)

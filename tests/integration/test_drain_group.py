@@ -40,7 +40,9 @@ try:
 except Exception as error:
     answer = [type(error).__name__, str(error)]
 validate = ValidateManifestOperator(task_id="validate", pipeline=pipelines[0])
-print(json.dumps([answer, validate.execute({"run_id": "manual"})]))
+summary = validate.execute({"run_id": "manual"})
+told = list(group._lineage.outputs.values())
+print(json.dumps([answer, summary, group.plan, told]))
 """
 
 Group = Callable[[list[Pipeline]], GroupJob]
@@ -184,7 +186,9 @@ def test_group_operator(bootstrap_servers: str, pipeline: Any, tmp_path: Path) -
     )
 
     assert ended.returncode == 0, ended.stderr[-2000:]
-    (kind, message), summary = json.loads(ended.stdout.splitlines()[-1])
+    (kind, message), summary, plan, told = json.loads(ended.stdout.splitlines()[-1])
     assert kind == "AirflowFailException"
     assert "1 of the group's pipelines weren't drained: gone: " in message
     assert (summary["verdict"], summary["records"]) == ("complete", RECORDS)
+    assert f"{RECORDS} offsets to drain" in plan
+    assert told == [RECORDS]

@@ -42,6 +42,7 @@ URLS = [
     "/kafka-drain/archives/drain_web/receipts/1/000000000012.json",
     "/kafka-drain/archives/drain_a/report?colours=dark",
     "/kafka-drain/archives/drain_a/report?colours=<b>",
+    "/kafka-drain/archives/drain_b",
 ]
 
 
@@ -71,11 +72,20 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         "drain_web": "http://127.0.0.1:1/archive",
         "drain_store": "s3://bucket/archive",
         "drain_golden": f"file://{sealed_copy(folder / 'golden').root}",
+        "drain_b": f"file://{folder / 'b'}",
         "other": f"file://{validated}/",
     }
     runs = {f"run+{number}": "success" for number in range(9)} | {"run+9": "failed"}
     scene: Scene = {"dags": dags, "runs": dict.fromkeys(dags, runs), "xcoms": []}
-    for number, dag_id in enumerate(dags):
+    scene["groups"] = {"drain_group_g": ["drain_b"]}
+    scene["runs"] = {**scene["runs"], "drain_b": {"run+0": "failed"}, "drain_group_g": runs}
+    for key, value in (
+        ("progress", PROGRESS),
+        ("return_value", {"b": {"offsets": 777, "seconds": 2.0}, "c": {"offsets": 1}}),
+    ):
+        noted = {"dag_id": "drain_group_g", "run_id": "run+9", "task_id": "drain"}
+        scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
+    for number, dag_id in enumerate(name for name in dags if name != "drain_b"):
         # Anybody's task may note something under that name; a window's drain tells other things.
         progress: Any = "mine" if number % 2 else PROGRESS
         result = {"plan": 1} if number % 2 else {"offsets": 9000, "seconds": 6.0}
@@ -108,6 +118,7 @@ def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
         "web": "unreadable",
         "store": "unreadable",
         "golden": "not validated",
+        "b": "not validated",
     }
     assert rows["a"]["overview"]["files"] == 7
     assert "is in no store that this server asks" in rows["web"]["problem"]
@@ -187,6 +198,17 @@ def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert 'http-equiv="refresh" content="3"' in shown
     assert ">Progress<" not in other
     assert 'http-equiv="refresh" content="30"' in other
+
+
+def test_grouped_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """An archive that a group's DAG drains to shows that DAG's runs, throughput and progress."""
+    listed = answers[f"viewer {PAGE}"][1]
+    shown = answers["viewer /kafka-drain/archives/drain_b"][1]
+
+    assert listed.count(f'href="{RUN.replace("drain_a", "drain_group_g")}') == 8
+    assert f'href="{RUN.replace("drain_a", "drain_group_g")}9"' in listed
+    assert "777 offsets in 2.0 s" in shown
+    assert "drain_group_g, drain" in shown
 
 
 def test_receipt_to_viewer(answers: dict[str, PageAnswer]) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from kafka_drain_airflow.lineage import archive_name, topic_names
+from kafka_drain_airflow.lineage import (
+    archive_name,
+    drain_lineage,
+    group_lineage,
+    topic_names,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -107,3 +112,16 @@ def test_topic_names(servers: str, namespace: str) -> None:
 def test_archive_name(archive: str, name: tuple[str, str]) -> None:
     """An archive's name is of the kind that OpenLineage's specification has for its store."""
     assert archive_name(archive) == name
+
+
+def test_group_lineage() -> None:
+    """Drains in one task have each topic once, and each archive with its own records."""
+    found = group_lineage(
+        [
+            drain_lineage("b:9092", ["t1", "t2"], "/archives/p", 7),
+            drain_lineage("b:9092", ["t2"], "/archives/q", 5),
+        ]
+    )
+
+    assert found.inputs == [("kafka://b:9092", "t1"), ("kafka://b:9092", "t2")]
+    assert found.outputs == {("file", "/archives/p"): 7, ("file", "/archives/q"): 5}

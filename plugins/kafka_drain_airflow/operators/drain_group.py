@@ -14,10 +14,14 @@ from kafka_drain_airflow.connections import (
     schema_registry,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.lineage import Lineage, drain_lineage, group_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.drain_group import GroupJob
+    from kafka_drain.kafka_cluster import KafkaCluster
 
 __all__ = ["DoneOperator", "KafkaDrainGroupOperator"]
 
@@ -82,13 +86,25 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     finish_group(group)
                     for name, result in group.results.items():
                         tell_drain(name, result)
+                    self._lineage = self._told(group, clusters)
                     raise_failures(group)
                     return group.results
 
-                for name in group.results:
-                    self.log.info("drain %s: nothing new", name)
+                self.say_plan(line for plan in group.plans.values() for line in plan.lines())
                 for name, error in group.failures.items():
                     self.log.error("drain %s: not drained: %s", name, error)
                 if group.application is None:
                     return finish()
                 return self.submit(group.application, finish, context)
+
+    def _told(self, group: GroupJob, clusters: dict[str, KafkaCluster]) -> Lineage:
+        return group_lineage(
+            drain_lineage(
+                clusters[pipeline.kafka_conn_id].config.bootstrap_servers,
+                group.plans[pipeline.name].topics,
+                pipeline.archive,
+                group.results[pipeline.name]["records"],
+            )
+            for pipeline in self.pipelines
+            if pipeline.name in group.results
+        )

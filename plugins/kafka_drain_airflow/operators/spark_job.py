@@ -60,7 +60,7 @@ class SparkJobOperator(SparkSubmitOperator):
     def pre_execute(self, context: Any) -> None:
         """Let the archive's button be there while the task runs."""
         super().pre_execute(context)
-        show_archive(context)
+        show_archive(context, self)
 
     def say_plan(self, lines: Iterable[str]) -> None:
         """Log what a task is going to do, and keep it for Airflow's UI."""
