@@ -6,7 +6,18 @@ from datetime import datetime
 
 from croniter import croniter
 
-__all__ = ["interval_seconds"]
+__all__ = ["cron_of", "interval_seconds"]
+
+#: Airflow's preset that croniter doesn't know.
+_PRESETS = {"@quarterly": "0 0 1 */3 *"}
+
+
+def cron_of(schedule: str | None) -> str | None:
+    """Return a schedule as croniter reads it; None for one that isn't regular."""
+    if not schedule:
+        return None
+    expression = _PRESETS.get(schedule, schedule)
+    return expression if croniter.is_valid(expression) else None
 
 
 def interval_seconds(schedule: str | None, now: datetime) -> float | None:
@@ -19,7 +30,8 @@ def interval_seconds(schedule: str | None, now: datetime) -> float | None:
     Returns:
         None for a schedule that never comes, or that isn't regular.
     """
-    if not schedule or not croniter.is_valid(schedule):
+    expression = cron_of(schedule)
+    if expression is None:
         return None
-    times = croniter(schedule, now)
+    times = croniter(expression, now)
     return -float(times.get_next()) + float(times.get_next())

@@ -39,7 +39,7 @@ def create_dags(
 
     Args:
         pipeline: The pipeline.
-        start_date: From when on drains are scheduled.
+        start_date: From when on drains are scheduled; schedules are of its time zone.
         default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
         tags: Tags beside `kafka-drain` and the pipeline's name.
         on_alert_callback: Called when a validation finds what somebody should be told of: a
@@ -49,7 +49,7 @@ def create_dags(
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
-    schedule = drain_schedule(pipeline.schedule)
+    schedule = drain_schedule(pipeline.schedule, start_date)
     return _pipeline_dags(pipeline, common, schedule, on_alert_callback)
 
 
@@ -70,7 +70,7 @@ def create_group_dags(
     Args:
         name: The group's name.
         pipelines: The pipelines, in the order in which they are drained.
-        start_date: From when on drains are scheduled.
+        start_date: From when on drains are scheduled; schedules are of its time zone.
         default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
         tags: Tags beside `kafka-drain`, the group's name and the pipeline's.
         on_alert_callback: As of `create_dags`, for each of them.
@@ -87,7 +87,7 @@ def create_group_dags(
     dags = {dag.dag_id: dag}
     for pipeline in pipelines:
         common = _common(start_date, default_args, [pipeline.name, name, *tags])
-        schedule = backfill_schedule(pipeline.schedule)
+        schedule = backfill_schedule(pipeline.schedule, start_date)
         dags |= _pipeline_dags(pipeline, common, schedule, on_alert_callback)
     return dags
 
@@ -221,7 +221,7 @@ def _drain_group_dag(
     rows = "\n".join(f"| `{p.name}` | {_source(p)} | `{p.archive}` |" for p in pipelines)
     with DAG(
         dag_id=f"drain_group_{name}",
-        schedule=drain_schedule(pipelines[0].schedule),
+        schedule=drain_schedule(pipelines[0].schedule, common["start_date"]),
         description=f"Drain {len(pipelines)} pipelines with one Spark application, and prove each",
         doc_md=f"""
 ### Drain group {name}
@@ -258,7 +258,7 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     params = republish_params(pipeline)
     with DAG(
         dag_id=f"republish_{pipeline.name}",
-        schedule=backfill_schedule(pipeline.schedule),
+        schedule=backfill_schedule(pipeline.schedule, common["start_date"]),
         description=f"Send the records in {pipeline.archive} back to Kafka, exactly once",
         render_template_as_native_obj=True,
         params=params,

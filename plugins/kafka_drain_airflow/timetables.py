@@ -6,10 +6,14 @@ without a schedule can't be backfilled.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+import pendulum
+from airflow.configuration import conf
 from airflow.timetables.interval import CronDataIntervalTimetable
-from croniter import croniter
+
+from kafka_drain.schedules import cron_of
 
 __all__ = ["BackfillTimetable", "backfill_schedule", "drain_schedule"]
 
@@ -31,15 +35,29 @@ class BackfillTimetable(CronDataIntervalTimetable):
         )
 
 
-def drain_schedule(schedule: str | None) -> Any:
-    """Return the schedule of drains: a cron expression with data intervals, all else as it is."""
-    if schedule is None or not croniter.is_valid(schedule):
+def drain_schedule(schedule: str | None, start_date: datetime) -> Any:
+    """Return the schedule of drains: a cron expression with data intervals, all else as it is.
+
+    Args:
+        schedule: As Airflow writes it.
+        start_date: The DAG's; a cron expression is of its time zone, as Airflow takes one.
+    """
+    expression = cron_of(schedule)
+    if expression is None:
         return schedule
-    return CronDataIntervalTimetable(schedule, timezone="UTC")
+    return CronDataIntervalTimetable(expression, timezone=_zone(start_date))
 
 
-def backfill_schedule(schedule: str | None) -> Any:
+def backfill_schedule(schedule: str | None, start_date: datetime) -> Any:
     """Return a schedule with the same intervals, for backfills alone; None where there are none."""
-    if schedule is None or not croniter.is_valid(schedule):
+    expression = cron_of(schedule)
+    if expression is None:
         return None
-    return BackfillTimetable(schedule, timezone="UTC")
+    return BackfillTimetable(expression, timezone=_zone(start_date))
+
+
+def _zone(start_date: datetime) -> Any:
+    """Return the time zone that Airflow gives a DAG with this start."""
+    if start_date.tzinfo is None:
+        return pendulum.timezone(conf.get("core", "default_timezone"))
+    return pendulum.instance(start_date).timezone

@@ -104,6 +104,7 @@ def test_expiry_warnings_first_run() -> None:
     [
         ("@hourly", 3600.0),
         ("@daily", 86400.0),
+        ("@quarterly", 91 * 86400.0),
         ("*/15 * * * *", 900.0),
         ("@once", None),
         ("@continuous", None),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
 
+import pendulum
 import pytest
 from airflow.timetables.base import TimeRestriction
 from pendulum import instance
 
+from kafka_drain_airflow import Pipeline, create_dags
 from kafka_drain_airflow.timetables import BackfillTimetable, backfill_schedule, drain_schedule
 
 DAY = instance(datetime(2026, 1, 10, tzinfo=timezone.utc))
@@ -41,5 +45,69 @@ def test_backfill_timetable_backfill_gets_hours() -> None:
 @pytest.mark.parametrize("schedule", [None, "@once", "@continuous"])
 def test_schedule_without_intervals(schedule: str | None) -> None:
     """What has no data intervals is left as it is, and can't be backfilled."""
-    assert drain_schedule(schedule) == schedule
-    assert backfill_schedule(schedule) is None
+    assert drain_schedule(schedule, DAY) == schedule
+    assert backfill_schedule(schedule, DAY) is None
+
+
+def intervals(schedule: str, start: datetime, number: int) -> list[tuple[str, str]]:
+    """The first data intervals of a schedule, in UTC, as a backfill asks for them."""
+    timetable, last, found = backfill_schedule(schedule, start), None, []
+    for _ in range(number):
+        info = timetable.next_dagrun_info(
+            last_automated_data_interval=last,
+            restriction=TimeRestriction(instance(start), None, catchup=True),
+        )
+        last = info.data_interval
+        found.append(tuple(f"{at.in_timezone('UTC'):%m-%dT%H:%M}" for at in (last.start, last.end)))
+    return found
+
+
+@pytest.mark.parametrize("zone", [pendulum.timezone("Europe/Berlin"), ZoneInfo("Europe/Berlin")])
+def test_schedule_in_zone_over_change_of_clocks(zone: tzinfo) -> None:
+    """A cron expression is of the DAG's zone; days are 23 and 25 hours where clocks change."""
+    in_spring = intervals("0 6 * * *", datetime(2026, 3, 28, 6, tzinfo=zone), 2)
+    in_autumn = intervals("0 6 * * *", datetime(2026, 10, 24, 6, tzinfo=zone), 2)
+
+    assert in_spring == [("03-28T05:00", "03-29T04:00"), ("03-29T04:00", "03-30T04:00")]
+    assert in_autumn == [("10-24T04:00", "10-25T05:00"), ("10-25T05:00", "10-26T05:00")]
+
+
+def test_hourly_schedule_over_change_of_clocks() -> None:
+    """Hours leave nothing out and have nothing twice where clocks go back."""
+    start = datetime(2026, 10, 25, 0, tzinfo=ZoneInfo("Europe/Berlin"))
+
+    found = intervals("@hourly", start, 6)
+
+    ends = [end for _, end in found]
+    assert [first for first, _ in found][1:] == ends[:-1]
+    assert found[0][0] == "10-24T22:00"
+
+
+@pytest.mark.parametrize(
+    ("start", "zone"),
+    [
+        (DAY, "UTC"),
+        (datetime(2026, 1, 1), "UTC"),
+        (datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2))), "+02:00"),
+        (datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo")), "Asia/Tokyo"),
+    ],
+)
+def test_schedule_zone_is_the_dags(start: datetime, zone: str) -> None:
+    """Drains, backfills and Airflow's own schedules have one zone: that of the start."""
+    found = create_dags(
+        Pipeline(name="p", topics=["t"], archive="/archives/p", schedule="0 6 * * *"),
+        start_date=start,
+    )
+
+    for name in ("drain_p", "republish_p"):
+        dag: Any = found[name]
+        assert dag.timetable._timezone.name == zone
+        assert dag.timezone.name == zone
+
+
+def test_quarterly_schedule() -> None:
+    """Airflow's preset that croniter doesn't know has data intervals too."""
+    assert intervals("@quarterly", datetime(2026, 1, 1, tzinfo=timezone.utc), 2) == [
+        ("01-01T00:00", "04-01T00:00"),
+        ("04-01T00:00", "07-01T00:00"),
+    ]
