@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import pytest
 
@@ -51,3 +54,24 @@ def test_main_help(capsys: pytest.CaptureFixture[str]) -> None:
 
     said = " ".join(capsys.readouterr().out.split())
     assert all(text in said for text in COMMANDS.values())
+
+
+@pytest.mark.parametrize("key", ["source_options", "sink_options", "spark_conf"])
+@pytest.mark.parametrize("value", [[], None, "a"])
+def test_main_options_in_file_of_another_form(
+    key: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options in a pipeline's file that aren't an object are named, also beside the flag's own."""
+    file = tmp_path / "pipeline.json"
+    file.write_text(json.dumps({key: value}))
+    flag = {
+        "source_options": "--source-option=minPartitions=2",
+        "sink_options": "--sink-option=retention=1d",
+        "spark_conf": "--spark-conf=spark.ui.enabled=true",
+    }[key]
+
+    kafka = "--bootstrap-servers=127.0.0.1:1"
+    code = main(["drain", str(tmp_path / "new"), "--topic=t", f"--pipeline={file}", flag, kafka])
+
+    assert code == 2
+    assert f"{key} = " in capsys.readouterr().err

@@ -49,8 +49,10 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
             given[flag] = getattr(options, flag)
     for flag in ("source_options", "sink_options", "spark_conf"):
         given_pairs = pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
-        if given_pairs:
-            given[flag] = given.get(flag, {}) | given_pairs
+        of_file = given.get(flag, {})
+        # What the file has in another form, the pipeline refuses.
+        if given_pairs and isinstance(of_file, dict):
+            given[flag] = of_file | given_pairs
     sources = {"topics", "topic_pattern", "assign"}
     if given.keys() & sources:
         keys = {name: value for name, value in keys.items() if name not in sources}
