@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kafka_drain.gap_reasons import is_harmless
-from kafka_drain.history import Cell, History, SealedRun, Span
+from kafka_drain.history import COLUMNS, Cell, History, SealedRun, Span
 from kafka_drain.html_parts import (
     Bar,
     Html,
@@ -31,8 +31,7 @@ from kafka_drain.time_axis import Stretch, is_of_calendar, time_axis
 
 __all__ = ["Drained", "archive_page", "coverage_map"]
 
-#: So many runs and days are columns of a map, so many partitions its rows.
-COLUMNS = 96
+#: So many partitions are rows of a map.
 ROWS = 100
 #: While a task runs, the page looks for news so often, in seconds.
 BUSY = 3

@@ -15,10 +15,11 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.receipts import Receipt
 from kafka_drain.window import Window
 
-__all__ = ["Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
+__all__ = ["COLUMNS", "Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
 
-#: So many newest runs are kept one by one; what is older, a day at a time.
-RUNS = 500
+#: So many newest runs, and so many newest days, are kept: the columns of a page's maps. Of what is
+#: older, a span has the totals.
+COLUMNS = 96
 #: So many archives' histories are kept.
 ARCHIVES = 200
 
@@ -161,7 +162,7 @@ class History:
 
     Attributes:
         runs: The newest runs, oldest first.
-        days: What was sealed on each day (UTC, ISO 8601), by partition.
+        days: What was sealed on each of the newest days (UTC, ISO 8601), by partition.
         read: Name of the newest receipt that was taken in, by generation.
         spans: Generations and sealed windows, by name.
     """
@@ -193,7 +194,9 @@ class History:
         day = self.days.setdefault(run.sealed_at[:10], {})
         for tp, cell in run.cells.items():
             day[tp] = day.get(tp, Cell()) + cell
-        del self.runs[:-RUNS]
+        del self.runs[:-COLUMNS]
+        while len(self.days) > COLUMNS:
+            del self.days[min(self.days)]
 
 
 def read_history(archive: Archive, history: History) -> None:

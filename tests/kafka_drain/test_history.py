@@ -116,16 +116,16 @@ def test_read_history_damaged(tmp_path: Path) -> None:
 
 
 def test_history_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old runs are kept by the day only, whatever there are."""
-    monkeypatch.setattr(history_module, "RUNS", 24)
+    """However old an archive, only what its page draws is kept: the newest runs and days."""
+    monkeypatch.setattr(history_module, "COLUMNS", 24)
     history = History()
 
     for hour in range(24 * 30):
         history.add_run(run(hour))
 
-    assert len(history.runs) == 24
-    assert len(history.days) == 30
-    assert history.days["2026-11-01"][P0] == Cell(24 * 10, 24 * 9, {"control": 24})
+    assert [kept.batch for kept in history.runs] == list(range(24 * 29, 24 * 30))
+    assert list(history.days) == [f"2026-11-{day:02d}" for day in range(7, 31)]
+    assert history.days["2026-11-07"][P0] == Cell(24 * 10, 24 * 9, {"control": 24})
 
 
 def run(hour: int, gaps: dict[str, int] | None = None, tp: TopicPartition = P0) -> SealedRun:
