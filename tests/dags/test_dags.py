@@ -81,7 +81,9 @@ print(json.dumps({
                         for name in getattr(task, "template_fields", ())
                         if task.task_id in ("republish", "maintain")
                     },
-                    "outlets": [getattr(asset, "uri", asset.name) for asset in task.outlets],
+                    "outlets": [
+                        asset.uri if hasattr(asset, "uri") else asset.name for asset in task.outlets
+                    ],
                 }
                 for task in dag.tasks
             },
