@@ -12,7 +12,7 @@ from typing import Any
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ConfigError
 from kafka_drain.lease import hold_lease
-from kafka_drain.reprocessing import (
+from kafka_drain.reprocess_state import (
     ReprocessPlan,
     reprocess_path,
     sealing_pieces,

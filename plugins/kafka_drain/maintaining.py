@@ -26,7 +26,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.progress import Progress
 from kafka_drain.receipts import ReceiptError
 from kafka_drain.reprocess_refusals import abandoning
-from kafka_drain.reprocessing import unfinished_reprocess
+from kafka_drain.reprocess_state import unfinished_reprocess
 from kafka_drain.republishing.follow import followers, has_sent
 from kafka_drain.retention import Deletion, plan_deletions, seal_deletions
 from kafka_drain.rolling import WAIT_SECONDS, due_for_roll, roll_between_drains

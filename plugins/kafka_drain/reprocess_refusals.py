@@ -5,20 +5,16 @@ One that was begun and can't end any more names the way out: it is abandoned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafka_drain.acknowledgements import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
-from kafka_drain.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.reprocessing import ReprocessPlan
+    from kafka_drain.reprocess_state import ReprocessPlan
 
 __all__ = ["abandoning", "refuse_expired", "refuse_taken"]
-
-Records = Mapping[TopicPartition, int]
 
 
 def abandoning(root: object) -> str:

@@ -21,11 +21,11 @@ from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.maintaining import run_maintenance
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocess_state import unfinished_reprocess
 from kafka_drain.reprocessing import (
     finish_reprocess,
     open_reprocess,
     plan_reprocess,
-    unfinished_reprocess,
 )
 from kafka_drain.spark_submit import SparkApplication
 

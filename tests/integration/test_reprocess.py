@@ -21,11 +21,10 @@ from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.reprocess_plan import Cut, parse_cut
+from kafka_drain.reprocess_state import ReprocessPlan, newest_generation
 from kafka_drain.reprocessing import (
-    ReprocessPlan,
     finish_piece,
     finish_reprocess,
-    newest_generation,
     open_reprocess,
     plan_reprocess,
     prepare_piece,

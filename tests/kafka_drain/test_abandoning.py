@@ -15,11 +15,10 @@ from kafka_drain.lease import utc_now
 from kafka_drain.maintaining import plan_maintenance
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.reprocess_plan import Cut
+from kafka_drain.reprocess_state import ReprocessPlan, unfinished_reprocess
 from kafka_drain.reprocessing import (
-    ReprocessPlan,
     open_reprocess,
     plan_reprocess,
-    unfinished_reprocess,
 )
 from kafka_drain.retention import plan_deletions, seal_deletions
 from kafka_drain.validation import validate_archive

@@ -11,7 +11,8 @@ from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.exit_codes import OK
 from kafka_drain.reprocess_plan import parse_cut
-from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
+from kafka_drain.reprocess_state import newest_generation
+from kafka_drain.reprocessing import plan_reprocess, run_reprocess
 from kafka_drain.submitting import submit
 from kafka_drain.terminal import answer, print_fields, say
 

@@ -78,7 +78,8 @@ class ReprocessOperator(SparkJobOperator):
         """
         from kafka_drain.archive import Archive
         from kafka_drain.reprocess_plan import parse_cut
-        from kafka_drain.reprocessing import newest_generation, plan_reprocess, run_reprocess
+        from kafka_drain.reprocess_state import newest_generation
+        from kafka_drain.reprocessing import plan_reprocess, run_reprocess
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             if is_true("abandon", self.abandon):
