@@ -125,7 +125,10 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
         ("placement", "placement = '{{ params.placement }}' is not acceptable"),
         ("dry run", "is_dry_run = 'maybe' is not acceptable; accepted: true, false"),
         ("limit", "records_per_second = 'fast' is not acceptable; accepted: a number"),
-        ("limit below 0", "bytes_per_second = -1.0 is not acceptable; accepted: a number, 0 for no limit"),
+        (
+            "limit below 0",
+            "bytes_per_second = -1.0 is not acceptable; accepted: a number, 0 for no limit",
+        ),
         ("partition", "partition = 'x' is not acceptable; accepted: 0, 1"),
     ],
 )
