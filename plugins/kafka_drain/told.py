@@ -7,7 +7,7 @@ it has told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from upath import UPath
@@ -34,15 +34,24 @@ class Telling:
     run: str | None
     before: dict[str, str]
 
-    def receipts(self) -> Iterator[Receipt]:
+    def receipts(self, sealed: Sequence[Receipt] = ()) -> Iterator[Receipt]:
         """Yield the receipts that are to be told, oldest first.
 
-        One that is damaged is left out: validation has it as a finding.
+        One that is damaged is left out: validation has it as a finding. Generations before the
+        newest that was told are closed: of these, what this run has sealed is told.
+
+        Args:
+            sealed: What this run has sealed.
         """
+        newest = max(map(int, self.before), default=0)
         for generation in self.archive.generations():
             told = self.before.get(str(generation.number), "")
-            names = [name for name in generation.receipt_names() if name > told]
-            yield from readable_receipts(generation, names)
+            if generation.number < newest:
+                own = (found for found in sealed if found.generation == generation.number)
+                yield from (found for found in own if found.name > told)
+            else:
+                names = [name for name in generation.receipt_names() if name > told]
+                yield from readable_receipts(generation, names)
 
     def note(self, told: Iterable[Receipt]) -> None:
         """Note what was told: receipts, oldest first.

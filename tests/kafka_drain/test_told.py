@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafka_drain.archive import Archive
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.told import begin_telling, note_windows, untold_windows
 from tests.kafka_drain.golden import END, add_batch, golden_copy, seal, sealed_copy
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
 def names(archive: Archive, run: str | None) -> list[str]:
@@ -44,6 +46,23 @@ def test_told_once_noted(tmp_path: Path) -> None:
     begin_telling(archive, "second").note([newer])
     assert names(archive, "second") == [newer.name]
     assert names(archive, "third") == []
+
+
+def test_told_closed_generation(tmp_path: Path) -> None:
+    """A generation before the newest that was told isn't listed again: its own run tells of it."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    telling = begin_telling(made.archive, "first")
+    made.seal({TopicPartition("t", 0): dense(0, 3)})
+    made.open_generation()
+    made.seal({TopicPartition("t", 0): dense(3, 6)})
+    told = list(telling.receipts())
+    telling.note(told)
+
+    [late] = [replace(r, last_batch=r.last_batch + 1) for r in told if r.generation == 1]
+
+    assert [r.generation for r in told] == [1, 2]
+    assert list(begin_telling(made.archive, "second").receipts()) == []
+    assert list(begin_telling(made.archive, "second").receipts([late])) == [late]
 
 
 def test_told_of_old_archive(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class ValidateManifestOperator(SparkJobOperator):
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         # Also what an attempt has sealed that failed since, or a command at a terminal.
-        sealed = list(telling.receipts())
+        sealed = list(telling.receipts(report.sealed))
         extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, extra)
         telling.note(sealed)
