@@ -8,7 +8,7 @@ from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ManifestInvalidError
-from kafka_drain.generation import Generation
+from kafka_drain.generation import Generation, list_data_files
 from kafka_drain.lease import utc_now
 from kafka_drain.locations import is_local
 from kafka_drain.progress import Progress, Ticker
@@ -54,11 +54,8 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     """
     sealed = [(w, w.receipt()) for w in archive.windows() if w.supersedes and w.is_sealed]
     every = frozenset(path for _, receipt in sealed for path in receipt.replaces)
-    left = [
-        (window, receipt)
-        for window, receipt in sealed
-        if any((archive.root / path).is_file() for path in receipt.replaces)
-    ]
+    there = _there(archive, every)
+    left = [(window, receipt) for window, receipt in sealed if there.intersection(receipt.replaces)]
     for window, receipt in left:
         found = check_files(window, receipt, deep=True, superseded=every)
         if found:
@@ -67,7 +64,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
                 "nothing was removed"
             )
     needed = _needed(archive) if left else frozenset()
-    paths = sorted(path for _, r in left for path in r.replaces if path not in needed)
+    paths = sorted(there - needed)
     kept = sum(path in needed for path in every)
     if kept:
         say(f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended")
@@ -84,6 +81,14 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         _retire(generation, every)
     say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
     return {"removed_files": files, "removed_bytes": size}
+
+
+def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
+    """Return which of some data files are there."""
+    if is_local(archive.root):
+        return frozenset(path for path in paths if (archive.root / path).is_file())
+    # A store is asked once for all that is there, not once for each file that ever was.
+    return frozenset(list_data_files(archive.root).keys() & set(paths))
 
 
 def _needed(archive: Archive) -> frozenset[str]:
