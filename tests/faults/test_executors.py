@@ -205,11 +205,19 @@ def test_two_drains_executors_killed(
             drivers.append(driver)
 
         killed = set()
-        for pipeline, driver in zip(pipelines, drivers, strict=True):
-            data = Path(pipeline.archive) / "generations" / "0001" / "data"
-            executor, _ = in_mid_file(pids, data, lambda driver=driver: not _ended(driver))  # type: ignore[misc]
-            os.kill(executor, signal.SIGKILL)
-            killed.add(executor)
+        waiting = dict(zip(drivers, pipelines, strict=True))
+
+        def each_lost_its_executor() -> bool:
+            # Both are watched: nobody knows which of them writes first, and it does so for seconds.
+            for driver, pipeline in list(waiting.items()):
+                assert not _ended(driver), f"drain {pipeline.name} ended too early"
+                for executor, _ in writing(pids, generation(pipeline.archive) / "data")[:1]:
+                    os.kill(executor, signal.SIGKILL)
+                    killed.add(executor)
+                    del waiting[driver]
+            return not waiting
+
+        wait_for(each_lost_its_executor, "a file of each drain", patience=2 * PATIENCE)
         wait_for(lambda: all(map(_ended, drivers)), "the drains' end", patience=3 * PATIENCE)
 
     assert len(killed) == 2
