@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
-from kafka_drain.receipts import Receipt, SealedFile
+from kafka_drain.receipts import Receipt, SealedFile, records_of
 
 __all__ = ["Piece", "split_pieces"]
 
@@ -133,15 +133,11 @@ def _piece(receipts: Sequence[Receipt], files: Sequence[SealedFile]) -> Piece:
     for receipt in receipts:
         for part in receipt.partitions:
             ranges.setdefault(part.tp, []).append(part.range)
-    records: dict[TopicPartition, int] = {}
-    for file in files:
-        for content in file.contents:
-            records[content.tp] = records.get(content.tp, 0) + content.records
     merged = {tp: merge(rs) for tp, rs in ranges.items()}
     return Piece(
         ranges={tp: rs for tp, rs in merged.items() if count(rs)},
         replaces=sorted(file.path for file in files),
         bytes=sum(file.bytes for file in files),
-        records=records,
+        records=records_of(files),
         receipts=receipts,
     )

@@ -20,7 +20,7 @@ from kafka_drain.generation import Generation
 from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.pieces import Piece
-from kafka_drain.receipts import Receipt
+from kafka_drain.receipts import Receipt, records_of
 from kafka_drain.sealing import Identity, seal_deletion
 from kafka_drain.superseding import next_number
 from kafka_drain.window import Window
@@ -51,11 +51,7 @@ class Deletion:
     @property
     def records(self) -> dict[TopicPartition, int]:
         """How many records they hold of each partition."""
-        found: dict[TopicPartition, int] = {}
-        for file in self.files:
-            for content in file.sealed.contents if file.sealed else ():
-                found[content.tp] = found.get(content.tp, 0) + content.records
-        return found
+        return records_of(file.sealed for file in self.files if file.sealed)
 
     def line(self) -> str:
         """Return what it does as people read it."""

@@ -10,7 +10,7 @@ from kafka_drain.errors import DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.generation import list_data_files
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.receipts import Receipt, ReceiptError, SealedFile, records_of
 from kafka_drain.report import Report
 from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity
@@ -132,9 +132,7 @@ def refuse_fewer(
     Raises:
         DataLossError: Says of which partitions.
     """
-    found: dict[TopicPartition, int] = {}
-    for part in receipt.partitions:
-        found[part.tp] = found.get(part.tp, 0) + part.records
+    found = records_of(receipt.files)
     fewer = [
         f"{tp} {found.get(tp, 0):,} instead of {records:,}"
         for tp, records in sorted(held.items())
