@@ -6,9 +6,11 @@ ROUNDS ?= 5
 KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
+SEQUENCES ?= 200
+STEPS ?= 10
 VERSITYGW := v1.8.0
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -17,10 +19,10 @@ help: ## list the verbs
 setup: ## make .venv from the lock file and fetch the jars (checks Python and Java first)
 	@sh scripts/setup.sh
 
-demo: setup ## drain, validate and republish 336,776 flights through a real Kafka, Spark and Airflow
+demo: setup ## drain, validate, backfill and republish 336,776 flights through a real Kafka, Spark and Airflow
 	@$(PYTHON_ENV) -m demo run
 
-ui: setup ## leave a broker and Airflow running, with the UI on http://127.0.0.1:8080 (PORT=…)
+ui: setup ## leave a broker and Airflow on PostgreSQL running, with the UI on http://127.0.0.1:8080 (PORT=…)
 	@$(PYTHON_ENV) -m demo ui --port $(PORT)
 
 stop: ## end what `make ui` and `make broker` left running
@@ -29,8 +31,10 @@ stop: ## end what `make ui` and `make broker` left running
 broker: setup ## leave only a Kafka broker running; says its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
-test: class-archive check licences unit ## all checks and tests: without Java first, then with a real broker and real Spark
-	@$(PYTHON_ENV) -m pytest -m integration
+test: class-archive check licences ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
+	@$(PYTHON_ENV) -m scripts.side_by_side \
+	  "spark=$(PYTHON_ENV) -m pytest -m 'integration and shares_spark'" \
+	  "apart=$(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m 'integration and not shares_spark'"
 
 test-airflow2-spark35: setup-airflow2 ## the same tests on Airflow 2.11.2 and Spark 3.5.7, in .venv-airflow2
 	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: goes on without a class archive"
@@ -69,6 +73,9 @@ format: setup ## format the code
 	@$(PYTHON_ENV) -m ruff check --fix .
 	@$(PYTHON_ENV) -m ruff format .
 
+mutate: setup ## change the lines that decide, one at a time, and fail where tests notice less than 95 % (ONLY="retention")
+	@nice -n 10 $(PYTHON_ENV) -m scripts.mutation $(ONLY)
+
 docs: setup ## build the documentation's site into build/site, from the documents and the code; needs Python 3.11
 	@$(PYTHON_ENV) -m sphinx --quiet --fresh-env --fail-on-warning \
 	  -b html -c docs -d build/doctrees . build/site
@@ -80,13 +87,14 @@ bench: class-archive ## measure everything beside what else there is, about two 
 test-compose: setup ## build the Docker stack, drain and republish in it, remove it: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
-soak: setup ## kill a republish again and again, and count what is lost or twice (KILLS=50 ZOMBIES=15 RECORDS=400000)
+soak: setup ## kill republishes again and again, and run random sequences (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
+	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
 
 lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs) \
+	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock

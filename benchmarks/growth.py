@@ -9,8 +9,10 @@ from typing import Any
 
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import Measured, measured, median_of
-from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster
+from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster, unseal_newest
 from kafka_drain.archive import Archive
+from kafka_drain.journal_checks import check_sealed_state
+from kafka_drain.journal_files import note_sealed
 from kafka_drain.validation import Scope, validate_archive
 
 __all__ = ["measure_growth"]
@@ -101,6 +103,8 @@ def make(folder: str, generations: tuple[int, ...]) -> None:
     for number, files in enumerate(generations, start=1):
         last = number == len(generations)
         archive.add_generation(number, sealed=files // FILES, files=FILES, unsealed=int(last))
+    made = Archive.at(folder)
+    note_sealed(made.root, check_sealed_state(made).there)
 
 
 def roll(folder: str) -> None:
@@ -120,9 +124,7 @@ def _validate(root: Path, generations: tuple[int, ...], scope: Scope) -> Measure
     files = sum(generations) + FILES
     if run.answer != {"complete": True, "files": files, "written": 1}:
         raise RuntimeError(f"{root} was validated as {run.answer}, expected {files} files")
-    # The batch is new again.
-    newest = Archive.at(str(root)).generation(len(generations))
-    (newest.folder / "receipts" / newest.receipt_names()[-1]).unlink()
+    unseal_newest(root, len(generations))
     return run
 
 

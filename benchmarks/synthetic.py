@@ -6,6 +6,7 @@ product's own `sealing`; manifest and checkpoint are written as Spark writes the
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import uuid
@@ -19,16 +20,18 @@ import pyarrow.parquet as pq
 
 from kafka_drain.archive import Archive
 from kafka_drain.contents import CommittedFile, FileOffsets
+from kafka_drain.documents import write_document
 from kafka_drain.generation import Generation
 from kafka_drain.hadoop_crc import crc_name
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.locations import locate
 from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.receipts import KafkaBounds, Receipt
 from kafka_drain.sealing import Identity, seal_segment
 
-__all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "write_hadoop"]
+__all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "unseal_newest", "write_hadoop"]
 
 TOPIC, TOPIC_ID, CLUSTER_ID = "events", "synthetic-topic-000001", "synthetic-cluster-0001"
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(8))
@@ -241,6 +244,21 @@ def _write_checkpoint(
         offsets = f"v1\n{_METADATA}\n{to_spark_json(dict(ends[batch]))}".encode()
         write_hadoop(folder / "offsets" / str(batch), offsets)
         write_hadoop(folder / "commits" / str(batch), _COMMIT)
+
+
+def unseal_newest(root: Path, generation: int) -> None:
+    """Let the newest segment of a generation be drained and not validated, as it was before."""
+    receipt = max((root / "generations" / f"{generation:04d}" / "receipts").iterdir())
+    receipt.unlink()
+    entries = sorted((root / "journal").glob("[0-9]*.json"))
+    while entries and receipt.name in entries[-1].read_text():
+        entries.pop().unlink()
+    head = root / "journal.json"
+    if entries:
+        newest = json.loads(entries[-1].read_text())
+        write_document(locate(head), {"entries": newest["entry"], "sha256": newest["sha256"]})
+    else:
+        head.unlink()
 
 
 def write_hadoop(path: Path, content: bytes) -> None:

@@ -1,8 +1,8 @@
 """`python -m demo`: 336,776 flights through Kafka, Spark and Airflow, there and back.
 
-python -m demo run     the demo, from an empty folder, about two minutes
-python -m demo ui      leave broker and Airflow running, with the UI
-python -m demo stop    end both
+python -m demo run     the demo, from an empty folder, about three minutes
+python -m demo ui      leave a broker and Airflow running, with the UI and Airflow's PostgreSQL
+python -m demo stop    end all three
 """
 
 from __future__ import annotations
@@ -22,16 +22,22 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.broker import KafkaCluster
+from demo.broker.ports import free_ports
 from demo.content import read_topic
 from demo.flights import FLIGHTS, create_topic, flight_records, produce, topic_exists
 from demo.local_airflow import ROOT, AirflowError, LocalAirflow
+from demo.local_postgres import LocalPostgres
 from kafka_drain.archive import Archive
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.inspection import committed_files, inspect_archive
 
 FOLDER = ROOT / ".demo"
+#: What `ui` leaves for a shell to read.
+ENVIRONMENT = "environment.sh"
 SOURCE, TARGET = "flights", "flights_republished"
 FIRST_PART = 200_000
+#: The data intervals that are backfilled: hours of the first morning, from the first start on.
+FIRST_HOUR, LAST_HOUR, HOURS = "2013-01-01T10:00", "2013-01-01T12:00", 3
 
 console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
@@ -54,24 +60,28 @@ def say(line: str) -> None:
     console.print(f"  {line}", markup=False)
 
 
-def run() -> None:
+def run(folder: Path) -> None:
     """Run the demo.
 
     Raises:
         DemoFailed: When a count or the content differs.
     """
-    stop()
+    stop(folder)
+    postgres = _postgres(folder)
+    postgres.remove()
     for name in ("broker", "airflow", "archives", "logs"):
-        shutil.rmtree(FOLDER / name, ignore_errors=True)
+        shutil.rmtree(folder / name, ignore_errors=True)
     began = time.monotonic()
+    port = free_ports(1, avoid=())[0]
     with (
-        KafkaCluster(FOLDER / "broker") as broker,
-        LocalAirflow(FOLDER, broker.bootstrap_servers) as airflow,
+        KafkaCluster(folder / "broker") as broker,
+        postgres,
+        LocalAirflow(folder, broker.bootstrap_servers, port, database=postgres.url) as airflow,
     ):
         servers = broker.bootstrap_servers
         archive = Archive.at(str(airflow.archives / "flights"))
         flights = flight_records()
-        with step(f"1. A real Kafka broker on {servers}, and an empty Airflow"):
+        with step(f"1. A real Kafka broker on {servers}, and an empty Airflow on PostgreSQL"):
             airflow.run("db", "migrate", log="migrate")
             create_topic(servers, SOURCE)
             create_topic(servers, TARGET)
@@ -90,10 +100,15 @@ def run() -> None:
             airflow.test_dag("drain_flights", "drain_3", say)
             third = drained_offsets(archive) - first - second
             new_files = len(committed_files(archive)) - files
-        with step(f"7. Republish the files to {TARGET!r}: airflow dags test republish_flights"):
+        backfill = ["dags", "backfill", "-s", FIRST_HOUR, "-e", LAST_HOUR, "-y", "drain_flights"]
+        with step(f"7. Drain {HOURS} hours of the past: airflow {' '.join(backfill)}"):
+            with airflow.running():
+                airflow.run(*backfill, log="backfill", say=say)
+            backfilled = len(committed_files(archive)) - files
+        with step(f"8. Republish the files to {TARGET!r}: airflow dags test republish_flights"):
             conf = json.dumps({"target_topic": TARGET, "dry_run": False})
             airflow.test_dag("republish_flights", "republish", say, "--conf", conf)
-        with step("8. Read both topics from beginning to end and compare"):
+        with step("9. Read both topics from beginning to end and compare"):
             source, target = read_topic(servers, SOURCE), read_topic(servers, TARGET)
     report = latest_report(archive)
     table = Table("stage", "records", "expected", "", title="From Kafka to files and back")
@@ -103,6 +118,7 @@ def run() -> None:
         ("drained by the second run", second, FLIGHTS - FIRST_PART),
         ("drained by the third run", third, 0),
         ("new files of the third run", new_files, 0),
+        ("new files of the backfill: all is archived", backfilled, 0),
         ("in the files, proven by validation", report["records"], FLIGHTS),
         (f"in topic {SOURCE}", source.total, FLIGHTS),
         (f"in topic {TARGET}", target.total, FLIGHTS),
@@ -142,7 +158,7 @@ def latest_report(archive: Archive) -> dict[str, object]:
 
 def show_files(archive: Archive) -> None:
     """Say where the files are and how to open them."""
-    root = Path(str(archive.root)).relative_to(ROOT)
+    root = _shown(Path(str(archive.root)))
     data = f"{root}/generations/0001/data"
     console.print(
         f"""
@@ -160,38 +176,74 @@ See it in Airflow:   make ui        (and make stop to end it)
     )
 
 
-def ui(port: int) -> None:
-    """Leave a broker with the flights, and Airflow with its UI, running."""
-    broker = KafkaCluster(FOLDER / "broker")
-    broker.start(background=True)
-    servers = broker.bootstrap_servers
-    for topic in (SOURCE, TARGET):
-        if not topic_exists(servers, topic):
-            create_topic(servers, topic)
-            if topic == SOURCE:
-                console.print(f"sending {FLIGHTS:,} flights to topic {SOURCE} …")
-                produce(servers, SOURCE, flight_records())
-    airflow = LocalAirflow(FOLDER, servers, port)
-    console.print("starting Airflow, which takes half a minute …")
-    airflow.start()
+def ui(folder: Path, port: int, flights: int = FLIGHTS) -> None:
+    """Leave a broker with the flights, and Airflow with its UI, running; go on with what runs."""
+    broker, postgres = KafkaCluster(folder / "broker"), _postgres(folder)
+    running = LocalAirflow(folder, "").running_port()
+    if running is not None and broker.running_nodes() and postgres.is_running():
+        console.print("all of it runs already")
+        _show(
+            folder, LocalAirflow(folder, broker.bootstrap_servers, running, database=postgres.url)
+        )
+        return
+    stop(folder)  # what is left of it
+    LocalAirflow(folder, "", port).require_port()
+    try:
+        broker.start(background=True)
+        servers = broker.bootstrap_servers
+        for topic in (SOURCE, TARGET):
+            if not topic_exists(servers, topic):
+                create_topic(servers, topic)
+                if topic == SOURCE:
+                    console.print(f"sending {flights:,} flights to topic {SOURCE} …")
+                    produce(servers, SOURCE, islice(flight_records(), flights))
+        console.print("starting Airflow on PostgreSQL, which takes half a minute …")
+        postgres.start()
+        airflow = LocalAirflow(folder, servers, port, database=postgres.url)
+        airflow.start()
+    except BaseException:
+        stop(folder)
+        raise
+    _show(folder, airflow)
+
+
+def _postgres(folder: Path) -> LocalPostgres:
+    return LocalPostgres(folder / "postgres")
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as it is typed in the checkout's folder."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def _show(folder: Path, airflow: LocalAirflow) -> None:
+    """Say where all is, and how to use it."""
     user, password = airflow.login()
+    settings = folder / ENVIRONMENT
+    airflow.write_environment(settings)
     console.print(
         f"""
 Airflow:   {airflow.url}   user {user}, password {password}
-Kafka:     {servers}
+Kafka:     {airflow.settings["KAFKA_BOOTSTRAP_SERVERS"]}
 Drain:     open the DAG drain_flights and press Trigger; its archive is {airflow.archives}/flights
-Stop both: make stop
+Terminal:  . {_shown(settings)}   gives a shell what `airflow` and `kafka-drain` need; after the
+           first drain, for example:
+           airflow dags backfill -s {FIRST_HOUR} -e {LAST_HOUR} -y drain_flights
+Stop all:  make stop
 """,
         markup=False,
         soft_wrap=True,
     )
 
 
-def stop() -> None:
+def stop(folder: Path) -> None:
     """End what `ui` left running."""
-    if LocalAirflow(FOLDER, "").stop():
+    (folder / ENVIRONMENT).unlink(missing_ok=True)
+    if LocalAirflow(folder, "").stop():
         console.print("Airflow stopped")
-    broker = KafkaCluster(FOLDER / "broker")
+    if _postgres(folder).stop():
+        console.print("PostgreSQL stopped")
+    broker = KafkaCluster(folder / "broker")
     if broker.running_nodes():
         broker.stop()
         console.print("broker stopped")
@@ -204,14 +256,17 @@ def main() -> int:
     )
     parser.add_argument("verb", choices=["run", "ui", "stop"])
     parser.add_argument("--port", type=int, default=8080, help="port of Airflow's UI")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where all of it is kept")
+    parser.add_argument("--flights", type=int, default=FLIGHTS, help="how many flights `ui` sends")
     options = parser.parse_args()
+    folder = options.folder.absolute()
     try:
         if options.verb == "run":
-            run()
+            run(folder)
         elif options.verb == "ui":
-            ui(options.port)
+            ui(folder, options.port, options.flights)
         else:
-            stop()
+            stop(folder)
     except (AirflowError, DemoFailed, KafkaDrainError, KafkaException) as error:
         console.print(f"\ndemo: {error}", markup=False, style="red")
         return 1

@@ -65,6 +65,7 @@ class Scene(TypedDict, total=False):
         groups: The DAGs of these that a group's DAG drains for, by the group's DAG.
         runs: States of runs, by DAG and run, oldest first.
         xcoms: What tasks have noted.
+        tasks: States of tasks, by DAG, run and task; those with notes run, unless they are here.
     """
 
     dag_files: str
@@ -72,6 +73,7 @@ class Scene(TypedDict, total=False):
     groups: Mapping[str, list[str]]
     runs: Mapping[str, Mapping[str, str]]
     xcoms: list[XCom]
+    tasks: list[tuple[str, str, str, str]]
 
 
 class PageAnswer(NamedTuple):
@@ -270,19 +272,21 @@ def _fill(scene: Scene) -> None:
                 ids[dag_id, run_id] = number = len(ids) + 1
                 run = {"dag_id": dag_id, "run_id": run_id, "run_type": "scheduled", "state": state}
                 add(DagRun, id=number, run_after=at, execution_date=at, **run)
-        tasks = set()
+        tasks: dict[tuple[str, str, str], str] = {}
         for xcom in scene.get("xcoms", []):
             said = json.dumps(xcom["value"])
             value = said if AIRFLOW_V_3_0_PLUS else said.encode()
             number = ids[xcom["dag_id"], xcom["run_id"]]
             add(XComModel, dag_run_id=number, map_index=-1, **{**xcom, "value": value})
-            tasks.add((xcom["dag_id"], xcom["run_id"], xcom["task_id"]))
+            tasks[xcom["dag_id"], xcom["run_id"], xcom["task_id"]] = "running"
+        for dag_id, run_id, task_id, state in scene.get("tasks", []):
+            tasks[dag_id, run_id, task_id] = state
         for number, key in enumerate(sorted(tasks), start=1):
             task = dict(zip(("dag_id", "run_id", "task_id"), key, strict=True))
             add(
                 TaskInstance,
                 id=uuid.UUID(int=number),
-                state="running",
+                state=tasks[key],
                 map_index=-1,
                 pool="default_pool",
                 pool_slots=1,

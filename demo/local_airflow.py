@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -18,10 +19,14 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from demo.airflow_session import DONE
+from demo.broker.ports import all_free, free_ports
 
 __all__ = ["AirflowError", "LocalAirflow"]
 
 ROOT = Path(__file__).resolve().parents[1]
+BINARIES = Path(sys.executable).parent
+#: So long the process that runs commands has for its end.
+SESSION_SECONDS = 30.0
 # How Airflow 3 prints a task's log: `[info     ] the message [the.logger] loc=…`,
 # and how Airflow 2 does: `{module.py:12} INFO - the message`.
 LOG_LINES = (
@@ -33,6 +38,15 @@ OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill|maintain|re
 
 class AirflowError(Exception):
     """Raised when an Airflow command failed; the message names its log."""
+
+
+def _log_servers() -> dict[str, str]:
+    """Return ports for the servers of logs: the usual ones may be another Airflow's."""
+    worker, triggerer = free_ports(2, avoid=())
+    return {
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(triggerer),
+    }
 
 
 class LocalAirflow:
@@ -74,17 +88,30 @@ class LocalAirflow:
 
     def __exit__(self, *error: object) -> None:
         """End the process that runs commands, and with it what it started."""
-        if self._process is not None:
-            with self._process:
-                pass  # closes its input, which ends it, and waits
+        if self._process is None:
+            return
+        assert self._process.stdin
+        assert self._process.stdout
+        # That ends it, once what it has forked has ended.
+        self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(SESSION_SECONDS)
+        # OpenLineage forks this process with its threads, and such a child may never end.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdout.close()
 
     @property
     def environment(self) -> dict[str, str]:
         """Environment of every Airflow command."""
-        binaries = Path(sys.executable).parent
+        path = f"{BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        return {**os.environ, "PATH": path, **self.settings}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What this Airflow has in its environment, beside what is there anyway."""
         return {
-            **os.environ,
-            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
@@ -102,6 +129,7 @@ class LocalAirflow:
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "false",
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": self._kafka}),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "KAFKA_BOOTSTRAP_SERVERS": str(self._kafka["bootstrap.servers"]),
             "KAFKA_DRAIN_ARCHIVES": str(self.archives),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
@@ -133,7 +161,9 @@ class LocalAirflow:
                     break
                 kept.write(line)
                 match = next(filter(None, (form.search(line) for form in LOG_LINES)), None)
-                if match and OUR_LINE.match(match[2]):
+                if OUR_LINE.match(line):
+                    say(line.rstrip())  # a command's own words
+                elif match and OUR_LINE.match(match[2]):
                     say(match[2])
                 elif match and match[1].lower() in ("error", "critical"):
                     errors.append(match[2])
@@ -155,6 +185,8 @@ class LocalAirflow:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                # A group of its own, which ends as a whole.
+                start_new_session=True,
             )
         assert self._process.stdin
         assert self._process.stdout
@@ -175,6 +207,35 @@ class LocalAirflow:
         return self.home / "standalone.pid"
 
     @property
+    def _port_file(self) -> Path:
+        return self.home / "standalone.port"
+
+    def running_port(self) -> int | None:
+        """Return the UI's port of the Airflow that runs here; None when none does."""
+        if self.pid() is None:
+            return None
+        return int(self._port_file.read_text())
+
+    def require_port(self) -> None:
+        """Refuse a port that is taken.
+
+        Raises:
+            AirflowError: When it is; names one that isn't.
+        """
+        if all_free([self.port]):
+            return
+        others = (port for port in range(self.port + 1, 65536) if all_free([port]))
+        raise AirflowError(
+            f"port {self.port} is taken by another program, and nothing was started; stop that "
+            f"program, or choose another port: make ui PORT={next(others, 8080)}"
+        )
+
+    def write_environment(self, path: Path) -> None:
+        """Write a file that gives a shell this Airflow's environment: `. path`."""
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.settings.items()]
+        path.write_text(f'export PATH={shlex.quote(str(BINARIES))}:"$PATH"\n' + "".join(lines))
+
+    @property
     def url(self) -> str:
         """Address of the UI."""
         return f"http://127.0.0.1:{self.port}"
@@ -188,7 +249,7 @@ class LocalAirflow:
             return None
         return pid
 
-    def start(self, timeout: float = 180.0) -> None:
+    def start(self, timeout: float = 300.0) -> None:
         """Start scheduler, DAG processor, triggerer and API server, and wait for the UI.
 
         Raises:
@@ -196,15 +257,7 @@ class LocalAirflow:
         """
         if self.pid() is not None:
             return
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", self.port))
-            except OSError:
-                raise AirflowError(
-                    f"port {self.port} is taken by another program; stop it, or choose another "
-                    "port: make ui PORT=8081"
-                ) from None
+        self.require_port()
         self.home.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / "standalone.log"
@@ -212,12 +265,13 @@ class LocalAirflow:
             # A process group of its own: standalone leaves its children behind when it ends.
             self._standalone = process = subprocess.Popen(
                 ["airflow", "standalone"],
-                env=self.environment,
+                env={**self.environment, **_log_servers()},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        self._port_file.write_text(str(self.port))
         self._pid_file.write_text(str(process.pid))
         deadline = time.monotonic() + timeout
         while not self.healthy():
@@ -227,6 +281,17 @@ class LocalAirflow:
                 self.stop()
                 raise AirflowError(f"Airflow didn't answer within {timeout:g} s; see {log}")
             time.sleep(0.5)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let a scheduler run what commands ask it for, and end it."""
+        # Commands may name what it has yet to read.
+        self.run("dags", "reserialize", log="reserialize")
+        self.start()
+        try:
+            yield
+        finally:
+            self.stop()
 
     def healthy(self) -> bool:
         """Tell whether the UI answers and the scheduler and DAG processor beat."""
@@ -253,9 +318,11 @@ class LocalAirflow:
             os.killpg(pid, number)
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
-                # Our own child stays a zombie until it is waited for.
+                # Our own child stays a zombie until it is waited for, whoever holds it here.
                 if self._standalone is not None:
                     self._standalone.poll()
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
                 if self.pid() is None:
                     break
                 time.sleep(0.2)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from kafka_drain.archive import Archive
 from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
@@ -29,8 +30,29 @@ from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
 from tests.matrix import VARIABLE, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
+from tests.spark_session import spark_session
 
 Drain = Callable[..., dict[str, Any]]
+#: What a test does to Kafka or to files while a run believes that nobody does.
+Meddle = Callable[[], object]
+
+
+def nothing() -> None:
+    """Meddle with nothing."""
+
+
+# How long an example takes says something of the machine, not of the code.
+settings.register_profile("kafka-drain", deadline=None)
+# For `make mutate`: the same few examples each time, and that one fails is enough.
+settings.register_profile(
+    "mutation",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
+settings.load_profile("kafka-drain")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -43,6 +65,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     is_real = session.config.option.markexpr == "integration"
     note("with real parts" if is_real else "without Java", counts)
     show()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the modules that use the one Spark session: others may run beside them.
+
+    Before the selection by marker, of which this is one.
+    """
+    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    for item in items:
+        if item.path in sharing:
+            item.add_marker("shares_spark")
 
 
 @pytest.fixture(autouse=True)
@@ -71,43 +105,24 @@ def cluster(bootstrap_servers: str) -> KafkaCluster:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The one Spark session of this test run, configured as spark-submit configures a drain's.
-
-    Its JVM's machine lives in New York: nothing may depend on the machine's time zone.
-    """
-    from pyspark.sql import SparkSession
-
-    from kafka_drain import jars
-    from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, JAVA_OPTIONS
-
-    conf = {
-        **DEFAULTS,
-        **FIXED,
-        "spark.master": "local[2]",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": " ".join([JAVA_OPTIONS, *AVRO_LIMITS]),
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-    }
-    options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
-    jar_list = ",".join(
-        str(jar) for conf in (jars.CONNECTOR, jars.S3) for jar in jars.verified(conf)
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --jars {jar_list} pyspark-shell")
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("TZ", "America/New_York")
-        session = SparkSession.builder.getOrCreate()
-    yield session
-    session.stop()
+    """The one Spark session of this test run."""
+    with spark_session(tmp_path_factory.mktemp("warehouse")) as session:
+        yield session
 
 
 @pytest.fixture
 def drain(spark: Any, cluster: KafkaCluster) -> Drain:
-    """Run a drain as the operator does, but in the shared Spark session."""
-    from kafka_drain_spark.drain import run_drain
+    """Run a drain as the operator does, but in the shared Spark session.
 
-    def run(pipeline: Pipeline, **options: Any) -> dict[str, Any]:
+    `before` is called between preflight and Spark's first look at Kafka, `after` between Spark's
+    end and the drain's.
+    """
+    from kafka_drain_spark.drain import run_drain
+    from kafka_drain_spark.job import SPARK_ERRORS, explain
+
+    def run(
+        pipeline: Pipeline, *, before: Meddle = nothing, after: Meddle = nothing, **options: Any
+    ) -> dict[str, Any]:
         with (
             tempfile.TemporaryDirectory() as folder,
             open_drain(pipeline, cluster, Path(folder), run="tests", say=print, **options) as job,
@@ -115,8 +130,14 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
             if job.plan.nothing_new:
                 return nothing_new(job.plan)
             session = session_for(spark, pipeline.archive, dict(os.environ))
-            result = run_drain(session, DrainSpec.read(Path(folder) / "drain.json"))
+            before()
+            try:
+                result = run_drain(session, DrainSpec.read(Path(folder) / "drain.json"))
+            except SPARK_ERRORS as error:
+                # As `run_jobs` does.
+                result = {"error": explain(error)}
             write_private(job.result_path, result)
+            after()
             return finish_drain(job)
 
     return run
@@ -124,10 +145,20 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
 
 @pytest.fixture
 def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], Receipt]:
-    """Drain what is lost into a window as the command does, but in the shared Spark session."""
+    """Drain what is lost into a window as the command does, but in the shared Spark session.
+
+    `before` and `after` are called as those of `drain`.
+    """
     from kafka_drain_spark.window import run_window
 
-    def run(archive: Archive, pipeline: Pipeline, *, deep: bool = False) -> Receipt:
+    def run(
+        archive: Archive,
+        pipeline: Pipeline,
+        *,
+        deep: bool = False,
+        before: Meddle = nothing,
+        after: Meddle = nothing,
+    ) -> Receipt:
         plan = plan_repair(archive, validate_archive(archive, cluster, deep=deep))
         document = archive.document()
         identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
@@ -139,9 +170,11 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
                 window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
             )
             session = session_for(spark, pipeline.archive, dict(os.environ))
+            before()
             write_private(
                 job.result_path, run_window(session, WindowSpec.read(Path(folder) / "window.json"))
             )
+            after()
             return finish_window(job, cluster, identity, run="tests", say=print)
 
     return run
@@ -149,17 +182,29 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
 
 @pytest.fixture
 def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
-    """Backfill an interval as the operator does, but in the shared Spark session."""
+    """Backfill an interval as the operator does, but in the shared Spark session.
+
+    `before` and `after` are called as those of `drain`.
+    """
     from kafka_drain_spark.window import run_window
 
-    def run(pipeline: Pipeline, interval: Interval, **options: Any) -> BackfillPlan:
+    def run(
+        pipeline: Pipeline,
+        interval: Interval,
+        *,
+        before: Meddle = nothing,
+        after: Meddle = nothing,
+        **options: Any,
+    ) -> BackfillPlan:
         plan = plan_backfill(pipeline, cluster, interval, **options)
         if not plan.nothing_to_do:
             with tempfile.TemporaryDirectory() as folder:
                 job = open_backfill(plan, pipeline, cluster, Path(folder))
                 spec = WindowSpec.read(Path(folder) / "window.json")
                 session = session_for(spark, pipeline.archive, dict(os.environ))
+                before()
                 write_private(job.result_path, run_window(session, spec))
+                after()
                 finish_backfill(plan, job, cluster, run="tests", say=print)
         return plan
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from kafka_drain.cli import COMMANDS
 
-__all__ = ["run_forked"]
+__all__ = ["fork", "run_forked"]
 
 PATIENCE = 300.0
 
@@ -22,8 +23,8 @@ _FORKS.set_forkserver_preload(
 )
 
 
-def run_forked(target: Callable[..., object], *arguments: Any) -> int:
-    """Run a function of a module in a process of its own, and return its exit code.
+def fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:
+    """Start a function of a module in a process of its own.
 
     Args:
         target: The function; its process ends with 0 when it returns.
@@ -31,6 +32,12 @@ def run_forked(target: Callable[..., object], *arguments: Any) -> int:
     """
     process = _FORKS.Process(target=target, args=arguments)
     process.start()
+    return process
+
+
+def run_forked(target: Callable[..., object], *arguments: Any) -> int:
+    """Run a function as `fork` does, wait for its end, and return its exit code."""
+    process = fork(target, *arguments)
     process.join(PATIENCE)
     if process.exitcode is None:
         process.kill()

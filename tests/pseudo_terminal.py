@@ -11,11 +11,16 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+
+#: A process and all that it has started are ended when they take longer: no test is that slow.
+LIMIT_SECONDS = 120.0
 
 #: What would tell rich another terminal.
 _VARIABLES = "COLUMNS LINES NO_COLOR FORCE_COLOR COLORTERM TTY_COMPATIBLE TTY_INTERACTIVE".split()
@@ -82,7 +87,9 @@ def at_terminal(
         columns: Width of the terminal.
         environment: Variables beside those of this process.
         pipes_out: Whether standard output is a pipe; what it took must be short.
-        interrupt_at: What is on the terminal when somebody presses Ctrl-C; empty for never.
+        interrupt_at: What is on the terminal when somebody presses Ctrl-C; empty for never. A
+            process at a terminal takes that, also where ours was started to ignore it, as
+            `nohup make test &` is.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -90,16 +97,20 @@ def at_terminal(
     variables = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(path)}
     for name in _VARIABLES:
         variables.pop(name, None)
-    with subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        env={**variables, **(environment or {})},
-        stdin=theirs,
-        stdout=subprocess.PIPE if pipes_out else theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
+    with _interrupts_taken():
+        started = subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT,
+            env={**variables, **(environment or {})},
+            stdin=theirs,
+            stdout=subprocess.PIPE if pipes_out else theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+    with started as process:
         os.close(theirs)
+        limit = threading.Timer(LIMIT_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
         sent = b""
         for part in _parts_of(ours):
             sent += part
@@ -107,7 +118,19 @@ def at_terminal(
                 os.killpg(process.pid, signal.SIGINT)
                 interrupt_at = ""
         out = process.stdout.read() if process.stdout else b""
+        process.wait()
+        limit.cancel()
     return Seen(process.returncode, out.decode(), sent.decode())
+
+
+@contextmanager
+def _interrupts_taken() -> Iterator[None]:
+    """Start processes that end by an interrupt; they would ignore it where this one does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _parts_of(terminal: int) -> Iterator[bytes]:

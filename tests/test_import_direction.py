@@ -22,8 +22,10 @@ PURE = """
     gap_reasons acknowledgements intervals receipts sealing hadoop_crc
     html_parts report_page
     option_checks source_options sink_options spark_conf sealed_json reprocess_plan
-    pieces compaction_plan splitting
-    republishing.selection republishing.shards republishing.placement republishing.plan
+    pieces compaction_plan compaction_proof removal splitting
+    republishing.selection republishing.shards republishing.chains republishing.placement
+    republishing.plan republishing.pacing republishing.verdicts
+    journal segment_overlaps lease_takeover
 """.split()
 
 # What Spark's executors and the processes of a republish import to read an archive's records.
@@ -40,7 +42,7 @@ SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
 # The jobs whose tasks run our own code on executors: they read files, one sends to Kafka as well.
 ON_EXECUTORS = {
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
-    "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow"},
+    "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},
 }
 APPLICATIONS = {
     "republish.py": "kafka_drain_spark.send",

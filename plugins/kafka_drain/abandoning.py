@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ConfigError
+from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.lease import hold_lease
 from kafka_drain.reprocess_state import (
     ReprocessPlan,
@@ -59,8 +60,11 @@ def plan_abandon(archive: Archive) -> AbandonPlan:
     Raises:
         ArchiveError: When the folder is no archive.
         ConfigError: When none was begun.
+        ManifestInvalidError: When something that was sealed is missing or changed: a window whose
+            receipt is gone isn't one that was never sealed.
     """
     archive.document()
+    refuse_unsound(archive)
     begun = unfinished_reprocess(archive)
     if begun is None:
         raise ConfigError(f"{archive.root}: no reprocess was begun that hasn't ended")

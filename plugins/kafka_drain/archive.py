@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import create_document, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import FORMAT_VERSION, Generation
 from kafka_drain.locations import locate, require_reachable
@@ -111,6 +112,23 @@ class Archive:
             for name, topic_id in generation.document().get("topics", {}).items():
                 first.setdefault((name, topic_id), generation.number)
         return first
+
+    def identity(self) -> str | None:
+        """Return the archive's id; None where none was needed yet."""
+        try:
+            return str(read_document(self.root / "identity.json", "id")["id"])
+        except FileNotFoundError:
+            return None
+
+    def identify(self) -> str:
+        """Return the archive's id, which is made when it is first needed; a copy keeps it."""
+        known = self.identity()
+        if known is None:
+            create_document(self.root / "identity.json", {"id": uuid.uuid4().hex})
+            known = self.identity()
+        if known is None:
+            raise ArchiveError(f"{self.root / 'identity.json'} was removed as it was written")
+        return known
 
     def update_topics(self, topic_ids: dict[str, str]) -> None:
         """Note new topic ids; those of other topics stay."""

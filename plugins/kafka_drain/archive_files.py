@@ -15,6 +15,7 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import read_state
+from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.manifest import SinkFile
 from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.window import Window
@@ -71,8 +72,10 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
 
     Raises:
         ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+        ManifestInvalidError: When manifest or receipts are damaged, or something that was sealed is
+            missing or changed: the list would not be whole.
     """
+    refuse_unsound(archive)
     windows = [window for window in archive.windows() if window.is_sealed]
     try:
         receipts = [(window, window.receipt()) for window in windows]

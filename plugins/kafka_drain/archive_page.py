@@ -5,7 +5,7 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,7 +26,16 @@ from kafka_drain.html_parts import (
     time_text,
 )
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.overview_page import ArchiveRow, Doing, archive_figures, frame, verdict_words
+from kafka_drain.overview_page import (
+    ArchiveRow,
+    Doing,
+    archive_figures,
+    frame,
+    verdict_class,
+    verdict_words,
+)
+from kafka_drain.placing import NOTHING, Placed
+from kafka_drain.standing import ACTIVE, Proof, cell_colour, ended_of, proof_of
 from kafka_drain.time_axis import Stretch, is_of_calendar, time_axis
 
 __all__ = ["Drained", "archive_page", "coverage_map"]
@@ -48,6 +57,19 @@ class _Column:
     name: str
     words: str
     cells: Mapping[TopicPartition, Cell]
+    proofs: Mapping[TopicPartition, Proof]
+
+    def colour(self, tp: TopicPartition) -> str:
+        """Return the colour of a partition's cell."""
+        cell = self.cells[tp]
+        return cell_colour(cell.gaps, cell.records > 0, self.proofs[tp])
+
+    def is_harmful(self, tp: TopicPartition) -> bool:
+        """Whether something is wrong with a partition's cell."""
+        if tp not in self.cells:
+            return False
+        gaps = self.cells[tp].gaps
+        return self.proofs[tp] is Proof.DAMAGED or not all(map(is_harmless, gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +94,7 @@ def archive_page(
     receipts: str,
     doing: Sequence[Doing] = (),
     drains: Sequence[Drained] = (),
+    placed: Placed = NOTHING,
 ) -> str:
     """Return the page of an archive.
 
@@ -82,19 +105,21 @@ def archive_page(
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
         doing: How far the newest task of each of its DAGs has got.
         drains: The newest drains, oldest first.
+        placed: Where lies what the last validation found.
     """
+    proofs = _Proofs(row, placed)
     runs = history.runs[-COLUMNS:]
     body = tag(
         "body",
         tag("p", tag("a", "All archives", href="../archives"), class_="quiet"),
         tag("h1", row.name),
         tag("p", tag("code", row.archive), class_="quiet"),
-        tag("p", *verdict_words(row), class_=_kind(row)),
+        tag("p", *verdict_words(row, now), class_=verdict_class(row.standing(now).kind)),
         archive_figures(row, now),
         *_doing(doing),
-        *_maps(history, runs),
-        *_spans(history),
-        *_charts(runs),
+        *_maps(history, runs, proofs),
+        *_spans(history, proofs),
+        *_charts(runs, proofs),
         *_throughput(drains),
         *_receipts(history.runs[-RECEIPTS:], receipts),
         *_report(row.report),
@@ -102,35 +127,75 @@ def archive_page(
             "footer", f"As of {time_text(now.isoformat())}. Told from receipts; all times are UTC."
         ),
     )
-    is_busy = any(one.state == "running" for one in doing)
+    is_busy = any(one.state in ACTIVE for one in doing)
     return page(row.name, row.verdict, body, head=frame(BUSY) if is_busy else frame())
 
 
-def _kind(row: ArchiveRow) -> str:
-    return "verdict" if row.verdict in ("complete", "not validated") else "verdict findings"
+@dataclass(frozen=True, slots=True)
+class _Proofs:
+    """What the last validation says of what was sealed."""
+
+    row: ArchiveRow
+    placed: Placed
+
+    def of(self, is_damaged: bool) -> Proof:
+        """Return what is proven of some of it."""
+        return proof_of(
+            is_readable=not self.row.problem,
+            verdict=self.row.overview["verdict"] if self.row.overview else None,
+            is_damaged=is_damaged,
+            is_placed=self.placed.is_complete,
+        )
+
+    def of_runs(self, runs: Sequence[SealedRun]) -> Proof:
+        """Return what is proven of all that some runs have sealed."""
+        sealed = {(run.generation, run.receipt) for run in runs}
+        return self.of(any((place[0], place[1]) in sealed for place in self.placed.damaged))
+
+    def of_generation(self, number: int | None) -> Proof:
+        """Return what is proven of a generation, or of a window."""
+        return self.of(any(place[0] == number for place in self.placed.damaged))
+
+    def cells(
+        self, runs: Sequence[SealedRun], tps: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Proof]:
+        """Return what is proven of each partition of some runs."""
+        places = {(run.generation, run.receipt) for run in runs}
+        damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
+        return {tp: self.of(tp in damaged) for tp in tps}
 
 
 def _doing(doing: Sequence[Doing]) -> list[Html]:
     """Return a bar for each task, those that run first."""
     parts = [tag("h2", "Progress")] if doing else []
-    for one in sorted(doing, key=lambda one: one.state != "running"):
-        seen = one.progress
-        words = f"{seen['done']:,} of {seen['total']:,} {seen['unit']} ({seen['percent']} %)"
-        for more in (seen.get("rate"), one.state == "running" and _left(seen)):
-            words += f", {more}" if more else ""
-        bar = tag(
-            "svg",
-            rect(0, 0, seen["percent"], 10, one.state),
-            class_="progress",
-            viewBox="0 0 100 10",
-            preserveAspectRatio="none",
-            role="img",
-            aria_label=f"{seen['percent']} %",
-        )
+    for one in sorted(doing, key=lambda one: one.state not in ACTIVE):
         name = tag("a", f"{one.dag_id}, {one.task_id}", href=one.link, data_outside="")
+        if not one.progress:
+            words = ", nothing done yet" if one.state in ACTIVE else ""
+            parts.append(tag("p", name, f": {one.state}{words}", *_bar(0, one.state)))
+            continue
+        seen = one.progress
+        end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
+        words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
+        if end.has_rate:
+            words += "".join(f", {more}" for more in (seen.get("rate"), _left(seen)) if more)
         when = f", {time_text(seen.get('at'))}"
-        parts.append(tag("p", name, f": {one.state}, {words}{when}", *_spark_ui(one), bar))
+        words = f": {one.state}, {words}{when}"
+        parts.append(tag("p", name, words, *_spark_ui(one), *_bar(end.percent, one.state)))
     return parts
+
+
+def _bar(percent: int, state: str) -> list[Html]:
+    bar = tag(
+        "svg",
+        rect(0, 0, percent, 10, state),
+        class_="progress",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"{percent} %",
+    )
+    return [bar]
 
 
 def _spark_ui(one: Doing) -> list[object]:
@@ -145,16 +210,30 @@ def _left(seen: Mapping[str, object]) -> str:
     return f"{seen['left']} left" if seen.get("left") else ""
 
 
-def _maps(history: History, runs: Sequence[SealedRun]) -> list[Html]:
+def _maps(history: History, runs: Sequence[SealedRun], proofs: _Proofs) -> list[Html]:
     if not runs:
         return [tag("p", "Nothing has been sealed yet.")]
-    by_run = [_Column(time_text(run.sealed_at)[5:16], _run_words(run), run.cells) for run in runs]
-    days = sorted(history.days.items())[-COLUMNS:]
-    by_day = [_Column(day[5:], day, cells) for day, cells in days]
+    by_run = [
+        _Column(
+            time_text(run.sealed_at)[5:16],
+            _run_words(run),
+            run.cells,
+            proofs.cells([run], run.cells),
+        )
+        for run in runs
+    ]
+    by_day = [
+        _Column(day[5:], day, cells, proofs.cells(_of_day(runs, day), cells))
+        for day, cells in sorted(history.days.items())[-COLUMNS:]
+    ]
     parts = [tag("h2", "What each run has sealed"), _figure(by_run, "run")]
     if len(by_day) > 1:
         parts += [tag("h2", "By day"), _figure(by_day, "day")]
     return [*parts, _legend([*by_run, *by_day])]
+
+
+def _of_day(runs: Sequence[SealedRun], day: str) -> list[SealedRun]:
+    return [run for run in runs if run.sealed_at[:10] == day]
 
 
 def _run_words(run: SealedRun) -> str:
@@ -164,7 +243,7 @@ def _run_words(run: SealedRun) -> str:
 def _figure(columns: Sequence[_Column], unit: str) -> Html:
     tps = sorted({tp for column in columns for tp in column.cells})
     # What is wrong isn't cut away.
-    by_need = sorted(tps, key=lambda tp: not any(_is_harmful(c.cells.get(tp)) for c in columns))
+    by_need = sorted(tps, key=lambda tp: not any(c.is_harmful(tp) for c in columns))
     shown = sorted(by_need[:ROWS])
     words = f"{many(len(columns), unit)}, oldest first; a row is a partition"
     if len(shown) < len(tps):
@@ -186,7 +265,9 @@ def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> 
             cell = column.cells.get(tp)
             if cell is None or not cell.offsets:
                 continue
-            shape = rect(left + place * width, y, max(width - 1, 0.8), height - 2, _colour(cell))
+            shape = rect(
+                left + place * width, y, max(width - 1, 0.8), height - 2, column.colour(tp)
+            )
             parts.append(tag("g", tag("title", _cell_words(tp, column, cell)), shape))
     under = top + len(rows) * height + 14
     every = max(1, round(90 / width))
@@ -197,32 +278,31 @@ def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> 
     return tag("svg", *parts, viewBox=box, role="img", aria_label="Coverage over time")
 
 
-def _is_harmful(cell: Cell | None) -> bool:
-    return cell is not None and not all(map(is_harmless, cell.gaps))
-
-
-def _colour(cell: Cell) -> str:
-    """Return the reason that matters most, or that all is covered."""
-    harmful = [reason for reason in cell.gaps if not is_harmless(reason)]
-    if harmful:
-        return max(harmful, key=lambda reason: cell.gaps[reason])
-    if cell.records or not cell.gaps:
-        return "covered"
-    return max(cell.gaps, key=lambda reason: cell.gaps[reason])
-
-
 def _cell_words(tp: TopicPartition, column: _Column, cell: Cell) -> str:
     gaps = "".join(f", {number:,} {reason}" for reason, number in cell.gaps.items())
-    return f"{tp}, {column.words}: {cell.records:,} records of {cell.offsets:,} offsets{gaps}"
+    proof = column.proofs[tp]
+    said = "" if proof is Proof.PROVEN else f", {_MEANING[proof]}"
+    held = f"{cell.records:,} records of {cell.offsets:,} offsets"
+    return f"{tp}, {column.words}: {held}{gaps}{said}"
+
+
+_MEANING = {
+    Proof.DAMAGED: "damaged, the report says how",
+    Proof.UNPROVEN: "sealed, and not proven by the last validation",
+}
+_WORDS = {
+    "covered": "sealed",
+    **{str(proof.value): meaning for proof, meaning in _MEANING.items()},
+}
 
 
 def _legend(columns: Sequence[_Column]) -> Html:
-    colours = {_colour(cell) for column in columns for cell in column.cells.values()}
+    colours = {column.colour(tp) for column in columns for tp in column.cells}
     swatches = [
         tag(
             "span",
             swatch(colour),
-            "sealed" if colour == "covered" else colour,
+            _WORDS.get(colour, colour),
             class_="badge quiet",
         )
         for colour in sorted(colours, key=lambda colour: colour != "covered")
@@ -231,18 +311,19 @@ def _legend(columns: Sequence[_Column]) -> Html:
     return tag("p", *spaced)
 
 
-def _charts(runs: Sequence[SealedRun]) -> list[Html]:
+def _charts(runs: Sequence[SealedRun], proofs: _Proofs) -> list[Html]:
     if not runs:
         return []
     return [
-        *_chart("Offsets of each run", runs, lambda run: run.offsets),
-        *_chart("Bytes of each run", runs, lambda run: run.bytes, size_text),
+        *_chart("Offsets of each run", runs, proofs, lambda run: run.offsets),
+        *_chart("Bytes of each run", runs, proofs, lambda run: run.bytes, size_text),
     ]
 
 
 def _chart(
     heading: str,
     runs: Sequence[SealedRun],
+    proofs: _Proofs,
     value: Callable[[SealedRun], int],
     write: Callable[[int], str] = "{:,}".format,
 ) -> list[Html]:
@@ -252,12 +333,18 @@ def _chart(
             time_text(run.sealed_at)[11:16],
             f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
             f"{many(run.files, 'file')}, {size_text(run.bytes)}",
-            # Let one generation be told from the next.
-            "covered" if run.generation % 2 else "alt",
+            _generation_colour(run.generation, proofs.of_runs([run])),
         )
         for run in runs
     ]
     return [tag("h2", heading), tag("figure", bar_chart(bars, heading, "sealed", write))]
+
+
+def _generation_colour(number: int, proof: Proof) -> str:
+    """Let one generation be told from the next, while it is proven."""
+    if proof is not Proof.PROVEN:
+        return str(proof.value)
+    return "covered" if number % 2 else "alt"
 
 
 def _throughput(drains: Sequence[Drained]) -> list[Html]:
@@ -279,7 +366,7 @@ def _throughput(drains: Sequence[Drained]) -> list[Html]:
     return [tag("h2", "Throughput"), tag("figure", chart, tag("figcaption", words))]
 
 
-def _spans(history: History) -> list[Html]:
+def _spans(history: History, proofs: _Proofs) -> list[Html]:
     """Return generations and windows on an axis of their records' time."""
     known = [
         span
@@ -294,7 +381,9 @@ def _spans(history: History) -> list[Html]:
     words = "From the first to the last timestamp of the records that each holds"
     if len(shown) < len(known):
         words += f": the newest {len(shown)} of {len(known):,}"
-    axis = time_axis([_stretch(span) for span in shown], "Generations and windows over time")
+    axis = time_axis(
+        [_stretch(span, proofs) for span in shown], "Generations and windows over time"
+    )
     return [
         tag("h2", "Generations and windows"),
         tag("figure", axis, tag("figcaption", words, ".")),
@@ -309,14 +398,18 @@ def _sealed_at(span: Span) -> str:
     return span.sealed_at
 
 
-def _stretch(span: Span) -> Stretch:
+def _stretch(span: Span, proofs: _Proofs) -> Stretch:
     first, last = span.first_timestamp or 0, span.last_timestamp or 0
     words = (
         f"{span.name}: {time_text(first)} to {time_text(last)}, {many(span.records, 'record')} of "
         f"{many(span.offsets, 'offset')}, {size_text(span.bytes)}, "
         f"{many(span.segments, 'receipt')}, sealed {time_text(span.sealed_at)}"
     )
-    colour = "window" if span.generation is None else "covered" if span.generation % 2 else "alt"
+    proof = proofs.of_generation(span.generation)
+    if span.generation is None:
+        colour = "window" if proof is Proof.PROVEN else str(proof.value)
+    else:
+        colour = _generation_colour(span.generation, proof)
     return Stretch(span.name, words, first, last, colour)
 
 

@@ -23,6 +23,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.intervals import Interval
+from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.ownership import Owned, read_owned
@@ -132,6 +133,7 @@ def plan_backfill(
         ArchiveError: When nothing was drained yet, or the archive is another pipeline's.
         TopicError: When a topic was made again since the interval's offsets were frozen.
         DataLossError: When Kafka no longer holds offsets that may be of the interval.
+        ManifestInvalidError: When something that was sealed is missing or changed.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     archive = Archive.at(pipeline.archive)
@@ -145,6 +147,7 @@ def plan_backfill(
     topic_ids = {name: topic.id for name, topic in topics.items()}
     first = cluster.earliest(partitions)
     last = cluster.latest(partitions, pipeline.isolation_level)
+    refuse_unsound(archive)
     window = Window(archive.root, interval.key)
     frozen = _frozen(window, topic_ids)
     offsets = frozen or _resolve(archive, cluster, interval, last)

@@ -8,6 +8,8 @@ from pathlib import Path
 from kafka_drain.acknowledgements import range_name
 from kafka_drain.backfill_planning import BackfillPlan, own_windows, standing_windows
 from kafka_drain.errors import LockedError, ManifestInvalidError
+from kafka_drain.journal import REMOVED, Noted
+from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
 from kafka_drain.offsets import count, subtract
@@ -84,7 +86,7 @@ def finish_backfill(
             refuse_taken(plan.archive, plan.window, receipt)
         else:
             _refuse_overlap(plan)
-        sealed = seal_proven(plan.window, receipt)
+        sealed = seal_proven(plan.archive, plan.window, receipt)
         if plan.replaces:
             _remove_replaced(plan)
     return sealed
@@ -108,6 +110,9 @@ def _remove_replaced(plan: BackfillPlan) -> None:
         if window.key == plan.window.key:
             continue
         if {file.path for file in receipt.files} <= replaced:
+            note_sealed(
+                plan.archive.root, Noted(documents={f"{window.name}/receipt.json": REMOVED})
+            )
             (window.folder / "receipt.json").unlink()
             if window.data.is_dir():
                 window.data.fs.rm(window.data.path, recursive=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition, from_spark_json
@@ -18,8 +19,11 @@ __all__ = [
     "Checkpoint",
     "batch_id",
     "compare_with_manifest",
+    "compare_with_receipts",
     "find_holes",
     "parse_commit",
+    "parse_initial_offsets",
+    "parse_metadata",
     "parse_offsets",
     "refuse_backward",
 ]
@@ -67,7 +71,7 @@ def parse_offsets(
     try:
         if lines[0] != VERSION or len(lines) != 3:
             raise ValueError(f"expected {VERSION}, metadata and one source, got {len(lines)} lines")
-        json.loads(lines[1])
+        _check_batch_metadata(lines[1])
         return from_spark_json(lines[2]), []
     except ValueError as error:
         return None, [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
@@ -79,10 +83,71 @@ def parse_commit(content: bytes, where: str) -> list[Finding]:
     try:
         if lines[0] != VERSION or len(lines) != 2:
             raise ValueError(f"expected {VERSION} and a line of JSON, got {len(lines)} lines")
-        json.loads(lines[1])
+        _numbers(_object(lines[1]), "nextBatchWatermarkMs")
     except ValueError as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
     return []
+
+
+def parse_metadata(content: bytes, where: str) -> list[Finding]:
+    """Check the file `metadata`, which holds the query's id."""
+    try:
+        query_id = _object(content.decode()).get("id")
+        if not isinstance(query_id, str) or not query_id:
+            raise ValueError(f"expected the query's id, got {query_id!r}")
+    except ValueError as error:
+        return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
+    return []
+
+
+def parse_initial_offsets(
+    content: bytes, where: str, starting_offsets: Mapping[TopicPartition, int]
+) -> list[Finding]:
+    """Check `sources/0/0`, where the Kafka source keeps the offsets that the query started at.
+
+    Args:
+        content: A zero byte, a line with the version, and a line of JSON.
+        where: The file, relative to the archive.
+        starting_offsets: Where the generation starts.
+    """
+    lines = content.removeprefix(b"\0").decode("utf-8", errors="replace").split("\n", 1)
+    try:
+        if lines[0] != VERSION or len(lines) != 2:
+            raise ValueError(f"expected {VERSION} and the offsets, got {content[:40]!r}")
+        initial = from_spark_json(lines[1])
+    except ValueError as error:
+        return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
+    return [
+        Finding(
+            Reason.CHECKPOINT_CORRUPT,
+            where,
+            f"{tp} starts at offset {initial[tp]}, generation.json says {starting_offsets[tp]}",
+        )
+        for tp in sorted(initial.keys() & starting_offsets.keys())
+        if initial[tp] != starting_offsets[tp]
+    ][:1]
+
+
+def _check_batch_metadata(line: str) -> None:
+    """Check the line of `OffsetSeqMetadata`, which Spark reads before it reads the offsets."""
+    found = _object(line)
+    _numbers(found, "batchWatermarkMs", "batchTimestampMs")
+    conf = found.get("conf", {})
+    if not isinstance(conf, dict) or not all(isinstance(value, str) for value in conf.values()):
+        raise ValueError(f"expected the session's configuration as texts, got {str(conf)[:40]!r}")
+
+
+def _object(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, got {text[:40]!r}")
+    return found
+
+
+def _numbers(found: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if type(found.get(key, 0)) is not int:
+            raise ValueError(f"expected a whole number as {key}, got {found[key]!r}")
 
 
 def find_holes(batches: Iterable[int], folder: str) -> list[Finding]:
@@ -126,6 +191,28 @@ def refuse_backward(
         kept[batch] = end
         start = end or start
     return kept, findings
+
+
+def compare_with_receipts(
+    checkpoint: Checkpoint, sealed_ends: Mapping[int, Mapping[TopicPartition, int]], folder: str
+) -> list[Finding]:
+    """Find sealed batches that the checkpoint lets end elsewhere than their receipts do.
+
+    Args:
+        checkpoint: The checkpoint.
+        sealed_ends: Where sealed segments end, by their last batch.
+        folder: The checkpoint's folder relative to the archive.
+    """
+    return [
+        Finding(
+            Reason.CHECKPOINT_CORRUPT,
+            f"{folder}/offsets/{batch}",
+            "ends elsewhere than the receipt of its batch says",
+        )
+        for batch, end in sorted(checkpoint.ends.items())
+        # One that can't be read is a finding of its own.
+        if end and batch in sealed_ends and end != sealed_ends[batch]
+    ]
 
 
 def compare_with_manifest(

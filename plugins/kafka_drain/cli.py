@@ -29,6 +29,7 @@ COMMANDS = {
     "maintain": (
         "close a generation when it is due, compact small files, delete files that are too old"
     ),
+    "unlock": "show who holds an archive's leases; remove those that nobody renews",
     "inspect": "show what an archive holds",
     "files": "list the committed data files, one a line",
     "republish": "send an archive's records to Kafka",

@@ -26,8 +26,9 @@ ReadFiles: TypeAlias = (
     "Callable[[Generation | Window, Collection[SinkFile], str, Callable[[str], None]], FilesRead]"
 )
 
-#: So many files are read at once: on a disk the processor is what counts, in a store the requests.
-_LANES_ON_DISK, _LANES_IN_STORE = 1, 16
+#: So many files are read at once: on a disk one is decoded while another's records are hashed, in a
+#: store the requests count.
+_LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 
 
 def read_committed_files(

@@ -11,21 +11,18 @@ Killed before the seal, what was written is a copy that nobody reads, and the ne
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from kafka_drain.archive import Archive
 from kafka_drain.closed_segments import read_closed
-from kafka_drain.compaction_plan import Compaction, known_gaps, plan_pieces, split_gaps
-from kafka_drain.findings import Finding, Reason
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.compaction_plan import Compaction, plan_pieces
+from kafka_drain.compaction_proof import prove_compaction
 from kafka_drain.generation import Generation
 from kafka_drain.job_spec import CompactSpec
 from kafka_drain.locations import hadoop_path
-from kafka_drain.offset_checks import without_held
-from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity, seal_window
@@ -182,40 +179,19 @@ def finish_compaction(
     run: str,
     say: Callable[[str], None],
 ) -> Receipt:
-    """Prove that the new files hold what the old receipts say, and seal them.
-
-    Each offset of the segments is in exactly one new file or in a gap that was sealed before; the
-    records of each partition are as many as the old files', and their fingerprint is the one that
-    Spark took when it read them from Kafka, where it did.
-    """
+    """Prove that the new files hold what the old receipts say, each once, and seal them."""
     result, files, findings = read_written(job, say)
     piece, window = compaction.piece, job.window
     topics = {name: id_ for receipt in piece.receipts for name, id_ in receipt.topics.items()}
-    known = known_gaps([*piece.receipts, *_deletions(archive, topics)])
-    gaps, lost = split_gaps(without_held(job.ranges, files), known)
-    records: dict[TopicPartition, int] = {}
-    for file in files:
-        for content in file.contents:
-            records[content.tp] = records.get(content.tp, 0) + content.records
-    for tp in sorted({*records, *piece.records}):
-        if records.get(tp) != piece.records.get(tp):
-            detail = (
-                f"holds {records.get(tp, 0):,} records, the old files {piece.records.get(tp, 0):,}"
-            )
-            findings.append(Finding(Reason.CONTENT_CHANGED, f"{window.name} {tp}", detail))
-    for tp, ranges in lost.items():
-        detail = f"{', '.join(map(str, ranges[:3]))} is in no new file, and was no gap before"
-        findings.append(Finding(Reason.OFFSET_MISSING, str(tp), detail))
-    sealed = _sealed_fingerprint(piece.receipts, sum(piece.records.values()))
-    if sealed is not None and result["fingerprint"] != sealed:
-        detail = f"its records have fingerprint {result['fingerprint']}, Spark read {sealed}"
-        findings.append(Finding(Reason.CONTENT_CHANGED, window.name, detail))
-    refuse_findings(window, findings)
+    proof = prove_compaction(
+        window.name, piece, job.ranges, files, result["fingerprint"], _deletions(archive, topics)
+    )
+    refuse_findings(window, [*findings, *proof.findings])
     document = archive.document()
     receipt = seal_window(
         [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
         files,
-        gaps,
+        proof.gaps,
         identity=Identity(document["pipeline"], document["cluster_id"], topics),
         window=window.key,
         replaces=piece.replaces,
@@ -231,22 +207,3 @@ def _deletions(archive: Archive, topic_ids: Mapping[str, str]) -> list[Receipt]:
     """Return what retention has deleted of some topics."""
     sealed = [w.receipt() for w in archive.windows() if w.is_maintained and w.is_sealed]
     return [r for r in sealed if not r.files and topic_ids.items() >= r.topics.items()]
-
-
-def _sealed_fingerprint(receipts: Sequence[Receipt], records: int) -> str | None:
-    """Return the fingerprint of some segments; None when theirs isn't known of exactly these."""
-    value = held = 0
-    for receipt in receipts:
-        if receipt.fingerprint is None or _is_mended(receipt):
-            return None
-        value ^= int(receipt.fingerprint, 16)
-        held += receipt.records
-    if held != records:
-        # Retention has deleted some.
-        return None
-    return f"{value:016x}"
-
-
-def _is_mended(receipt: Receipt) -> bool:
-    """Whether a window held some of a segment when it was sealed."""
-    return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

@@ -86,7 +86,7 @@ def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
                     files=files,
                     file_format=segments.file_format,
                     partition_by=segments.partition_by,
-                    new_files=max(fewest, -(-piece.bytes // target_bytes)),
+                    new_files=fewest,
                 )
             )
     return found

@@ -25,13 +25,13 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka_cluster import (
     BACKOFF_SECONDS,
-    INTERNAL_TOPICS,
     TIMEOUT_SECONDS,
     socket_timeout,
 )
 from kafka_drain.kafka_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.source_options import INTERNAL_TOPICS
 
 __all__ = ["Committed", "ConsumerGroups", "Group", "Member", "offsets_of"]
 

@@ -66,6 +66,8 @@ class CommittedFile:
         sha256: The SHA-256 of its bytes, in hexadecimal.
         contents: What it holds of each partition.
         batch: The batch that the manifest lists the file in; None when that is forgotten.
+        fingerprint: XOR of its records' hashes, in hexadecimal; None when a record's time can't be
+            represented.
     """
 
     path: str
@@ -73,6 +75,12 @@ class CommittedFile:
     sha256: str
     contents: tuple[FileOffsets, ...]
     batch: int | None = None
+    fingerprint: str | None = None
+
+    @property
+    def records(self) -> int:
+        """How many rows it has."""
+        return sum(content.records for content in self.contents)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types."""

@@ -1,4 +1,8 @@
-"""JSON documents of an archive, read whole and written atomically."""
+"""JSON documents of an archive, read whole and written atomically.
+
+On a file system of this machine they are durable when the call returns: file and folder are synced,
+so that after a power cut there is the old document or the whole new one, never an empty one.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,26 @@ import errno
 import json
 import os
 import uuid
-from typing import Any
+from typing import Any, Literal
 
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError
-from kafka_drain.locations import is_local, make_folder, read_bytes
+from kafka_drain.locations import is_local, make_folder, read_bytes, sync_folder
 
 __all__ = [
     "create_document",
     "create_text",
     "read_document",
+    "read_note",
     "replace_document",
     "version_of",
     "write_document",
     "write_text",
 ]
 
+#: What file systems without room answer.
+FULL = {errno.ENOSPC, errno.EDQUOT}
 # What file systems without hard links answer.
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
@@ -47,11 +54,31 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
     except ValueError as error:
         raise ArchiveError(f"{path} isn't JSON ({error}); restore it from a copy") from error
     if not isinstance(document, dict):
-        raise ArchiveError(f"{path} holds {content[:40].decode()!r}, expected a JSON object")
+        shown = content[:40].decode(errors="replace")
+        raise ArchiveError(f"{path} holds {shown!r}, expected a JSON object")
     missing = [key for key in keys if key not in document]
     if missing:
         raise ArchiveError(f"{path} has no {', '.join(missing)}; restore it from a copy")
     return document
+
+
+def read_note(path: UPath, *keys: str) -> dict[str, Any] | None:
+    """Read a JSON object that proves nothing, and that the next run writes anew.
+
+    An archive that was written by an older release may have an empty one after a power cut.
+    Validation has an unreadable one as a finding.
+
+    Args:
+        path: The file.
+        keys: Keys that it has to have.
+
+    Returns:
+        None when there is no such file, or it can't be read.
+    """
+    try:
+        return read_document(path, *keys)
+    except (FileNotFoundError, NotADirectoryError, ArchiveError):
+        return None
 
 
 def write_document(path: UPath, document: dict[str, Any]) -> None:
@@ -72,14 +99,15 @@ def write_text(path: UPath, text: str) -> None:
         ArchiveError: When the folder can't be written.
     """
     try:
-        make_folder(path.parent)
+        make_folder(path.parent, durable=True)
         if not is_local(path):
             path.write_text(text)
             return
         beside = _beside(path)
         try:
-            beside.write_text(text)
+            _write_synced(beside, text)
             os.replace(str(beside), str(path))
+            sync_folder(path.parent)
         except OSError:
             beside.unlink(missing_ok=True)
             raise
@@ -106,7 +134,7 @@ def create_text(path: UPath, text: str) -> bool:
         ArchiveError: When the folder can't be written.
     """
     try:
-        make_folder(path.parent)
+        make_folder(path.parent, durable=True)
     except OSError as error:
         raise _not_written(path, error) from error
     if not is_local(path):
@@ -179,16 +207,23 @@ def _is_refused(error: OSError) -> bool:
 def _create_local(path: UPath, text: str) -> None:
     beside = _beside(path)
     try:
-        beside.write_text(text)
+        _write_synced(beside, text)
         os.link(str(beside), str(path))
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
         # Without hard links: as exclusive, but a crash may leave half a file.
-        with open(str(path), "x") as file:
-            file.write(text)
+        _write_synced(path, text, "x")
     finally:
         beside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _write_synced(path: UPath, text: str, mode: Literal["w", "x"] = "w") -> None:
+    with open(str(path), mode, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _text(document: dict[str, Any]) -> str:
@@ -200,7 +235,15 @@ def _beside(path: UPath) -> UPath:
 
 
 def _not_written(path: UPath, error: OSError) -> ArchiveError:
-    return ArchiveError(
-        f"{path} can't be written: {error.strerror or error}; "
-        "check that the folder exists and that this user may write to it"
-    )
+    return ArchiveError(f"{path} can't be written: {error.strerror or error}; {_remedy(error)}")
+
+
+def _remedy(error: OSError) -> str:
+    """Say what to do about a file that can't be written."""
+    if error.errno in FULL:
+        return "make room on its disk, or raise the quota, and run this again: nothing was replaced"
+    if error.errno == errno.EROFS:
+        return "its file system is mounted for reading only; mount it for writing"
+    if error.errno == errno.EIO:
+        return "its disk has failed; look at the system's log"
+    return "check that the folder exists and that this user may write to it"

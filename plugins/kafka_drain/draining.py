@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
-    ConfigError,
     DataLossError,
-    KafkaDrainError,
-    SparkJobError,
 )
 from kafka_drain.fingerprints import write_fingerprints
 from kafka_drain.generation import Generation
@@ -24,12 +22,13 @@ from kafka_drain.job_spec import DrainSpec, read_result
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.locations import hadoop_path
-from kafka_drain.offsets import to_spark_json
+from kafka_drain.offsets import OffsetRange, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
 from kafka_drain.schema_registry import SchemaRegistry
 from kafka_drain.sink_options import PARTITION_COLUMNS
-from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
+from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS, whole_pattern
+from kafka_drain.spark_errors import no_result, spark_error, too_far_records
 from kafka_drain.spark_submit import (
     SparkApplication,
     check_spark_version,
@@ -37,13 +36,11 @@ from kafka_drain.spark_submit import (
     kafka_options,
     prepare_application,
 )
+from kafka_drain.topic_lives import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.topic_settings import write_topic_settings
 from kafka_drain.value_schemas import ValuePlan, plan_values
 
 __all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
-
-#: What Spark 4 calls it, in its own words, and what Kafka's client says beneath Spark 3.5.
-_DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ class DrainJob:
     values: ValuePlan
     application: SparkApplication
     result_path: Path
+    cluster: KafkaCluster
 
 
 @contextmanager
@@ -136,7 +134,7 @@ def check_drain(
     spec = replace(spec, values=values.spec)
     spec.write(spec_path)
     application = for_offsets(application, plan.offsets)
-    return DrainJob(plan, values, application, Path(spec.result_path))
+    return DrainJob(plan, values, application, Path(spec.result_path), cluster)
 
 
 def prepare_drain(
@@ -219,7 +217,7 @@ def compile_spec(
     if pipeline.topics:
         options["subscribe"] = ",".join(pipeline.topics)
     elif pipeline.topic_pattern:
-        options["subscribePattern"] = pipeline.topic_pattern
+        options["subscribePattern"] = whole_pattern(pipeline.topic_pattern)
     else:
         options["assign"] = json.dumps(pipeline.assign)
     return DrainSpec(
@@ -262,24 +260,64 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
     Raises:
         ConfigError: When Spark can't make columns of what `values` says.
         DataLossError: When Kafka no longer had offsets that the job needed.
+        KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
+        SourceRecordError: When a record can't be kept as it was sent; names it.
         SparkJobError: When the job failed otherwise, or ended without a result.
+        TopicError: When a topic was made again since preflight: its batches are never sealed.
     """
     result = read_result(job.result_path)
+    plan, memory = job.plan, job.application.driver_memory
     if result is None:
-        raise SparkJobError(
-            "spark-submit ended before the drain wrote a result; the reason is in the log above"
-        )
+        raise no_result("drain", memory)
     if "error" in result:
-        raise _job_error(result["error"])
-    generation = job.plan.archive.open_generation()
-    if generation is not None:
-        write_fingerprints(generation, result.pop("fingerprints", []))
-    return {"archive": str(job.plan.archive.root), **result}
+        # Records that have come since may have been read as well.
+        read = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in plan.start.items()}
+        raise spark_error(
+            result["error"],
+            what="drain",
+            memory=memory,
+            too_far=lambda: too_far_records(job.cluster, read),
+        )
+    generation = plan.archive.open_generation()
+    fingerprints = result.pop("fingerprints", [])
+    if generation is not None and fingerprints:
+        write_fingerprints(generation, read_batches(fingerprints, plan.last_listed))
+        _confirm_topics(job, generation, max(each["batch"] for each in fingerprints))
+    return {"archive": str(plan.archive.root), **result}
 
 
-def _job_error(message: str) -> KafkaDrainError:
-    if any(words in message for words in _DATA_LOSS):
-        return DataLossError(f"Kafka lost offsets while the drain ran: {message}")
-    if message.startswith("values."):
-        return ConfigError(message)
-    return SparkJobError(f"the drain failed in Spark: {message}")
+def read_batches(
+    fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None
+) -> list[Mapping[str, Any]]:
+    """Leave out the batches that Spark has skipped, of which it says that they had no records.
+
+    A drain that is killed after the manifest and before the checkpoint's commit leaves such a
+    batch: the next query finds its files listed and reads nothing (FileStreamSink.addBatch).
+
+    Args:
+        fingerprints: `batch`, `records` and `fingerprint` of each batch of the query.
+        last_listed: The last batch that the manifest listed before the query; None for none.
+    """
+    listed = -1 if last_listed is None else last_listed
+    return [each for each in fingerprints if each["batch"] > listed]
+
+
+def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> None:
+    """Ask again which topics these are, and leave the answer for validation."""
+    plan = job.plan
+    cluster_id = job.cluster.cluster_id()
+    if cluster_id != plan.cluster_id:
+        raise ArchiveError(
+            f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, and leads "
+            f"to {cluster_id} since: what was read can't be sealed. Correct the connection; what "
+            f"to do with the archive, `kafka-drain validate {plan.archive.root}` says"
+        )
+    meant = {name: topic.id for name, topic in plan.topics.items()}
+    refuse_other_lives(
+        job.cluster,
+        meant,
+        "its new batches are never sealed. Run `kafka-drain roll "
+        f"{plan.archive.root}`: the next generation leaves them out, and starts at the new topic's "
+        "beginning",
+    )
+    write_read_from(generation, ReadFrom(last_batch, cluster_id, meant))

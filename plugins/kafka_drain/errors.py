@@ -10,7 +10,7 @@
     │   ├── DataLossError             Kafka no longer holds offsets that the drain still needs
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
-    │   ├── SourceRecordError         a row of a data file can't be sent to Kafka
+    │   ├── SourceRecordError         a record can't be kept as it was sent, or be sent again
     │   ├── AuthenticationError       Kafka or the Schema Registry refuses the login
     │   ├── AuthorizationError        Kafka's ACLs don't allow it; names the one that is missing
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
@@ -110,7 +110,7 @@ class DataFileError(TerminalError):
 
 
 class SourceRecordError(TerminalError):
-    """Raised when a row of a data file can't be sent to Kafka."""
+    """Raised when a record of the source can't be kept as it was sent, or can't be sent again."""
 
 
 class AuthenticationError(TerminalError):

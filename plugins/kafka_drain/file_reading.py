@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import hashlib
 
-from kafka_drain.contents import CommittedFile
-from kafka_drain.data_files import DataFileError, read_offsets, topic_of
+import pyarrow as pa
+
+from kafka_drain.contents import CommittedFile, FileOffsets
+from kafka_drain.data_files import (
+    DataFileError,
+    TimestampError,
+    read_contents,
+    read_offsets,
+    topic_of,
+)
 from kafka_drain.data_files.records import DataPath, path_of
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.manifest import SinkFile
+from kafka_drain.record_hashes import batch_fingerprint
 from kafka_drain.store_errors import naming_outages
 
 __all__ = ["file_sha256", "read_file"]
 
 _CHUNK = 1 << 20
+#: Files of a store are read in 16 lanes, each of which holds a batch as Python objects as well.
+_BATCH_BYTES = 4 << 20
 
 
 def read_file(
@@ -41,12 +52,15 @@ def read_file(
         if size != sink_file.size:
             detail = f"{size:,} bytes, the manifest says {sink_file.size:,}"
             return Finding(Reason.FILE_SIZE, where, detail)
+        sha256 = file_sha256(path)
+        contents, fingerprint = _read_contents(path, file_format, topic_of(sink_file.path))
         return CommittedFile(
             path=where,
             bytes=size,
-            sha256=file_sha256(path),
-            contents=tuple(read_offsets(path, file_format, topic_of(sink_file.path))),
+            sha256=sha256,
+            contents=tuple(contents),
             batch=sink_file.batch,
+            fingerprint=fingerprint,
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
@@ -55,6 +69,23 @@ def read_file(
     except OSError as error:
         # A disk that can't read it, or no right to.
         return Finding(Reason.FILE_CORRUPT, where, f"can't be read: {error}")
+
+
+def _read_contents(
+    path: DataPath, file_format: str, topic: str | None
+) -> tuple[list[FileOffsets], str | None]:
+    """Return which offsets a file holds, and its fingerprint where its times can be represented."""
+    value = 0
+
+    def look(batch: pa.RecordBatch) -> None:
+        nonlocal value
+        value ^= batch_fingerprint(batch, topic)
+
+    try:
+        contents = read_contents(path, file_format, topic, _BATCH_BYTES, look)
+    except TimestampError:
+        return read_offsets(path, file_format, topic), None
+    return contents, f"{value:016x}"
 
 
 def file_sha256(path: DataPath) -> str:

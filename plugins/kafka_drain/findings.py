@@ -186,6 +186,21 @@ class Reason(str, Enum):
         "the records in a segment's files aren't those that Spark read from Kafka",
         "drain the segment again into another archive while Kafka has it, and compare",
     )
+    RECORDS_CHANGED = (
+        "records_changed",
+        "error",
+        "the files of a batch that isn't sealed yet don't hold the records that Spark read from "
+        "Kafka: they were changed since, or the format couldn't keep something",
+        "restore the files from a copy, or run `kafka-drain repair` while Kafka has the records",
+    )
+    TOPIC_MADE_AGAIN = (
+        "topic_made_again",
+        "error",
+        "a topic was deleted or made again while a batch was drained, or before anybody could say "
+        "which of the two the batch was read of: it is never sealed",
+        "run `kafka-drain roll`: the next generation leaves the batch out, and starts at the new "
+        "topic's beginning",
+    )
     RECEIPT_CORRUPT = (
         "receipt_corrupt",
         "error",
@@ -195,7 +210,7 @@ class Reason(str, Enum):
     RECEIPT_CHANGED = (
         "receipt_changed",
         "error",
-        "a receipt isn't the one that its successor was sealed after",
+        "a receipt isn't the one that its successor was sealed after, or that the journal names",
         "restore the receipts from a copy",
     )
     RECEIPT_HOLE = (
@@ -204,11 +219,51 @@ class Reason(str, Enum):
         "a receipt between two others is gone",
         "restore the receipt from a copy",
     )
+    RECEIPT_MISSING = (
+        "receipt_missing",
+        "error",
+        "a segment was sealed, the journal says, and its receipt isn't there; readers may miss its "
+        "records, or take files that were replaced",
+        "restore what the finding names from a copy, with the data files beside it; until then "
+        "nothing is sealed, replaced or removed. Without a copy: `kafka-drain repair "
+        "--new-journal`, which forgets it",
+    )
+    DOCUMENT_CHANGED = (
+        "document_changed",
+        "error",
+        "a document that says how sealed segments are read (archive.json, a generation's "
+        "generation.json, a window's plan.json) isn't what it was when they were sealed",
+        "restore it from a copy; until then nothing is sealed, replaced or removed. Without a "
+        "copy: `kafka-drain repair --new-journal`, which takes it as it is",
+    )
+    SEGMENT_OVERLAP = (
+        "segment_overlap",
+        "error",
+        "two sealed segments hold the same offsets of a topic, and neither stands for the other's "
+        "files; readers get these records twice",
+        "compare both with a copy, and restore the one that isn't as it was; don't backfill before",
+    )
+    JOURNAL_DAMAGED = (
+        "journal_damaged",
+        "error",
+        "the journal, which says what was sealed, lacks entries or isn't what was written; a "
+        "receipt that is gone may go unnoticed",
+        "restore journal.json and the folder journal from a copy; until then nothing is sealed, "
+        "replaced or removed. Without a copy: `kafka-drain repair --new-journal`, which takes the "
+        "archive as it is",
+    )
     CHECKSUM_MISMATCH = (
         "checksum_mismatch",
         "error",
         "a file of Spark's doesn't fit the .crc file beside it; Spark refuses to read it",
         "restore both from a copy; where only the .crc file is bad, remove that one",
+    )
+    NOTE_UNREADABLE = (
+        "note_unreadable",
+        "warning",
+        "a document that the archive keeps beside its proof can't be read: after a power cut, or "
+        "by another program's hand",
+        "nothing has to be done: the next run writes it anew",
     )
     STALLED = (
         "stalled",

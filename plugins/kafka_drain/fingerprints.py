@@ -7,20 +7,20 @@ drain leaves it beside the generation's receipts, validation puts it into the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.contents import CommittedFile
+from kafka_drain.content_checks import Taken
 from kafka_drain.data_files import read_records, topic_of
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import read_note, write_document
 from kafka_drain.generation import Generation
 from kafka_drain.offset_checks import Segment
 from kafka_drain.receipts import Receipt
 from kafka_drain.record_hashes import records_fingerprint
 
-__all__ = ["files_fingerprint", "segment_fingerprint", "write_fingerprints"]
+__all__ = ["files_fingerprint", "read_by_spark", "write_fingerprints"]
 
 BATCH_BYTES = 32 << 20
 
@@ -45,23 +45,19 @@ def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
     return f"{value:016x}"
 
 
-def segment_fingerprint(
-    generation: Generation, part: Segment, files: Sequence[CommittedFile]
-) -> str | None:
-    """Return the fingerprint of a segment.
+def read_by_spark(generation: Generation, part: Segment) -> Taken | None:
+    """Return what Spark read of a segment.
 
     Returns:
-        None when a drain was killed before it could leave it, or what it left is of another
-        number of records than the files hold.
+        None when a drain was killed before it could leave it, or what it left can't be read: a
+        power cut may have left an empty file.
     """
     value, records = 0, 0
     for batch in range(part.first_batch, part.last_batch + 1):
-        try:
-            path = generation.folder / "fingerprints" / f"{batch:012d}.json"
-            found = read_document(path, "records", "fingerprint")
-        except FileNotFoundError:
+        path = generation.folder / "fingerprints" / f"{batch:012d}.json"
+        found = read_note(path, "records", "fingerprint")
+        if found is None:
             return None
         value ^= int(found["fingerprint"], 16)
         records += found["records"]
-    held = sum(content.records for file in files for content in file.contents)
-    return f"{value:016x}" if records == held else None
+    return Taken(records, f"{value:016x}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from kafka_drain.acknowledgements import range_name
 from kafka_drain.errors import ArchiveError
@@ -13,10 +14,13 @@ from kafka_drain.gaps import classify_gaps
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.sealing import Identity
+from kafka_drain.topic_lives import topic_ids_now
 
-__all__ = ["explain_gaps", "gap_findings", "same_topics"]
+__all__ = ["explain_gaps", "gap_findings", "same_topics", "split_compacted"]
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
+
+_NOTHING: Ranges = MappingProxyType({})
 
 
 def explain_gaps(
@@ -26,6 +30,7 @@ def explain_gaps(
     cluster: KafkaCluster | None,
     windows: Ranges,
     acknowledged: Ranges,
+    were_read: Ranges = _NOTHING,
 ) -> list[Gap]:
     """Say why offsets are missing.
 
@@ -35,6 +40,8 @@ def explain_gaps(
         cluster: Where to ask; None to ask nobody.
         windows: What the archive's windows hold.
         acknowledged: Expired offsets that somebody has accepted.
+        were_read: Offsets of records that Spark has read: where Kafka has compacted one away since,
+            it has expired.
 
     Raises:
         ArchiveError: When the cluster is another.
@@ -62,7 +69,7 @@ def explain_gaps(
         ),
         *classify_gaps(cluster, {tp: rs for tp, rs in asked.items() if tp.topic in same}),
     ]
-    for gap in found:
+    for gap in (part for whole in found for part in split_compacted(whole, were_read)):
         gaps += _accepted(gap, acknowledged) if gap.reason == GapReason.EXPIRED else [gap]
     return gaps
 
@@ -70,6 +77,17 @@ def explain_gaps(
 def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[OffsetRange]:
     merged = merge(parts)
     return [r for whole in ranges for r in subtract(whole, overlapping(merged, whole))]
+
+
+def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
+    """Split a compacted gap into what had a record when Spark read it, and what hadn't."""
+    if gap.reason != GapReason.COMPACTED:
+        return [gap]
+    rest = _minus([gap.range], were_read.get(gap.tp, []))
+    return [
+        *(replace(gap, range=r, reason=GapReason.EXPIRED) for r in _minus([gap.range], rest)),
+        *(replace(gap, range=r) for r in rest),
+    ]
 
 
 def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
@@ -97,10 +115,8 @@ def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> s
             f"{identity.cluster_id}, the connection leads to cluster {cluster_id}, which can't "
             "tell why offsets are missing; correct the connection"
         )
-    # The list leaves out internal topics, which aren't made again.
-    listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
-    there = cluster.topics(names & listed)
-    return {name for name, topic in there.items() if topic.id == identity.topics.get(name)}
+    there = topic_ids_now(cluster, names)
+    return {name for name, topic_id in there.items() if topic_id == identity.topics.get(name)}
 
 
 def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:

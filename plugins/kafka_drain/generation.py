@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from upath import UPath
@@ -20,7 +21,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.hadoop_crc import crc_name, matches_crc
 from kafka_drain.locations import is_local, read_bytes
-from kafka_drain.manifest import Manifest
+from kafka_drain.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
 from kafka_drain.receipts import Receipt, parse_receipt
 
@@ -84,8 +85,23 @@ class Generation:
             ) from error
 
     def starting_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offsets that the generation starts at."""
-        return from_spark_json(json.dumps(self.document()["starting_offsets"]))
+        """Return the offsets that the generation starts at.
+
+        Raises:
+            ArchiveError: When they aren't numbers by topic and partition.
+        """
+        written = self.document()["starting_offsets"]
+        try:
+            offsets = from_spark_json(json.dumps(written))
+            if min(offsets.values(), default=0) < 0:
+                raise ValueError("an offset is a number from 0 on")
+        except ValueError as error:
+            raise ArchiveError(
+                f"{self.folder / 'generation.json'} was changed: starting_offsets is "
+                f'{str(written)[:200]}, expected offsets such as {{"flights": {{"0": 23}}}}; '
+                "restore it from a copy"
+            ) from error
+        return offsets
 
     def write(
         self,
@@ -144,8 +160,13 @@ class Generation:
         manifest, found = manifest_files.assemble(logs, self.data_name)
         return manifest, findings + found
 
+    def manifest_line(self, sink_file: SinkFile) -> int | None:
+        """Return the number of the line that lists a file; reads its manifest file again."""
+        content = read_bytes(self.data / "_spark_metadata" / sink_file.log)
+        return manifest_files.line_of(content, sink_file.path, self.data_name)
+
     def read_checkpoint(self) -> tuple[Checkpoint, list[Finding]]:
-        """Read `offsets/` and `commits/` of the checkpoint and say what is wrong with them."""
+        """Read the checkpoint's files and say what is wrong with them."""
         findings: list[Finding] = []
         ends: dict[int, dict[TopicPartition, int]] = {}
         commits: set[int] = set()
@@ -163,9 +184,32 @@ class Generation:
             findings += found
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)
+        findings += self._check_beside_batches()
         findings += checkpoint_files.find_holes(ends, offsets_name)
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
+
+    def _check_beside_batches(self) -> list[Finding]:
+        """Check what Spark reads of a checkpoint beside `offsets/` and `commits/`."""
+        findings: list[Finding] = []
+        for name, check in (
+            ("metadata", checkpoint_files.parse_metadata),
+            (
+                "sources/0/0",
+                partial(
+                    checkpoint_files.parse_initial_offsets,
+                    starting_offsets=self.starting_offsets(),
+                ),
+            ),
+        ):
+            where = f"{self.name}/checkpoint/{name}"
+            try:
+                content, found = _read_checked(self.checkpoint / name, where)
+            except (FileNotFoundError, NotADirectoryError):
+                # Spark writes it anew: nothing in it is needed to go on.
+                continue
+            findings += [*found, *check(content, where)]
+        return findings
 
     def log_names(self) -> list[str]:
         """Return the names of manifest and checkpoint files; they change with each batch."""
@@ -277,10 +321,19 @@ def list_data_files(folder: UPath) -> dict[str, int]:
 
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
     # Three times as fast as pathlib, which matters with 100,000 files.
-    with os.scandir(folder) as entries:
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        # Removed since its own folder was listed.
+        return
+    with entries:
         for entry in entries:
             if entry.name.startswith("part-"):
-                yield prefix + entry.name, entry.stat().st_size
+                try:
+                    yield prefix + entry.name, entry.stat().st_size
+                except FileNotFoundError:
+                    # Removed a moment ago, or a link that leads nowhere: readers find no file.
+                    continue
             elif entry.is_dir() and not entry.name.startswith(("_", ".")):
                 # `_spark_metadata`, and the `_temporary` of a batch write that was killed.
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from kafka_drain.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.receipts import FileSet, Receipt, ReceiptError, SealedFile
 
-__all__ = ["GenerationState", "read_state"]
+__all__ = ["GenerationState", "is_of_sealed_batch", "read_state"]
 
 # A drain that runs meanwhile adds files and removes old ones.
 ATTEMPTS = 5
@@ -153,6 +153,15 @@ def _newest_receipt(generation: Generation) -> tuple[Receipt | None, list[Findin
     return None, findings
 
 
+def _readable(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]:
+    for name in names:
+        try:
+            yield generation.read_receipt(name)
+        except ReceiptError:
+            # A finding of its own; what it sealed can't be told.
+            continue
+
+
 def _compare_with_receipt(
     generation: Generation,
     manifest: Manifest,
@@ -172,10 +181,11 @@ def _compare_with_receipt(
     elif checkpoint.last_offsets < receipt.last_batch:
         detail = f"ends with batch {checkpoint.last_offsets}, {sealed}"
         findings.append(Finding(Reason.CHECKPOINT_BEHIND, folder, detail))
-    elif checkpoint.ends.get(receipt.last_batch) not in (None, {}, receipt.ends):
-        where = f"{folder}/offsets/{receipt.last_batch}"
-        detail = "ends elsewhere than the receipt of its batch says"
-        findings.append(Finding(Reason.CHECKPOINT_CORRUPT, where, detail))
+    else:
+        # Spark reads the newest two; validation compares the others with the receipts it reads.
+        newest = _readable(generation, generation.receipt_names()[-2:])
+        ends = {found.last_batch: found.ends for found in newest}
+        findings += checkpoint_files.compare_with_receipts(checkpoint, ends, folder)
     folder = f"{generation.data_name}/_spark_metadata"
     if manifest.last_batch is None:
         if Reason.MANIFEST_MISSING not in reasons:
@@ -194,13 +204,7 @@ def _compare_files(
     mended: Collection[str],
 ) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
     """Say in what the manifest differs from the receipts; reads all receipts."""
-    receipts: list[Receipt] = []
-    for name in generation.receipt_names():
-        try:
-            receipts.append(generation.read_receipt(name))
-        except ReceiptError:
-            # A finding of its own; what it sealed can't be told.
-            continue
+    receipts = list(_readable(generation, generation.receipt_names()))
     sizes = {file.path: file.bytes for receipt in receipts for file in receipt.files}
     prefix = f"{generation.data_name}/"
     sealed, new = [], []
@@ -217,9 +221,17 @@ def _compare_files(
                 )
         elif sink_file.path in mended:
             continue
-        elif sink_file.batch is not None and sink_file.batch <= newest.last_batch:
-            detail = f"lists {path}, which the receipt of batch {sink_file.batch} doesn't"
-            findings.append(Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail))
+        elif is_of_sealed_batch(sink_file, manifest.compacted, newest.last_batch):
+            sealing = (
+                f"the receipts of batches up to {manifest.compacted} don't"
+                if sink_file.batch is None
+                else f"the receipt of batch {sink_file.batch} doesn't"
+            )
+            line = generation.manifest_line(sink_file)
+            detail = f"lists {path}, which {sealing}"
+            findings.append(
+                Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}:{line}", detail)
+            )
         else:
             new.append(sink_file)
     listed = {prefix + path for path in manifest.files}
@@ -227,6 +239,18 @@ def _compare_files(
     if gone and not _hidden_by_retention(generation, manifest, gone, receipts):
         findings += _unlisted(gone, receipts, manifest, folder, known)
     return sealed, new, findings
+
+
+def is_of_sealed_batch(sink_file: SinkFile, compacted: int | None, last_sealed: int) -> bool:
+    """Say whether a line of the manifest speaks of a sealed batch.
+
+    Args:
+        sink_file: The line; without a batch where a compaction has forgotten it.
+        compacted: The batch up to which the manifest is compacted; None when it isn't.
+        last_sealed: Highest batch id that is sealed.
+    """
+    latest = sink_file.batch if sink_file.batch is not None else compacted
+    return latest is not None and latest <= last_sealed
 
 
 def _hidden_by_retention(

@@ -47,6 +47,8 @@ code { font: .92em ui-monospace, monospace; }
 .verdict { margin: 1rem 0; padding: .8rem 1rem; background: var(--panel); font-size: 1.15rem;
   max-width: none; font-weight: 600; border-left: .4rem solid var(--good); color: var(--good); }
 .verdict.findings { border-color: var(--bad); color: var(--bad); }
+.verdict.late { border-color: var(--warn); color: var(--warn); }
+.verdict.waiting { border-color: var(--quiet); color: var(--text); }
 .good { color: var(--good); } .bad, .error { color: var(--bad); } .warning { color: var(--warn); }
 .error, .warning { font-weight: 600; }
 dl { display: flex; flex-wrap: wrap; gap: .6rem; }
@@ -83,7 +85,8 @@ a { color: inherit; }
   background: var(--line); }
 .runs a { text-decoration: none; } .runs svg { width: .8em; height: .8em; margin-right: .15em; }
 .success { fill: var(--covered); } .failed { fill: var(--lost); } .running { fill: var(--alt); }
-.queued { fill: var(--control); }
+.queued { fill: var(--control); } .damaged { fill: var(--bad); }
+.unproven { fill: var(--panel); stroke: var(--quiet); stroke-width: .8; stroke-dasharray: 2 1.5; }
 @media print { html { font-size: 10px; }
   body { max-width: none; padding: 0; font-size: 1rem; }
   td.text, th { white-space: normal; overflow-wrap: break-word; padding-right: .6rem; }

@@ -71,6 +71,8 @@ class Interval:
     def __post_init__(self) -> None:
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise ConfigError(f"an interval needs times with a time zone, got {self}")
+        for time in (self.start, self.end):
+            _check_in_utc(time)
         # Python compares times of the same zone by their clocks, which summer time sets back.
         if self.start_ms >= self.end_ms:
             raise ConfigError(
@@ -109,4 +111,20 @@ class Interval:
 
 def _name(ms: int) -> str:
     utc = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
-    return f"{utc:%Y%m%dT%H%M%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+    # `%Y` has no leading zeros on Linux.
+    return f"{utc.year:04d}{utc:%m%dT%H%M%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+
+
+def _check_in_utc(time: datetime) -> None:
+    """Refuse a time that has no date in UTC, rounded up to a millisecond.
+
+    Raises:
+        ConfigError: When it lies before year 1 or after year 9999 there.
+    """
+    try:
+        datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds(time))
+    except OverflowError as error:
+        raise ConfigError(
+            f"{time.isoformat()} is not acceptable as a bound of an interval; accepted: times "
+            "from year 1 to year 9999 in UTC"
+        ) from error

@@ -41,6 +41,7 @@ from kafka_drain.kafka_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka_config import KafkaConfig
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.option_checks import integer
+from kafka_drain.source_options import INTERNAL_TOPICS
 from kafka_drain.topic_settings import TopicSettings
 
 __all__ = ["KafkaCluster", "Topic"]
@@ -52,9 +53,6 @@ TIMEOUT_SECONDS = 20.0
 BACKOFF_SECONDS = 0.2
 
 QUICK_SECONDS = 5.0
-
-# org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what Spark's subscribePattern leaves out.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +269,22 @@ class KafkaCluster:
         Raises:
             TopicError: When Kafka refuses.
         """
+        self._create_topic(name, settings)
+        deadline = time.monotonic() + self._timeout
+        while not self.has_topic(name) and time.monotonic() < deadline:
+            time.sleep(BACKOFF_SECONDS)
+
+    def check_new_topic(self, name: str, settings: TopicSettings) -> None:
+        """Ask Kafka whether it would make a topic; makes none.
+
+        Raises:
+            TopicError: When it would refuse.
+        """
+        self._create_topic(name, settings, is_asked_only=True)
+
+    def _create_topic(
+        self, name: str, settings: TopicSettings, *, is_asked_only: bool = False
+    ) -> None:
         brokers = len(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).brokers)
         topic = NewTopic(
             name,
@@ -280,7 +294,9 @@ class KafkaCluster:
         )
 
         def ask(admin: AdminClient) -> None:
-            futures = admin.create_topics([topic], request_timeout=self._timeout)
+            futures = admin.create_topics(
+                [topic], request_timeout=self._timeout, validate_only=is_asked_only
+            )
             try:
                 answer_of(futures[name], self._timeout)
             except KafkaException as error:
@@ -288,12 +304,9 @@ class KafkaCluster:
                     raise
 
         self._ask(ask)
-        deadline = time.monotonic() + self._timeout
-        while not self.has_topic(name) and time.monotonic() < deadline:
-            time.sleep(BACKOFF_SECONDS)
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the topics that a regular expression matches whole, as Spark's subscribePattern.
+        """Return the topics that a regular expression matches whole, less the internal ones.
 
         Raises:
             ConfigError: When it is no regular expression.
@@ -333,12 +346,15 @@ class KafkaCluster:
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offset whose timestamp is at or after a time in milliseconds.
 
-        A partition without such a record has offset -1.
+        A partition without such a record has offset -1. Kafka knows no time before 1970: earlier
+        ones mean its first record with a timestamp.
         """
         found: dict[TopicPartition, int] = {}
         for at in set(times.values()):
             at_time = [tp for tp, wanted in times.items() if wanted == at]
-            found |= self._list_offsets(at_time, OffsetSpec.for_timestamp(at), "read_uncommitted")
+            # Negative ones stand for other questions, such as for the end (ListOffsetsRequest).
+            spec = OffsetSpec.for_timestamp(max(0, at))
+            found |= self._list_offsets(at_time, spec, "read_uncommitted")
         return found
 
     def _list_offsets(

@@ -8,7 +8,8 @@ kernel's lock on that very file, which ends with the process: no crash leaves an
 that runs out. S3 makes it only where there is none, and replaces it only while it is what was read.
 On another object store, of two drains that take over one lease in the same moment, the one that was
 overwritten finds out at its next renewal. The machines' clocks have to agree to within a part of
-the lease.
+the lease; one that seems to last longer than any could is watched, and taken over when it isn't
+renewed (lease_takeover.py).
 
 A process that was stopped for longer than its lease can't be kept from writing when it goes on.
 Then Spark's checkpoint and manifest let only one of the two commit a batch.
@@ -34,13 +35,18 @@ from upath import UPath
 
 from kafka_drain.documents import create_document, replace_document, version_of
 from kafka_drain.errors import ArchiveError, LockedError
+from kafka_drain.lease_takeover import Takeover, clock_ahead, may_take_over
 from kafka_drain.locations import is_local, read_bytes, require_reachable
+from kafka_drain.progress import duration_text
 
 __all__ = [
     "Clock",
+    "FoundLease",
     "Lease",
+    "find_lease",
     "hold_lease",
     "is_lease_file",
+    "is_renewed_since",
     "refuse_while_held",
     "utc_now",
     "wait_for_lease",
@@ -54,6 +60,8 @@ SECONDS = 60.0
 WAIT_SECONDS = 180.0
 # How often a lease can be released and taken while one drain tries to get it.
 TRIES = 100
+# How often a lease is looked at while it is watched.
+LOOKS = 30
 
 
 def utc_now() -> datetime:
@@ -66,18 +74,35 @@ def is_lease_file(name: str) -> bool:
     return name == NAME or (name.startswith(f".{NAME}.") and name.endswith(".tmp"))
 
 
+def is_renewed_since(
+    root: UPath, found: FoundLease, lasts: timedelta, wait: Callable[[float], object]
+) -> bool:
+    """Watch a lease for its whole length, or until it is changed; tell whether it was."""
+    for _ in range(LOOKS):
+        wait(lasts.total_seconds() / LOOKS)
+        if find_lease(root) != found:
+            return True
+    return False
+
+
 def refuse_while_held(root: UPath, *, clock: Clock = utc_now) -> None:
-    """Refuse to go on while a drain holds the lease; what can't be read isn't held.
+    """Refuse to go on while a drain holds the lease.
+
+    What can't be read isn't held, nor is a lease from the future: whether its holder lives would
+    have to be watched.
 
     Raises:
         LockedError: Says who holds it.
     """
     try:
-        found = _find(root / NAME)
+        found = find_lease(root)
     except ArchiveError:
         return
-    if found is not None and found.expires_at is not None and clock() < found.expires_at:
-        raise _locked(root, found)
+    if found is None or found.expires_at is None:
+        return
+    now, lasts = clock(), timedelta(seconds=SECONDS)
+    if found.takeover(now, lasts) is Takeover.HELD:
+        raise _locked(root, found, now, lasts)
 
 
 @contextmanager
@@ -88,6 +113,7 @@ def hold_lease(
     say: Callable[[str], None],
     seconds: float = SECONDS,
     clock: Clock = utc_now,
+    wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[Lease]:
     """Take the lease, renew it from a thread while the body runs, and release it.
 
@@ -99,6 +125,7 @@ def hold_lease(
         say: Takes lines about a lease that was taken over or lost.
         seconds: How long it lasts without renewal; it is renewed every third of that.
         clock: The time; replaced in tests.
+        wait: Waits for so many seconds, between looks at a lease from the future.
 
     Raises:
         LockedError: When another holds it.
@@ -107,7 +134,7 @@ def hold_lease(
     """
     require_reachable(root)
     made = [folder for folder in (root, *root.parents) if is_local(root) and not folder.exists()]
-    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock)
+    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock, wait=wait)
     try:
         lease.acquire()
         ended = threading.Event()
@@ -162,7 +189,14 @@ class Lease:
     """
 
     def __init__(
-        self, root: UPath, *, run: str, say: Callable[[str], None], seconds: float, clock: Clock
+        self,
+        root: UPath,
+        *,
+        run: str,
+        say: Callable[[str], None],
+        seconds: float = SECONDS,
+        clock: Clock = utc_now,
+        wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self.path = root / NAME
         self.token = uuid.uuid4().hex
@@ -172,34 +206,65 @@ class Lease:
         self._say = say
         self._lasts = timedelta(seconds=seconds)
         self._clock = clock
+        self._wait = wait
         self._acquired_at = self._expires_at = clock()
 
     def acquire(self) -> None:
         """Take the lease, or take over one that ran out.
 
+        One from the future is watched for its whole length, and taken over when it isn't renewed.
+
         Raises:
             LockedError: When another holds it.
             ArchiveError: When the folder can't be written, or the lock in it can't be read.
         """
+        watched: FoundLease | None = None
         for _ in range(TRIES):
             self._acquired_at = now = self._clock()
             self._expires_at = now + self._lasts
             if create_document(self.path, self._document(self._expires_at)):
                 return
-            found = _find(self.path)
+            found = find_lease(self._root)
             if found is None:
                 # Released in this moment.
                 continue
-            self._refuse_unless_stale(found, now)
-            with _alone(self.path) as alone:
-                if (
-                    alone
-                    and _find(self.path) == found
-                    and replace_document(self.path, self._document(self._expires_at), found.version)
-                ):
-                    self._say(f"{self._root}: took over the lease of {found}, which ran out")
-                    return
+            is_renewed = None if watched is None else found != watched
+            takeover = found.takeover(now, self._lasts, token=self.token, is_renewed=is_renewed)
+            if takeover is Takeover.OWN:
+                # The store had written it before its answer was lost.
+                self._expires_at = found.expires_at or now
+                return
+            if takeover is Takeover.WATCH:
+                self._say(
+                    f"{self._root}: {found.in_future(now, self._lasts)}. The lease is watched for "
+                    f"{duration_text(self._lasts.total_seconds())}: a holder that lives renews it"
+                )
+                is_renewed_since(self._root, found, self._lasts, self._wait)
+                watched = found
+                continue
+            if takeover is Takeover.HELD:
+                raise self._refusal(found, now)
+            if self._replace(found):
+                self._say(f"{self._root}: took over the lease of {found}, which {_why(takeover)}")
+                return
         raise ArchiveError(f"{self.path} can neither be made nor read; remove it")
+
+    def _replace(self, found: FoundLease) -> bool:
+        """Put this lease in the place of one that still is what was read."""
+        with _alone(self.path) as alone:
+            return (
+                alone
+                and find_lease(self._root) == found
+                and replace_document(self.path, self._document(self._expires_at), found.version)
+            )
+
+    def _refusal(self, found: FoundLease, now: datetime) -> LockedError | ArchiveError:
+        if found.expires_at is not None:
+            return _locked(self._root, found, now, self._lasts)
+        return ArchiveError(
+            f"{self.path} holds {found.content[:40]!r}, expected the lease of a drain; remove "
+            f"it if no drain runs, or try again after {_iso(found.written_at + self._lasts)}"
+        )
 
     def keep(self, ended: threading.Event) -> None:
         """Renew until the end, or until the lease is lost."""
@@ -210,7 +275,7 @@ class Lease:
         """Let the lease last its full time from now; says so when it is lost."""
         try:
             with _alone(self.path):
-                now, found = self._clock(), _find(self.path)
+                now, found = self._clock(), find_lease(self._root)
                 # One that ran out isn't renewed: another may already count on that.
                 if found is None or found.token != self.token or now >= self._expires_at:
                     self._lose(found)
@@ -219,7 +284,7 @@ class Lease:
                 if replace_document(self.path, document, found.version):
                     self._expires_at = now + self._lasts
                 else:
-                    self._lose(_find(self.path))
+                    self._lose(find_lease(self._root))
         except Exception as error:
             # Each store has errors of its own, and none may end the thread that renews.
             self._say(f"{self._root}: the lease couldn't be renewed: {error}")
@@ -230,7 +295,7 @@ class Lease:
         """Remove the lease if it still is this holder's."""
         try:
             with _alone(self.path):
-                found = _find(self.path)
+                found = find_lease(self._root)
                 if found is not None and found.token == self.token:
                     self.path.unlink()
                 elif not self.lost.is_set():
@@ -247,17 +312,7 @@ class Lease:
             "token": self.token,
         }
 
-    def _refuse_unless_stale(self, found: _Found, now: datetime) -> None:
-        if found.expires_at is not None:
-            if now < found.expires_at:
-                raise _locked(self._root, found)
-        elif now < found.written_at + self._lasts:
-            raise ArchiveError(
-                f"{self.path} holds {found.content[:40]!r}, expected the lease of a drain; remove "
-                f"it if no drain runs, or try again after {_iso(found.written_at + self._lasts)}"
-            )
-
-    def _lose(self, found: _Found | None) -> None:
+    def _lose(self, found: FoundLease | None) -> None:
         self.lost.set()
         if found is None:
             seen = "lock.json is gone or out of reach"
@@ -273,7 +328,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class FoundLease:
     """A `lock.json` as it was read; the fields are None when it holds no lease."""
 
     content: bytes
@@ -290,8 +345,47 @@ class _Found:
             return f"a drain whose lock.json can't be read ({self.content[:40]!r})"
         return f"{self.holder} (run {self.run})"
 
+    def ends_at(self, lasts: timedelta) -> datetime:
+        """Return until when it lasts; of what is no lease, until when one could."""
+        return self.expires_at or self.written_at + lasts
 
-def _find(path: UPath) -> _Found | None:
+    def takeover(
+        self,
+        now: datetime,
+        lasts: timedelta,
+        *,
+        token: str = "",
+        is_renewed: bool | None = None,
+    ) -> Takeover:
+        """Decide whether it may be taken over, as `may_take_over` does."""
+        return may_take_over(
+            is_own=bool(token) and self.token == token,
+            expires_at=self.ends_at(lasts),
+            now=now,
+            lasts=lasts,
+            is_renewed=is_renewed,
+        )
+
+    def in_future(self, now: datetime, lasts: timedelta) -> str:
+        """Return how far it is in the future, for people; empty where the clocks may agree."""
+        ends_at = self.ends_at(lasts)
+        ahead = clock_ahead(ends_at, now, lasts)
+        if not ahead:
+            return ""
+        return (
+            f"the lease of {self} lasts until {_iso(ends_at)}, but by this machine's clock it is "
+            f"{_iso(now)}: one of the two clocks is wrong by "
+            f"{duration_text(ahead.total_seconds())} or more"
+        )
+
+
+def find_lease(root: UPath) -> FoundLease | None:
+    """Read the `lock.json` in a folder; None when there is none.
+
+    Raises:
+        ArchiveError: When it can't be read.
+    """
+    path = root / NAME
     try:
         # First: what was written after it is noticed, at the latest by the store.
         version = version_of(path)
@@ -303,7 +397,7 @@ def _find(path: UPath) -> _Found | None:
         raise ArchiveError(f"{path} can't be read: {error.strerror or error}") from error
     try:
         document = json.loads(content)
-        return _Found(
+        return FoundLease(
             content,
             written_at,
             holder=str(document["holder"]),
@@ -314,7 +408,7 @@ def _find(path: UPath) -> _Found | None:
             version=version,
         )
     except (ValueError, TypeError, KeyError):
-        return _Found(content, written_at, version=version)
+        return FoundLease(content, written_at, version=version)
 
 
 def _time(text: str) -> datetime:
@@ -328,11 +422,19 @@ def _iso(time: datetime | None) -> str:
     return time.isoformat(timespec="milliseconds") if time else "?"
 
 
-def _locked(root: UPath, found: _Found) -> LockedError:
+def _why(takeover: Takeover) -> str:
+    if takeover is Takeover.RAN_OUT:
+        return "ran out"
+    return "is from the future and wasn't renewed for as long as a lease lasts"
+
+
+def _locked(root: UPath, found: FoundLease, now: datetime, lasts: timedelta) -> LockedError:
+    in_future = found.in_future(now, lasts)
     return LockedError(
         f"{root} is being drained by {found} since {_iso(found.acquired_at)}, expected no other "
         f"drain; its lease lasts until {_iso(found.expires_at)} and is renewed while it runs. Try "
         "again when it has ended; if it was killed, when its lease has run out"
+        + (f". It was renewed while it was watched, and {in_future}; set it" if in_future else "")
     )
 
 

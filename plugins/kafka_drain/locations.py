@@ -5,6 +5,7 @@ An object store has no folders, no rename and no links; what is written there ap
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
@@ -13,7 +14,15 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.object_store import S3_SCHEMES
 
-__all__ = ["hadoop_path", "is_local", "locate", "make_folder", "read_bytes", "require_reachable"]
+__all__ = [
+    "hadoop_path",
+    "is_local",
+    "locate",
+    "make_folder",
+    "read_bytes",
+    "require_reachable",
+    "sync_folder",
+]
 
 #: What fsspec's file systems of the stores are installed with.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
@@ -61,10 +70,36 @@ def is_local(path: UPath) -> bool:
     return path.protocol in ("", "file")
 
 
-def make_folder(path: UPath) -> None:
-    """Make a folder and those above it; a store needs none, and might make a bucket of it."""
-    if is_local(path):
-        path.mkdir(parents=True, exist_ok=True)
+def make_folder(path: UPath, *, durable: bool = False) -> None:
+    """Make a folder and those above it; a store needs none, and might make a bucket of it.
+
+    Args:
+        path: The folder.
+        durable: Whether it has to be there after a power cut, too.
+    """
+    if not is_local(path):
+        return
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()] if durable else []
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: UPath) -> None:
+    """Let the names in a folder of this machine be there after a power cut.
+
+    Raises:
+        OSError: When the disk fails.
+    """
+    opened = os.open(str(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        # Some network file systems sync files alone.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)
 
 
 def read_bytes(path: UPath) -> bytes:

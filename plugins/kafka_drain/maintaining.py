@@ -20,6 +20,7 @@ from kafka_drain.compacting import plan_compactions, run_compaction
 from kafka_drain.compaction_plan import Compaction
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.generation import list_data_files
+from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, hold_lease, utc_now
 from kafka_drain.pipeline import Pipeline
@@ -92,10 +93,12 @@ def plan_maintenance(
 
     Raises:
         ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When a receipt is damaged.
+        ManifestInvalidError: When a receipt is damaged, or something that was sealed is missing or
+            changed.
     """
     archive = Archive.at(pipeline.archive)
     archive.document()
+    refuse_unsound(archive)
     try:
         roll = due_for_roll(
             archive, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()

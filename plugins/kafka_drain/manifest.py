@@ -16,7 +16,15 @@ from urllib.parse import unquote
 
 from kafka_drain.findings import Finding, Reason
 
-__all__ = ["Manifest", "ManifestLog", "SinkFile", "assemble", "logs_to_read", "parse_log"]
+__all__ = [
+    "Manifest",
+    "ManifestLog",
+    "SinkFile",
+    "assemble",
+    "line_of",
+    "logs_to_read",
+    "parse_log",
+]
 
 VERSION = "v1"
 _NAME = re.compile(r"(\d+)(\.compact)?")
@@ -182,6 +190,25 @@ def parse_log(
         added.append(SinkFile(path, size, modified, None if compacted else batch, name))
     log = ManifestLog(name, batch, compacted, tuple(added), frozenset(deleted), frozenset(roots))
     return log, findings
+
+
+def line_of(content: bytes, path: str, data_folder: str) -> int | None:
+    """Return the number of the last line of a manifest file that names a data file.
+
+    Args:
+        content: The manifest file's bytes.
+        path: The data file, relative to the data folder.
+        data_folder: The data folder relative to the archive.
+    """
+    found = None
+    for number, line in enumerate(_lines(content), start=1):
+        try:
+            if number > 1 and line and _split_path(_parse_line(line)[0], data_folder)[1] == path:
+                found = number
+        except _LineError:
+            # A finding of its own, where the file is parsed.
+            continue
+    return found
 
 
 class _LineError(ValueError):

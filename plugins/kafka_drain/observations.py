@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from kafka_drain.archive import Archive
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import read_note, write_document
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
@@ -150,10 +150,9 @@ def expiry_warnings(
 
 
 def read_observations(archive: Archive) -> dict[TopicPartition, Observation]:
-    """Read what the last run saw; nothing where there was none."""
-    try:
-        document = read_document(archive.root / "observed.json", "partitions")
-    except (FileNotFoundError, NotADirectoryError):
+    """Read what the last run saw; nothing where there was none, or its note can't be read."""
+    document = read_note(archive.root / "observed.json", "partitions")
+    if document is None:
         return {}
     return {
         TopicPartition(row.pop("topic"), row.pop("partition")): Observation(**row)

@@ -10,6 +10,7 @@ from typing import Any
 from kafka_drain.gap_reasons import is_harmless
 from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag, time_text
 from kafka_drain.progress import duration_text
+from kafka_drain.standing import ACTIVE, LastRun, Standing, headline_kind, last_run, standing_of
 
 __all__ = [
     "SCRIPT",
@@ -19,6 +20,8 @@ __all__ = [
     "archive_figures",
     "frame",
     "overview_page",
+    "shown_task",
+    "verdict_class",
     "verdict_words",
 ]
 
@@ -71,11 +74,13 @@ class Run:
         state: Airflow's word for its state.
         words: What is shown when the mouse is over it.
         link: Where Airflow shows it.
+        began: When it began, as ISO 8601; empty while it waits.
     """
 
     state: str
     words: str
     link: str
+    began: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class Doing:
         task_id: The task.
         state: Airflow's word for its state.
         link: Where Airflow shows the run.
-        progress: What it said last: done, total, unit, percent, rate, left, at.
+        progress: What it said last: done, total, unit, percent, rate, left, at; empty before that.
     """
 
     dag_id: str
@@ -95,6 +100,23 @@ class Doing:
     state: str
     link: str
     progress: Mapping[str, Any]
+
+
+def shown_task(tasks: Sequence[Doing]) -> Doing | None:
+    """Return the task that says most of a run: one that works, one that failed, or one with words.
+
+    Args:
+        tasks: Of one run, in the order in which they began.
+    """
+    for matters in (
+        lambda one: one.state == "running",
+        lambda one: one.state in (*ACTIVE, "up_for_retry") and one.progress,
+        lambda one: one.state in ("failed", "up_for_retry"),
+        lambda one: bool(one.progress),
+    ):
+        if found := [one for one in tasks if matters(one)]:
+            return found[-1]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +150,26 @@ class ArchiveRow:
             return "unreadable"
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
+    def standing(self, now: datetime) -> Standing:
+        """Return how it is shown."""
+        overview = self.overview or {}
+        expires_at = overview.get("expires_at")
+        return standing_of(
+            is_readable=not self.problem,
+            verdict=overview.get("verdict"),
+            last=last_run(run.state for run in self.runs),
+            is_older=self._is_older(),
+            expires_soon=bool(expires_at) and _left(str(expires_at), now) < _SOON,
+        )
+
+    def _is_older(self) -> bool:
+        """Whether the last validation was before the newest run began that has ended."""
+        ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
+        if not (self.overview and ended and ended[-1].began):
+            return False
+        validated_at = datetime.fromisoformat(self.overview["validated_at"])
+        return validated_at < datetime.fromisoformat(ended[-1].began)
+
 
 def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
     """Return the page; what needs a look comes first.
@@ -137,8 +179,9 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
         now: The time.
         home: Where Airflow's own pages begin; empty where they are around this one.
     """
-    ordered = sorted(rows, key=lambda row: (_rank(row, now), row.name))
-    bad = sum(_rank(row, now) < _URGENT for row in rows)
+    standings = {id(row): row.standing(now) for row in rows}
+    ordered = sorted(rows, key=lambda row: (standings[id(row)].rank, row.name))
+    bad = sum(standing.is_urgent for standing in standings.values())
     verdict = f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive")
     heads = [
         *("pipeline", "verdict", "last runs", "behind Kafka", "newest record", "validated"),
@@ -148,7 +191,7 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
         "body",
         *([tag("p", tag("a", "Airflow", href=home), class_="quiet")] if home else []),
         tag("h1", "Archives"),
-        _headline(rows, bad),
+        _headline(rows, [standings[id(row)] for row in rows]),
         table(heads, [_cells(row, now) for row in ordered]) if rows else _none(),
         tag(
             "footer",
@@ -160,31 +203,31 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
     return page("Archives", verdict, body, head=frame())
 
 
-#: From this rank on, nobody has to look.
-_URGENT = 3
-
-
-def _rank(row: ArchiveRow, now: datetime) -> int:
-    """Return how urgent an archive is; 0 is the most."""
-    expires_at = row.overview and row.overview.get("expires_at")
-    if row.verdict == "complete" and expires_at and _left(expires_at, now) < _SOON:
-        return 2
-    return {"findings": 0, "unreadable": 1, "not validated": 3}.get(row.verdict, 4)
-
-
 def _left(moment: str, now: datetime) -> float:
     """Return the seconds until a moment."""
     return (datetime.fromisoformat(moment) - now).total_seconds()
 
 
-def _headline(rows: Sequence[ArchiveRow], bad: int) -> Html:
+def _headline(rows: Sequence[ArchiveRow], standings: Sequence[Standing]) -> Html:
     records = sum(row.overview["records"] for row in rows if row.overview)
     size = sum(row.overview["bytes"] for row in rows if row.overview)
     held = f"{many(records, 'record')} in {size_text(size)}"
-    if bad:
+    kind = headline_kind(standings)
+    if kind == "bad":
+        bad = sum(standing.is_urgent for standing in standings)
         words = f"{bad:,} of {many(len(rows), 'archive')} to look at; {held}"
-        return tag("p", words, class_="verdict findings")
-    return tag("p", f"{many(len(rows), 'archive')}, nothing wrong: {held}", class_="verdict")
+    elif kind == "good":
+        words = f"{many(len(rows), 'archive')}, nothing wrong: {held}"
+    else:
+        waiting = sum(standing.kind != "good" for standing in standings)
+        words = f"{many(len(rows), 'archive')}, {waiting:,} not validated yet: {held}"
+    return tag("p", words, class_=verdict_class(kind))
+
+
+def verdict_class(kind: str) -> str:
+    """Return the classes of a headline of some colour."""
+    more = {"good": "", "bad": " findings", "warning": " late"}
+    return f"verdict{more.get(kind, ' waiting')}"
 
 
 def _none() -> Html:
@@ -201,10 +244,10 @@ def _cells(row: ArchiveRow, now: datetime) -> list[object]:
     runs = _runs(row)
     seen = row.overview
     if seen is None:
-        return [name, _verdict(row), runs, *[None] * 8]
+        return [name, _verdict(row, now), runs, *[None] * 8]
     return [
         name,
-        _verdict(row),
+        _verdict(row, now),
         runs,
         _behind(seen),
         _ago(seen.get("newest_record"), now),
@@ -217,14 +260,14 @@ def _cells(row: ArchiveRow, now: datetime) -> list[object]:
     ]
 
 
-def _verdict(row: ArchiveRow) -> Html:
-    kinds = {"complete": "good", "findings": "bad", "unreadable": "bad"}
-    words, title = row.verdict, row.problem
+def _verdict(row: ArchiveRow, now: datetime) -> Html:
+    standing = row.standing(now)
+    words, title = standing.words, row.problem
     if row.verdict == "findings" and row.overview:
         found = row.overview.get("findings", {})
         title = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
         words = f"findings: {next(iter(found), '')}".rstrip(": ")
-    badge = tag("span", words, class_=f"badge {kinds.get(row.verdict, 'quiet')}", title=title)
+    badge = tag("span", words, class_=f"badge {standing.kind}", title=title)
     if row.problem:
         return tag("div", badge, tag("div", row.problem, class_="quiet why"))
     return tag("a", badge, href=row.report) if row.report else badge
@@ -286,15 +329,15 @@ def archive_figures(row: ArchiveRow, now: datetime) -> Html:
     return tag("dl", *boxes)
 
 
-def verdict_words(row: ArchiveRow) -> list[object]:
+def verdict_words(row: ArchiveRow, now: datetime) -> list[object]:
     """Return the verdict of one archive, and where it is explained."""
     if row.problem:
         return [row.problem]
+    words = row.standing(now).words.capitalize()
     if not row.overview:
-        return ["Not validated yet"]
+        return [words]
     found = row.overview.get("findings", {})
     said = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
-    words = "Complete" if row.verdict == "complete" else "Findings"
     return [f"{words}{f' ({said})' if said else ''}. ", tag("a", "The report", href=row.report)]
 
 

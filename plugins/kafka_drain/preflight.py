@@ -21,7 +21,8 @@ from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.gaps import classify_gaps
 from kafka_drain.generation import Generation
-from kafka_drain.generation_state import read_state
+from kafka_drain.generation_state import GenerationState, read_state
+from kafka_drain.journal_checks import check_sealed_state
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.kafka_side import (
     Classify,
@@ -41,7 +42,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.schedules import interval_seconds
 from kafka_drain.starting_offsets import resolve_starting_offsets
 
-__all__ = ["DrainPlan", "check_identity", "find_partitions", "preflight"]
+__all__ = ["DrainPlan", "check_identity", "find_partitions", "preflight", "refuse_damage"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class DrainPlan:
         start: Where this drain goes on.
         end: Where it ends, if nothing more arrives.
         pending: Whether a batch was planned and not committed, so that Spark has to finish it.
+        last_listed: The last batch whose files the manifest lists; None for none. Where it is
+            pending, Spark commits it without reading anything.
         hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
         warnings: What the user should know.
         skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
@@ -72,6 +75,7 @@ class DrainPlan:
     start: dict[TopicPartition, int]
     end: dict[TopicPartition, int]
     pending: bool = False
+    last_listed: int | None = None
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     skips_expired: bool = False
@@ -134,7 +138,7 @@ def preflight(
         TopicError: When a topic or partition is missing, or was made again.
         ArchiveError: When the archive's folder is something else, another pipeline's or cluster's,
             or can't be written.
-        CheckpointError: When checkpoint, manifest and generation contradict each other.
+        CheckpointError: When checkpoint, manifest, receipts and generation contradict each other.
         DataLossError: When Kafka no longer holds offsets that are still to be drained.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -143,8 +147,10 @@ def preflight(
     topics, partitions = find_partitions(pipeline, cluster)
     cluster_id = cluster.cluster_id()
     generation, pending = None, False
+    last_listed: int | None = None
     if archive.exists:
         check_identity(archive, pipeline, cluster_id, topics)
+        refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
         generation = archive.open_generation()
     first = cluster.earliest(partitions)
     end, hidden = readable_offsets(pipeline, cluster, partitions)
@@ -155,7 +161,8 @@ def preflight(
         start = starting_offsets
     else:
         _check_how_files_are_written(pipeline, generation)
-        checkpoint = _check_state(generation)
+        state = _check_state(generation)
+        checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
         pending = checkpoint.last_offsets != checkpoint.last_commit
         starting_offsets = generation.starting_offsets()
         if checkpoint.last_offsets is None:
@@ -188,6 +195,7 @@ def preflight(
         start=start,
         end=end,
         pending=pending,
+        last_listed=last_listed,
         hidden=hidden,
         warnings=warnings,
         skips_expired=bool(accepted),
@@ -309,7 +317,7 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> 
         )
 
 
-def _check_state(generation: Generation) -> Checkpoint:
+def _check_state(generation: Generation) -> GenerationState:
     state = read_state(generation)
     refuse_damage(errors(state.findings), generation.root)
     written = moved_from(state)
@@ -320,7 +328,7 @@ def _check_state(generation: Generation) -> Checkpoint:
             "republish and `kafka-drain files` work as they are; to drain on, run `kafka-drain "
             f"roll {generation.root}`: the next generation starts here, where this one ends"
         )
-    return state.checkpoint
+    return state
 
 
 def refuse_damage(findings: list[Finding], root: UPath) -> None:

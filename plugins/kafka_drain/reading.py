@@ -19,6 +19,7 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
 from kafka_drain.locations import is_local
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.sink_options import MILLISECONDS
 
 __all__ = ["archive_dataset", "archive_paths", "segments_filter"]
 
@@ -42,8 +43,9 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
         include_unsealed: Also read what is committed and not yet proven by a receipt.
 
     Returns:
-        key, value, headers, partition, offset, timestamp (UTC), timestampType, topic, and the
-        columns that folders name. `date` and `hour` are strings, as in the folders; null in
+        key, value, headers, partition, offset, timestamp (UTC), timestampType, topic, of ORC files
+        timestampMillis, the exact time (null in files of older releases), and the columns that
+        folders name. `date` and `hour` are strings, as in the folders; null in
         generations whose folders don't name them.
 
     Raises:
@@ -59,7 +61,7 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
             f"{archive.root} holds {' and '.join(unknown)} files, pyarrow's datasets read "
             f"{' and '.join(_FORMATS)}; read it with kafka_drain_spark.reader.read_archive"
         )
-    schema = _schema(columns_of(files))
+    schema = _schema(columns_of(files), with_milliseconds="orc" in formats)
     filesystem = _filesystem(archive)
     parts = [
         _dataset([f for f in files if f.file_format == name], archive, name, schema, filesystem)
@@ -159,9 +161,11 @@ def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, lis
     return archive, [f for f in archive_files(archive) if include_unsealed or f.sealed]
 
 
-def _schema(columns: list[str]) -> pa.Schema:
+def _schema(columns: list[str], *, with_milliseconds: bool) -> pa.Schema:
     """Return the columns of a record as Kafka's source has them, then those of the folders."""
     record = [field for field in SCHEMA if field.name != "topic"]
+    if with_milliseconds:
+        record.append(pa.field(MILLISECONDS, pa.int64()))
     named = [pa.field(name, pa.string()) for name in columns if name != "topic"]
     return pa.schema([*record, SCHEMA.field("topic"), *named])
 

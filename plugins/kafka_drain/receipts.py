@@ -172,6 +172,7 @@ class Receipt:
         replaces: Files, relative to the archive, that this window stands for.
         provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
             relative to the archive.
+        journal: How many entries the archive's journal had when it was sealed.
         sha256: The receipt's own hash; empty before it was sealed.
     """
 
@@ -191,6 +192,7 @@ class Receipt:
     window: str = ""
     replaces: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+    journal: int = 0
     sha256: str = field(default="", compare=False)
 
     @property
@@ -279,6 +281,7 @@ def _to_dict(receipt: Receipt) -> dict[str, Any]:
         "acknowledged": list(receipt.acknowledged),
         "replaces": list(receipt.replaces),
         "provenance": dict(receipt.provenance),
+        "journal": receipt.journal,
         "partitions": [_partition_to_dict(part) for part in receipt.partitions],
         "files": [
             {
@@ -361,6 +364,8 @@ def _from_dict(document: dict[str, Any]) -> Receipt:
         replaces=tuple(document["replaces"]),
         # Receipts that were sealed before there was compaction have none.
         provenance=document.get("provenance", {}),
+        # As have those of a release that kept no journal.
+        journal=document.get("journal", 0),
         sha256=document["sha256"],
     )
 

@@ -3,20 +3,38 @@
 Spark hashes the columns one after the other, each with the hash so far as its seed, from 42 on;
 nulls change nothing (`org.apache.spark.sql.catalyst.expressions.XxHash64`). An `int` counts as
 four bytes, a `long` and a timestamp (microseconds) as eight, both in little endian.
+
+Numbers are hashed a column at a time by pyarrow's arithmetic, which wraps at 64 bits; keys, values
+and headers one by one, in C. That takes a third of the time of a loop in Python.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import accumulate
+from operator import xor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh64_intdigest
 
-__all__ = ["records_fingerprint"]
+from kafka_drain.data_files.scalars import text, unsigned
+
+__all__ = ["batch_fingerprint", "records_fingerprint"]
 
 _SEED = 42
-_INT, _LONG = struct.Struct("<i").pack, struct.Struct("<q").pack
+
+# The primes of xxHash64.
+_P1, _P2, _P3, _P4, _P5 = (
+    unsigned(0x9E3779B185EBCA87),
+    unsigned(0xC2B2AE3D27D4EB4F),
+    unsigned(0x165667B19E3779F9),
+    unsigned(0x85EBCA77C2B2AE63),
+    unsigned(0x27D4EB2F165667C5),
+)
+_ZERO, _FOUR, _EIGHT = unsigned(0), unsigned(4), unsigned(8)
+_BITS = {bits: unsigned(bits) for bits in (23, 27, 29, 31, 32, 33, 37, 41)}
 
 
 def records_fingerprint(batches: Iterable[pa.RecordBatch], topic: str | None) -> int:
@@ -26,33 +44,104 @@ def records_fingerprint(batches: Iterable[pa.RecordBatch], topic: str | None) ->
         batches: Records with the columns of `data_files.records.SCHEMA`.
         topic: Their topic; None where the column has it.
     """
-    fingerprint = 0
-    for batch in batches:
-        topics = [topic] * batch.num_rows if topic is not None else batch["topic"].to_pylist()
-        columns = zip(
-            topics,
-            batch["partition"].to_pylist(),
-            batch["offset"].to_pylist(),
-            batch["timestamp"].cast(pa.int64()).to_pylist(),
-            batch["timestampType"].to_pylist(),
-            batch["key"].to_pylist(),
-            batch["value"].to_pylist(),
-            batch["headers"].to_pylist(),
-            strict=True,
+    return reduce(xor, (batch_fingerprint(batch, topic) for batch in batches), 0)
+
+
+def batch_fingerprint(batch: pa.RecordBatch, topic: str | None) -> int:
+    """Return the XOR of the hashes of a batch's records; arguments as of `records_fingerprint`."""
+    found = 0
+    for rows, name in _by_topic(batch, topic):
+        seed = _SEED if name is None else xxh64_intdigest(name, _SEED)
+        found ^= reduce(xor, _with_bytes(rows, _of_numbers(rows, seed).to_pylist()), 0)
+    return found
+
+
+def _by_topic(
+    batch: pa.RecordBatch, topic: str | None
+) -> Iterator[tuple[pa.RecordBatch, str | None]]:
+    if topic is not None:
+        yield batch, topic
+        return
+    topics = batch["topic"]
+    for name in pc.unique(topics).to_pylist():
+        wanted = topics.is_null() if name is None else pc.equal(topics, text(name))
+        yield batch.filter(wanted), name
+
+
+def _of_numbers(batch: pa.RecordBatch, seed: int) -> pa.UInt64Array:
+    """Hash partition, offset, timestamp and its type, each with what came before as its seed."""
+    hashed = pc.add(pc.multiply(batch["offset"].view(pa.uint64()), _ZERO), unsigned(seed))
+    for name in ("partition", "offset", "timestamp", "timestampType"):
+        column = batch[name]
+        step = _int if pa.types.is_int32(column.type) else _long
+        after = step(column, hashed)
+        # A null changes nothing.
+        hashed = pc.coalesce(after, hashed) if column.null_count else after
+    return hashed
+
+
+def _int(column: pa.Array, seeds: pa.UInt64Array) -> pa.UInt64Array:
+    value = column.view(pa.uint32()).cast(pa.uint64())
+    hashed = pc.bit_wise_xor(pc.add(pc.add(seeds, _P5), _FOUR), pc.multiply(value, _P1))
+    return _finished(pc.add(pc.multiply(_rotated(hashed, 23), _P2), _P3))
+
+
+def _long(column: pa.Array, seeds: pa.UInt64Array) -> pa.UInt64Array:
+    value = pc.multiply(_rotated(pc.multiply(column.view(pa.uint64()), _P2), 31), _P1)
+    hashed = pc.bit_wise_xor(pc.add(pc.add(seeds, _P5), _EIGHT), value)
+    return _finished(pc.add(pc.multiply(_rotated(hashed, 27), _P1), _P4))
+
+
+def _rotated(values: pa.UInt64Array, bits: int) -> pa.UInt64Array:
+    left = pc.shift_left(values, _BITS[bits])
+    return pc.bit_wise_or(left, pc.shift_right(values, _BITS[64 - bits]))
+
+
+def _finished(values: pa.UInt64Array) -> pa.UInt64Array:
+    values = pc.multiply(pc.bit_wise_xor(values, pc.shift_right(values, _BITS[33])), _P2)
+    values = pc.multiply(pc.bit_wise_xor(values, pc.shift_right(values, _BITS[29])), _P3)
+    return pc.bit_wise_xor(values, pc.shift_right(values, _BITS[32]))
+
+
+def _with_bytes(batch: pa.RecordBatch, hashes: list[int]) -> list[int]:
+    """Go on with key, value and headers."""
+    for name in ("key", "value"):
+        column = batch[name]
+        parts = column.to_pylist()
+        if not column.null_count:
+            hashes = list(map(xxh64_intdigest, parts, hashes))
+        elif column.null_count < len(column):
+            hashes = [
+                seed if part is None else xxh64_intdigest(part, seed)
+                for part, seed in zip(parts, hashes, strict=True)
+            ]
+    return _with_headers(batch["headers"], hashes)
+
+
+def _with_headers(headers: pa.ListArray, hashes: list[int]) -> list[int]:
+    """Go on with the headers: the first one of each record, then the second ones, and so on."""
+    pairs = headers.flatten()
+    if not len(pairs):
+        return hashes
+    names, contents = pairs.field("key").to_pylist(), pairs.field("value").to_pylist()
+    has_nulls = pairs.field("value").null_count
+    # A length is null where there are no headers.
+    lengths = [length or 0 for length in headers.value_lengths().to_pylist()]
+    starts = list(accumulate(lengths, initial=0))
+    rows: Sequence[int] = range(len(lengths))
+    for number in range(max(lengths)):
+        rows = [row for row in rows if lengths[row] > number]
+        at = [starts[row] + number for row in rows]
+        found = list(
+            map(xxh64_intdigest, map(names.__getitem__, at), map(hashes.__getitem__, rows))
         )
-        for name, partition, offset, timestamp, kind, key, value, headers in columns:
-            hashed = xxh64_intdigest(name, _SEED) if name is not None else _SEED
-            hashed = xxh64_intdigest(_INT(partition), hashed)
-            hashed = xxh64_intdigest(_LONG(offset), hashed)
-            hashed = xxh64_intdigest(_LONG(timestamp), hashed)
-            hashed = xxh64_intdigest(_INT(kind), hashed)
-            if key is not None:
-                hashed = xxh64_intdigest(key, hashed)
-            if value is not None:
-                hashed = xxh64_intdigest(value, hashed)
-            for header in headers or ():
-                hashed = xxh64_intdigest(header["key"], hashed)
-                if header["value"] is not None:
-                    hashed = xxh64_intdigest(header["value"], hashed)
-            fingerprint ^= hashed
-    return fingerprint
+        if has_nulls:
+            found = [
+                hashed if contents[index] is None else xxh64_intdigest(contents[index], hashed)
+                for index, hashed in zip(at, found, strict=True)
+            ]
+        else:
+            found = list(map(xxh64_intdigest, map(contents.__getitem__, at), found))
+        for row, hashed in zip(rows, found, strict=True):
+            hashes[row] = hashed
+    return hashes

@@ -13,7 +13,7 @@ from typing import Any
 from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.errors import CheckpointError
-from kafka_drain.findings import Finding, Reason
+from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.manifest_rebuilding import rebuild_manifest
@@ -26,7 +26,13 @@ __all__ = ["RepairPlan", "plan_repair", "repair_manifest"]
 
 Ranges = dict[TopicPartition, list[OffsetRange]]
 
-_FILES = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
+_FILES = (
+    Reason.FILE_MISSING,
+    Reason.FILE_SIZE,
+    Reason.FILE_CORRUPT,
+    Reason.FILE_CHANGED,
+    Reason.RECORDS_CHANGED,
+)
 _MANIFEST = (
     Reason.MANIFEST_MISSING,
     Reason.MANIFEST_EMPTY,
@@ -35,6 +41,13 @@ _MANIFEST = (
     Reason.MANIFEST_HOLE,
     Reason.MANIFEST_DUPLICATE,
     Reason.MANIFEST_CHANGED,
+)
+#: What has to be restored from a copy before anything can be said to be lost.
+_SEALED = (
+    Reason.RECEIPT_MISSING,
+    Reason.DOCUMENT_CHANGED,
+    Reason.SEGMENT_OVERLAP,
+    Reason.JOURNAL_DAMAGED,
 )
 
 
@@ -102,6 +115,9 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     with the file restored, readers would get it twice.
     """
     files = [f for f in report.findings if f.reason in _FILES]
+    if any(finding.reason in _SEALED for finding in report.findings):
+        # What looks lost may be in a window whose receipt is gone.
+        return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {finding.where for finding in files})
     expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
     manifest = _manifest_to_rebuild(archive, report.findings)

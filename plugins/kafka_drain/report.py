@@ -23,7 +23,7 @@ from kafka_drain.overview import make_overview, write_overview
 from kafka_drain.receipts import FileSet, Receipt, ReceiptError, SealedFile
 from kafka_drain.report_page import report_page
 from kafka_drain.report_text import report_lines
-from kafka_drain.topic_settings import read_topic_settings
+from kafka_drain.topic_settings import noted_topic_settings
 
 #: So many batches are in the report.
 BATCHES = 100
@@ -370,9 +370,9 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
         report_path: What `write_report` returned.
 
     Raises:
-        ArchiveError: When a document of the archive is damaged, or the folder can't be written.
+        ArchiveError: When the folder can't be written.
     """
-    observed, settings = read_observations(archive), read_topic_settings(archive.root)
+    observed, settings = read_observations(archive), noted_topic_settings(archive.root)
     name = report_path.rpartition("/")[2]
     overview = make_overview(
         report.to_dict(), _last_receipt(archive), observed, settings, name, report.cursor

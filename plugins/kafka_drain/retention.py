@@ -20,13 +20,13 @@ from kafka_drain.generation import Generation
 from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.pieces import Piece
-from kafka_drain.receipts import Receipt, records_of
+from kafka_drain.receipts import Receipt, SealedContent, records_of
 from kafka_drain.sealing import Identity, seal_deletion
 from kafka_drain.superseding import next_number
 from kafka_drain.window import Window
 from kafka_drain.windows import freeze_window, now_text, seal_superseding
 
-__all__ = ["Deletion", "plan_deletions", "seal_deletions"]
+__all__ = ["Deletion", "is_too_old", "plan_deletions", "seal_deletions"]
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ def plan_deletions(
     # A repair's file is with all segments that may have records in it.
     found = {f.path: f for segments in read_closed(archive, generations) for f in segments.files}
     for file in found.values():
-        if _is_older(file, before_ms):
+        if file.sealed and is_too_old(file.sealed.contents, before_ms):
             by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
     return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
 
 
-def _is_older(file: ArchiveFile, before_ms: int) -> bool:
-    """Whether the newest record is older; a file whose records have no time is never too old.
+def is_too_old(contents: Sequence[SealedContent], before_ms: int) -> bool:
+    """Whether the newest record of a file is older, whichever partition it is of.
 
-    Kafka has -1, as any negative number, for none.
+    A file is never too old with a partition whose records have no time: Kafka has -1, as any
+    negative number, for none.
     """
-    contents = file.sealed.contents if file.sealed else ()
     return bool(contents) and all(
         content.last_timestamp is not None and 0 <= content.last_timestamp < before_ms
         for content in contents

@@ -17,15 +17,26 @@ from kafka_drain.errors import (
     LockedError,
     TopicError,
 )
-from kafka_drain.findings import errors
+from kafka_drain.findings import Reason, errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
+from kafka_drain.journal_checks import check_sealed_state
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.lease import hold_lease
 from kafka_drain.moved import moved_from
 from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.preflight import refuse_damage
+from kafka_drain.topic_lives import read_from
 
-__all__ = ["WAIT_SECONDS", "RollPlan", "due_for_roll", "plan_roll", "roll", "roll_between_drains"]
+__all__ = [
+    "WAIT_SECONDS",
+    "RollPlan",
+    "due_for_roll",
+    "never_sealed",
+    "plan_roll",
+    "roll",
+    "roll_between_drains",
+]
 
 #: So long maintenance waits for a drain and its validation to end.
 WAIT_SECONDS = 300.0
@@ -99,7 +110,8 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
     Raises:
         ConfigError: When the generation doesn't drain what is to be left out.
         ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
-        CheckpointError: When batches are complete and not sealed: validate first.
+        CheckpointError: When batches are complete and not sealed: validate first. Or when a
+            receipt that was sealed is missing or changed.
         DataLossError: When what isn't sealed can't be drained again, or Kafka has fewer offsets
             than were drained.
         AuthorizationError: When a topic may not be described.
@@ -115,6 +127,7 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
             f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
             f"connection leads to cluster {cluster_id}; correct the connection"
         )
+    _refuse_other_ends(archive)
     state = read_state(generation)
     known = archive.topic_ids(generation)
     ends = state.sealed_ends
@@ -124,7 +137,9 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
-    _check_unsealed(archive, state, cluster, same, [tp for tp in ends if tp.topic in gone])
+    _check_unsealed(
+        archive, state, cluster, same, [tp for tp in ends if tp.topic in gone], recreated
+    )
     starts = same | cluster.earliest(
         TopicPartition(name, p) for name in recreated for p in there[name].partitions
     )
@@ -138,6 +153,13 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
         unsealed=len(state.new),
         left_out=left_out,
     )
+
+
+def _refuse_other_ends(archive: Archive) -> None:
+    """Refuse to start the next generation where receipts end of which the newest may be gone."""
+    found = check_sealed_state(archive, windows=False).findings
+    # What a damaged receipt sealed is drained again, and its files are left out.
+    refuse_damage([f for f in found if f.reason != Reason.RECEIPT_CORRUPT], archive.root)
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
@@ -194,10 +216,13 @@ def _check_unsealed(
     cluster: KafkaCluster,
     ends: dict[TopicPartition, int],
     gone: Collection[TopicPartition],
+    recreated: Collection[str],
 ) -> None:
     damaged = errors(state.findings)
     unsealed = state.last_committed > state.last_sealed
-    if unsealed and not damaged:
+    seen = read_from(state.generation)
+    last_read = seen.last_batch if seen else None
+    if unsealed and not damaged and not never_sealed(recreated, last_read, state.last_sealed):
         raise CheckpointError(
             f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
             f"seals; run `kafka-drain validate {archive.root}` first, then roll"
@@ -223,6 +248,17 @@ def _check_unsealed(
             f"{len(state.new):,} files that no receipt seals may be the only copy of offsets that "
             f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy"
         )
+
+
+def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed: int) -> bool:
+    """Say whether unsealed batches may have been read of a topic that was made again.
+
+    Args:
+        recreated: Topics that were made again since the generation was opened.
+        last_read: The last batch that a drain has asked Kafka after; None when none has.
+        last_sealed: The last batch that has a receipt.
+    """
+    return bool(recreated) and (last_read is None or last_read <= last_sealed)
 
 
 def roll(

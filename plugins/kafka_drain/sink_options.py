@@ -7,7 +7,13 @@ from typing import Any
 
 from kafka_drain.option_checks import Check, boolean, duration, integer, unknown
 
-__all__ = ["COMPRESSIONS", "PARTITION_COLUMNS", "check_sink_options", "writer_defaults"]
+__all__ = [
+    "COMPRESSIONS",
+    "MILLISECONDS",
+    "PARTITION_COLUMNS",
+    "check_sink_options",
+    "writer_defaults",
+]
 
 #: File formats, each with the compressions that Spark writes and that can be read back without
 #: Spark; the first one is the default.
@@ -17,6 +23,10 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "json": ("gzip", "bzip2", "deflate", "none"),
     "orc": ("zstd", "snappy", "zlib", "lz4", "none"),
 }
+
+#: Column of ORC files: a record's time in milliseconds since 1970. ORC's own timestamps can't keep
+#: each of them.
+MILLISECONDS = "timestampMillis"
 
 #: Columns that files can be partitioned by, each with its Spark SQL expression. Times are UTC.
 PARTITION_COLUMNS: dict[str, str] = {

@@ -5,6 +5,7 @@ Names are Spark's own (`KafkaSourceProvider`); Spark itself accepts misspelt one
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,18 @@ from kafka_drain.option_checks import (
     unknown,
 )
 
-__all__ = ["DEFAULTS", "OPTIONS", "STARTING_POSITIONS", "check_source_options"]
+__all__ = [
+    "DEFAULTS",
+    "INTERNAL_TOPICS",
+    "OPTIONS",
+    "STARTING_POSITIONS",
+    "check_source_options",
+    "subscribed_topics",
+    "whole_pattern",
+]
+
+#: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what subscribePattern leaves out.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 
 #: Spark's source options that a drain takes, each with the check of its value.
 OPTIONS: dict[str, Check] = {
@@ -118,6 +130,20 @@ def _check_consumer_option(name: str, value: Any) -> str:
     if consumer_name in _BOOLEANS:
         return boolean(name, value)
     return integer(-1)(name, value) if name.endswith(_NUMBERS) else text(name, value)
+
+
+def whole_pattern(pattern: str) -> str:
+    """Return a pattern for subscribePattern that matches whole names, as in Kafka's consumer.
+
+    Spark looks for it anywhere in a name (SubscribePatternStrategy, `findFirstIn`).
+    """
+    return rf"\A(?:{pattern})\z"
+
+
+def subscribed_topics(options: Mapping[str, str]) -> set[str]:
+    """Return the topics that options of Spark's source name; a pattern names none."""
+    named = set(json.loads(options.get("assign", "{}")))
+    return named | set(filter(None, options.get("subscribe", "").split(",")))
 
 
 def check_source_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -44,6 +44,13 @@ FIXED: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # INT96, the default, carries no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Times before 1582 are kept as they are, and not moved to the calendar that people had.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]key|jaas|sasl|ssl",
 }
 

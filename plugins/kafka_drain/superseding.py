@@ -7,12 +7,15 @@ from collections.abc import Callable, Collection
 from upath import UPath
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.generation import Generation, list_data_files
+from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.lease import utc_now
 from kafka_drain.locations import is_local
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.receipts import Receipt
+from kafka_drain.removal import Standing, relied_on, removable
 from kafka_drain.republishing.runs import list_runs
+from kafka_drain.window import Window
 from kafka_drain.window_checks import check_files
 
 __all__ = ["next_number", "remove_superseded", "remove_unsealed", "superseded_files"]
@@ -30,7 +33,13 @@ def superseded_files(archive: Archive) -> frozenset[str]:
 
 
 def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
-    """Remove maintenance's windows that were killed before their receipt: copies nobody reads."""
+    """Remove maintenance's windows that were killed before their receipt: copies nobody reads.
+
+    Raises:
+        ManifestInvalidError: When something that was sealed is missing or changed: a window whose
+            receipt is gone isn't one that was never sealed.
+    """
+    refuse_unsound(archive)
     for window in archive.windows():
         if window.is_maintained and not window.is_sealed:
             say(f"remove {archive.root}: window {window.key}, which was never sealed")
@@ -42,30 +51,29 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
 
     Those stay for now that a republish was planned with and that hasn't ended.
 
-    Every byte of the windows' files is compared with what was sealed first. A closed generation
-    that lost a file loses its manifest and its checkpoint too: they would name what is gone, and
-    nobody continues them. The receipts stay.
+    Every byte of the windows' files is compared with what was sealed first, and of the windows that
+    stand for these. A closed generation that lost a file loses its manifest and its checkpoint too:
+    they would name what is gone, and nobody continues them. The receipts stay.
 
     Returns:
         removed_files and removed_bytes.
 
     Raises:
-        ManifestInvalidError: When a window's files aren't what was sealed; nothing was removed.
+        ManifestInvalidError: When a window's files aren't what was sealed, or something that was
+            sealed is missing or changed; nothing was removed.
     """
+    refuse_unsound(archive)
     sealed = [(w, w.receipt()) for w in archive.windows() if w.supersedes and w.is_sealed]
     every = frozenset(path for _, receipt in sealed for path in receipt.replaces)
     there = _there(archive, every)
-    left = [(window, receipt) for window, receipt in sealed if there.intersection(receipt.replaces)]
-    for window, receipt in left:
-        found = check_files(window, receipt, deep=True, superseded=every)
-        if found:
-            raise ManifestInvalidError(
-                f"window {window.key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
-                "nothing was removed"
-            )
-    needed = _needed(archive) if left else frozenset()
-    paths = sorted(there - needed)
-    kept = sum(path in needed for path in every)
+    relied = relied_on((_standing(w, receipt) for w, receipt in sealed), there)
+    damage = {
+        window.key: check_files(window, receipt, deep=True, superseded=every)
+        for window, receipt in sealed
+        if window.key in relied
+    }
+    paths = removable(there, _needed(archive) if there else (), damage)
+    kept = len(there) - len(paths)
     if kept:
         say(f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended")
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
@@ -81,6 +89,10 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         _retire(generation, every)
     say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
     return {"removed_files": files, "removed_bytes": size}
+
+
+def _standing(window: Window, receipt: Receipt) -> Standing:
+    return Standing(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from upath import UPath
 
 from kafka_drain.archive import Archive
-from kafka_drain.documents import create_document, read_document, write_document
+from kafka_drain.documents import create_document, read_note, write_document
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealed_files import readable_receipts
 
@@ -67,34 +67,31 @@ def begin_telling(archive: Archive, run: str | None) -> Telling:
     """Return what a run is to tell. To be called before it seals anything.
 
     An archive without a note, such as one of an older release, gets one here: what is sealed by
-    then was told, or its run's affair.
+    then was told, or its run's affair. Where the note can't be read, all is told again.
 
     Raises:
-        ArchiveError: When the note is damaged, or the folder can't be written.
+        ArchiveError: When the folder can't be written.
     """
     path = _path(archive)
     if not path.is_file():
         sealed = {str(g.number): g.receipt_names() for g in archive.generations()}
         newest = {number: names[-1] for number, names in sealed.items() if names}
         create_document(path, _document(run, newest, newest))
-    document = read_document(path, "run", "before", "told")
+    document = read_note(path, "run", "before", "told")
+    if document is None:
+        return Telling(archive, run, {})
     is_again = run is not None and document["run"] == run
     return Telling(archive, run, document["before" if is_again else "told"])
 
 
 def untold_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> list[Receipt]:
-    """Return the receipts of those windows that no other run has told.
-
-    Raises:
-        ArchiveError: When a note is damaged.
-    """
+    """Return the receipts of those windows that no other run has told, as far as notes say."""
     return [receipt for receipt in receipts if not _is_told(archive, receipt, run)]
 
 
 def _is_told(archive: Archive, receipt: Receipt, run: str | None) -> bool:
-    try:
-        note = read_document(_window_path(archive, receipt), "run", "sha256")
-    except FileNotFoundError:
+    note = read_note(_window_path(archive, receipt), "run", "sha256")
+    if note is None:
         return False
     return note["sha256"] == receipt.sha256 and (run is None or note["run"] != run)
 

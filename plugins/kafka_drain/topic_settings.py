@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from upath import UPath
 
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import read_document, read_note, write_document
 
-__all__ = ["TopicSettings", "read_topic_settings", "write_topic_settings"]
+__all__ = ["TopicSettings", "noted_topic_settings", "read_topic_settings", "write_topic_settings"]
 
 #: What a broker takes unless a topic or it itself is set otherwise (Kafka's default): bytes.
 MAX_MESSAGE_BYTES = 1_048_588
@@ -60,9 +60,19 @@ def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
     return {name: TopicSettings(**settings) for name, settings in document.items()}
 
 
+def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
+    """Read the settings by topic; none where they can't be read: the next drain notes them anew."""
+    document = read_note(root / "topics.json") or {}
+    try:
+        return {name: TopicSettings(**settings) for name, settings in document.items()}
+    except TypeError:
+        # JSON, and of something else.
+        return {}
+
+
 def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
     """Note the settings of some topics; those of others stay. Writes only what is new."""
-    known = read_topic_settings(root)
+    known = noted_topic_settings(root)
     merged = known | dict(settings)
     if merged != known:
         write_document(

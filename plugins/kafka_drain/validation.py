@@ -7,23 +7,30 @@ What is proven complete is sealed: one receipt a batch.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
+from types import MappingProxyType
 from typing import Literal
 
 from kafka_drain.acknowledgements import parse_acknowledgements, range_name
 from kafka_drain.archive import Archive
+from kafka_drain.checkpoint import compare_with_receipts
 from kafka_drain.committed_files import ReadFiles, read_committed_files
 from kafka_drain.contents import CommittedFile
+from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason, errors, without_echoes
-from kafka_drain.fingerprints import segment_fingerprint
 from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
-from kafka_drain.gap_reasons import Gap
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
+from kafka_drain.journal_checks import SealedState, check_sealed_state, note_of_segment
+from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, utc_now
+from kafka_drain.notes import unreadable_notes
 from kafka_drain.observations import (
     observe,
     read_observations,
@@ -49,6 +56,9 @@ from kafka_drain.sealed_files import (
     readable_receipts,
 )
 from kafka_drain.sealing import Identity, seal_segment
+from kafka_drain.segment_contents import ChangedContent, check_contents, fingerprint_to_seal
+from kafka_drain.segment_overlaps import Claim, find_overlaps
+from kafka_drain.topic_lives import made_again, other_lives, read_from, topic_ids_now
 from kafka_drain.window_checks import HeldByWindows, check_windows
 
 __all__ = ["Scope", "validate_archive"]
@@ -57,8 +67,21 @@ Scope = Literal["open", "all"]
 
 #: So many receipts are read for the report's chart.
 CHARTED = 50
+_NOTHING: Ranges = MappingProxyType({})
+
 #: More new files than these may be read elsewhere: by the executors of a Spark cluster.
 MANY_FILES = 10_000
+
+#: Findings after which nothing is noted as sealed.
+_OF_SEALED = (
+    Reason.RECEIPT_CORRUPT,
+    Reason.RECEIPT_CHANGED,
+    Reason.RECEIPT_HOLE,
+    Reason.RECEIPT_MISSING,
+    Reason.DOCUMENT_CHANGED,
+    Reason.SEGMENT_OVERLAP,
+    Reason.JOURNAL_DAMAGED,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +93,7 @@ class _Validation:
     whole: bool
     deep: bool
     windows: HeldByWindows
+    sealed: SealedState
     acknowledged: Ranges
     report: Report
     run: str
@@ -116,14 +140,19 @@ def validate_archive(
     report = Report(
         archive=str(archive.root), pipeline=document["pipeline"], scope=scope, deep=deep
     )
+    report.findings += unreadable_notes(archive.root)
     windows = check_windows(archive, report, deep=deep)
+    whole = scope == "all" or deep
+    sealed = check_sealed_state(archive, chain_is_read=whole, known=windows.known)
+    report.findings += sealed.findings
     now = clock()
     validation = _Validation(
         archive=archive,
         cluster=cluster,
-        whole=scope == "all" or deep,
+        whole=whole,
         deep=deep,
         windows=windows,
+        sealed=sealed,
         acknowledged=acknowledged,
         report=report,
         run=run or now.isoformat(),
@@ -140,7 +169,8 @@ def validate_archive(
         elif validation.whole:
             previous = _validate_closed(validation, generation, previous)
         else:
-            previous = _trust_closed(generation, report)
+            previous = _trust_closed(validation, generation)
+    _note(validation, generations)
     report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began
     return report
@@ -162,11 +192,23 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
     return stalled_findings(observed)
 
 
-def _trust_closed(generation: Generation, report: Report) -> str | None:
+def _note(validation: _Validation, generations: Sequence[Generation]) -> None:
+    """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
+    report, sealed = validation.report, validation.sealed
+    if validation.cluster is None or any(f.reason in _OF_SEALED for f in report.findings):
+        return
+    noted = sealed.there
+    if report.sealed:
+        noted = noted.plus(note_of_segment(validation.archive, generations[-1], report.sealed[-1]))
+    note_sealed(validation.archive.root, noted)
+
+
+def _trust_closed(validation: _Validation, generation: Generation) -> str | None:
     """Take a closed generation's figures from its newest receipt."""
-    names = generation.receipt_names()
+    report, names = validation.report, generation.receipt_names()
+    known = validation.sealed.newest.get(generation.name)
     try:
-        receipt = generation.read_receipt(names[-1]) if names else None
+        receipt = known or (generation.read_receipt(names[-1]) if names else None)
     except ReceiptError as error:
         where = generation.receipt_where(names[-1])
         report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
@@ -202,21 +244,30 @@ def _validate_closed(
 def _explain_windows(validation: _Validation) -> None:
     """Say what damaged files of windows held, and whether Kafka still has it."""
     for window, receipt, files in validation.windows.damaged:
-        lost = lost_ranges(
-            window.root, [(file, receipt) for file in files], window.plan()["format"]
-        )
+        try:
+            file_format = window.plan()["format"]
+        except ArchiveError:
+            # A finding of its own.
+            continue
+        lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
         document = validation.archive.document()
         identity = Identity(document["pipeline"], document["cluster_id"], receipt.topics)
         validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
 
 
-def _explain(validation: _Validation, identity: Identity, missing: Ranges) -> list[Gap]:
+def _explain(
+    validation: _Validation,
+    identity: Identity,
+    missing: Ranges,
+    were_read: Ranges = _NOTHING,
+) -> list[Gap]:
     gaps = explain_gaps(
         missing,
         identity=identity,
         cluster=validation.cluster,
         windows=validation.windows.ranges(identity),
         acknowledged=validation.acknowledged,
+        were_read=were_read,
     )
     validation.report.findings += gap_findings(gaps)
     return gaps
@@ -230,6 +281,10 @@ def _validate_open(
     document = generation.document()
     identity = _identity(validation.archive, generation)
     state = read_state(generation)
+    # A whole validation looks at all batches of which the checkpoint still has the ends.
+    kept = max(CHARTED, len(state.checkpoint.ends)) if validation.whole else CHARTED
+    newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
+    state.findings.extend(_ends_elsewhere(state, newest))
     report.cursor = state.cursor
     listing = generation.list_data_files()
     if validation.whole:
@@ -240,6 +295,8 @@ def _validate_open(
         sealed = check_listed_sealed(state, listing, previous)
     read = validation.read_many if len(state.new) > MANY_FILES else read_committed_files
     files, found = read(generation, state.new, document["format"], validation.say)
+    files, replaced = windows.without_replaced(files)
+    found += replaced
     parts = segments(
         state.sealed_ends, state.checkpoint, state.last_committed, state.last_sealed + 1
     )
@@ -263,15 +320,24 @@ def _validate_open(
         for path in orphans
     ]
     gaps = _explain(validation, identity, lost)
+    changed = _changed(parts, files, found, gaps, state)
+    if changed.findings:
+        # What they held is missing, as that of a file that can't be read: a repair drains it again.
+        files = [file for file in files if file.path not in changed.paths]
+        found += changed.findings
+        report.findings += changed.findings
+        gaps += _explain(validation, identity, changed.ranges, were_read=changed.ranges)
     report.add_sealed(generation, state.receipt, sealed.receipts)
-    report.add_batches(_newest(generation))
+    report.add_batches(newest[-CHARTED:])
     report.add_damaged(sealed.damaged)
     listed = (len(state.new), sum(sink_file.size for sink_file in state.new))
     report.add_new(generation, identity.topics, parts, files, gaps, listed)
     report.findings += _observe(validation, state)
     if validation.cluster is None or errors(state.findings) or not sealed.chain_is_whole:
         return sealed.last_hash
-    proven = _proven(parts, files, found, gaps, state)
+    if validation.sealed.findings:
+        return sealed.last_hash
+    proven = _of_same_topics(validation, state, identity, _proven(parts, files, found, gaps, state))
     return _seal(validation, state, sealed, identity, proven, gaps)
 
 
@@ -280,9 +346,12 @@ def _identity(archive: Archive, generation: Generation) -> Identity:
     return Identity(document["pipeline"], document["cluster_id"], archive.topic_ids(generation))
 
 
-def _newest(generation: Generation) -> list[Receipt]:
-    """Return the newest receipts, oldest first, for the report's chart."""
-    return list(readable_receipts(generation, generation.receipt_names()[-CHARTED:]))
+def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:
+    """Find batches that the checkpoint lets end elsewhere than their receipts do."""
+    ends = {receipt.last_batch: receipt.ends for receipt in receipts}
+    folder = f"{state.generation.name}/checkpoint"
+    found = compare_with_receipts(state.checkpoint, ends, folder)
+    return [finding for finding in found if finding not in state.findings]
 
 
 def _orphans(generation: Generation, state: GenerationState, listing: Iterable[str]) -> list[str]:
@@ -305,19 +374,80 @@ def _proven(
     state: GenerationState,
 ) -> list[tuple[Segment, list[CommittedFile]]]:
     """Return the segments that are complete, up to the first that isn't, each with its files."""
+    checked = _checked(parts, files, findings, gaps, state)
+    return [(part, own) for part, own, _ in takewhile(lambda each: each[2], checked)]
+
+
+def _changed(
+    parts: Sequence[Segment],
+    files: Iterable[CommittedFile],
+    findings: Iterable[Finding],
+    gaps: Sequence[Gap],
+    state: GenerationState,
+) -> ChangedContent:
+    """Compare the content of those segments with which nothing else is wrong."""
+    checked = _checked(parts, files, findings, gaps, state)
+    return check_contents(
+        state.generation,
+        [
+            (part, own, [cut for gap in gaps for cut in _within(gap, part)])
+            for part, own, is_sound in checked
+            if is_sound
+        ],
+    )
+
+
+def _checked(
+    parts: Sequence[Segment],
+    files: Iterable[CommittedFile],
+    findings: Iterable[Finding],
+    gaps: Iterable[Gap],
+    state: GenerationState,
+) -> list[tuple[Segment, list[CommittedFile], bool]]:
+    """Return the segments, each with its files, and whether nothing is wrong with it."""
     batch_of = {f"{state.generation.data_name}/{f.path}": f.batch for f in state.new}
     bad = {batch_of.get(finding.where) for finding in errors(findings)}
     harmful = [gap for gap in gaps if not gap.harmless]
     by_segment: dict[int, list[CommittedFile]] = {}
     for file in files:
         by_segment.setdefault(_segment_of(file, parts), []).append(file)
-    proven = []
+    checked = []
     for number, part in enumerate(parts):
-        damaged = (b is None or part.first_batch <= b <= part.last_batch for b in bad)
-        if any(damaged) or any(cut for gap in harmful for cut in _within(gap, part)):
+        is_damaged = any(b is None or part.first_batch <= b <= part.last_batch for b in bad)
+        is_missing = any(cut for gap in harmful for cut in _within(gap, part))
+        checked.append((part, by_segment.get(number, []), not (is_damaged or is_missing)))
+    return checked
+
+
+def _of_same_topics(
+    validation: _Validation,
+    state: GenerationState,
+    identity: Identity,
+    proven: Sequence[tuple[Segment, list[CommittedFile]]],
+) -> list[tuple[Segment, list[CommittedFile]]]:
+    """Return the segments up to the first that may have been read of a topic made again."""
+    if not proven:
+        return []
+    assert validation.cluster is not None
+    names = {tp.topic for part, _ in proven for tp in part.ranges}
+    same = same_topics(identity, names, validation.cluster)
+    now = topic_ids_now(validation.cluster, names) if same != names else dict(identity.topics)
+    seen, kept = read_from(state.generation), []
+    for part, files in proven:
+        is_seen = seen is not None and part.last_batch <= seen.last_batch
+        other = other_lives(
+            identity.topics,
+            {tp.topic for tp in part.ranges},
+            seen.topics if seen is not None and is_seen else {},
+            now,
+        )
+        if other:
+            where = f"{state.generation.name}/checkpoint/offsets/{part.last_batch}"
+            detail = f"{part.name} isn't sealed: {made_again(other)}"
+            validation.report.findings.append(Finding(Reason.TOPIC_MADE_AGAIN, where, detail))
             break
-        proven.append((part, by_segment.get(number, [])))
-    return proven
+        kept.append((part, files))
+    return kept
 
 
 def _segment_of(file: CommittedFile, parts: Sequence[Segment]) -> int:
@@ -345,6 +475,10 @@ def _seal(
     before, previous = state.receipt, sealed.last_hash
     if not proven:
         return previous
+    overlaps = find_overlaps([*validation.sealed.claims, *_claims(state, identity, proven, gaps)])
+    if overlaps:
+        validation.report.findings += overlaps
+        return previous
     assert validation.cluster is not None
     bounds = _bounds(validation.cluster, identity, set(proven[-1][0].ranges))
     generation = state.generation
@@ -359,10 +493,11 @@ def _seal(
             before=before,
             previous=previous,
             bounds=bounds,
-            fingerprint=segment_fingerprint(generation, part, files),
+            fingerprint=fingerprint_to_seal(generation, part, files, own),
             acknowledged=[range_name(gap.tp, gap.range) for gap in own if gap.acknowledged],
             sealed_at=validation.now.isoformat(timespec="milliseconds"),
         )
+        receipt = replace(receipt, journal=validation.sealed.journal.newest)
         # Where another validation was faster, its receipt counts.
         is_written = generation.write_receipt(receipt)
         before = generation.read_receipt(receipt.name)
@@ -371,6 +506,23 @@ def _seal(
             validation.report.sealed.append(before)
         previous = before.sha256
     return previous
+
+
+def _claims(
+    state: GenerationState,
+    identity: Identity,
+    proven: Sequence[tuple[Segment, list[CommittedFile]]],
+    gaps: Iterable[Gap],
+) -> Iterator[Claim]:
+    """Yield which offsets the generation will hold when it is sealed."""
+    for part, _ in proven:
+        left = Counter[TopicPartition]()
+        for gap in gaps:
+            if gap.reason == GapReason.WINDOW:
+                left[gap.tp] += sum(len(cut.range) for cut in _within(gap, part))
+        for tp, offsets in part.ranges.items():
+            topic_id = identity.topics.get(tp.topic, "")
+            yield Claim(state.generation.name, topic_id, tp, offsets, left=left[tp])
 
 
 def _within(gap: Gap, part: Segment) -> Iterator[Gap]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import DataLossError
+from kafka_drain.contents import CommittedFile
+from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.generation import list_data_files
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
@@ -30,12 +32,14 @@ class HeldByWindows:
         replaced: Files that they stand for, relative to the archive.
         superseded: Those of them that were sound: nobody needs them any more.
         damaged: Windows that aren't whole, each with its receipt and the damaged files.
+        known: Every receipt that was read, by its path relative to the archive.
     """
 
     receipts: Sequence[Receipt]
     replaced: frozenset[str]
     superseded: frozenset[str]
     damaged: Sequence[tuple[Window, Receipt, list[SealedFile]]] = ()
+    known: Mapping[str, Receipt] = field(default_factory=dict)
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, of topics with the same ids."""
@@ -45,6 +49,17 @@ class HeldByWindows:
                 if receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
                     found.setdefault(part.tp, []).append(part.range)
         return {tp: merge(ranges) for tp, ranges in found.items()}
+
+    def without_replaced(
+        self, files: Iterable[CommittedFile]
+    ) -> tuple[list[CommittedFile], list[Finding]]:
+        """Return files without those that a window stands for, and a warning for each of these."""
+        files = list(files)
+        return [file for file in files if file.path not in self.replaced], [
+            Finding(Reason.FILE_REPLACED, file.path, "a window holds its records")
+            for file in files
+            if file.path in self.replaced
+        ]
 
     def excuse(self, finding: Finding) -> Finding:
         """Make a warning of a damaged file whose records a window holds."""
@@ -74,7 +89,7 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
     damage: dict[Window, list[Finding]] = {}
     for window, receipt in sealed:
         damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
-        report.add_window(window.key, receipt, window.plan().get("replaced"))
+        report.add_window(window.key, receipt, _replaced(window))
         broken = {finding.where for finding in damage[window]}
         report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
     replaced = _replaced_by_whole(sealed, damage)
@@ -86,9 +101,18 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
             damaged.append((window, receipt, [f for f in receipt.files if f.path in broken]))
         elif not receipt.files or not all(file.path in superseded for file in receipt.files):
             receipts.append(receipt)
-    held = HeldByWindows(receipts, replaced, superseded, damaged)
+    known = {receipt.where: receipt for _, receipt in sealed}
+    held = HeldByWindows(receipts, replaced, superseded, damaged, known)
     report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
     return held
+
+
+def _replaced(window: Window) -> dict[str, Any] | None:
+    try:
+        return window.plan().get("replaced")
+    except ArchiveError:
+        # A finding of its own, where what is sealed is compared with the journal.
+        return None
 
 
 def _replaced_by_whole(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,16 @@ from upath import UPath
 
 from kafka_drain.archive import Archive
 from kafka_drain.committed_files import read_committed_files
+from kafka_drain.content_checks import Taken, compare_content, content_of, difference
 from kafka_drain.contents import CommittedFile
 from kafka_drain.documents import create_document
-from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
-from kafka_drain.findings import Finding, errors
+from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
+from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.generation import list_data_files
 from kafka_drain.job_spec import WindowSpec, read_result
+from kafka_drain.journal_checks import note_of_window, refuse_unsound
+from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
 from kafka_drain.locations import hadoop_path
@@ -36,12 +39,14 @@ from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
+from kafka_drain.spark_errors import no_result, spark_error, too_far_records
 from kafka_drain.spark_submit import (
     SparkApplication,
     for_offsets,
     kafka_options,
     prepare_application,
 )
+from kafka_drain.topic_lives import refuse_other_lives
 from kafka_drain.value_schemas import frozen_values
 from kafka_drain.window import Window, range_rows
 
@@ -245,19 +250,28 @@ def finish_window(
     return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
 
 
-def seal_proven(window: Window, receipt: Receipt) -> Receipt:
-    """Write a window's receipt; where another attempt was faster, its receipt counts."""
-    window.write_receipt(receipt)
-    return window.receipt()
+def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
+    """Write a window's receipt and note it; where another attempt was faster, its receipt counts.
+
+    The caller holds the lease of `windows`.
+
+    Raises:
+        ManifestInvalidError: When something that was sealed is missing or changed.
+    """
+    state = refuse_unsound(archive)
+    window.write_receipt(replace(receipt, journal=state.journal.newest))
+    sealed = window.receipt()
+    note_sealed(archive.root, state.there.plus(note_of_window(archive, window, sealed)))
+    return sealed
 
 
 def seal_superseding(
     archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
 ) -> Receipt:
-    """Seal a window that stands for files; as `refuse_taken` raises."""
+    """Seal a window that stands for files; as `refuse_taken` and `seal_proven` raise."""
     with wait_for_lease(archive.root / "windows", run=run, say=say):
         refuse_taken(archive, window, receipt)
-        return seal_proven(window, receipt)
+        return seal_proven(archive, window, receipt)
 
 
 def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
@@ -314,10 +328,13 @@ def prove_window(
     Raises:
         SparkJobError: When the job failed, or ended without a result.
         ManifestInvalidError: When offsets of the window are missing or there twice.
-        KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
+        ArchiveError: When the connection leads to another cluster by now.
+        TopicError: When a topic was made again since it was planned.
+        KafkaUnavailableError: When Kafka doesn't answer.
     """
     window, ranges, plan = job.window, job.ranges, job.window.plan()
-    result, files, findings = read_written(job, say)
+    result, files, findings = read_written(job, say, cluster)
+    _refuse_other_lives(job, cluster, identity)
     gaps = explain_gaps(
         without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
     )
@@ -335,25 +352,52 @@ def prove_window(
     )
 
 
+def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
+    """Refuse what was read, unless cluster and topics are still those of the plan."""
+    cluster_id = cluster.cluster_id()
+    if cluster_id != identity.cluster_id:
+        raise ArchiveError(
+            f"window {job.window.key} is of Kafka cluster {identity.cluster_id}, the connection "
+            f"leads to {cluster_id}; nothing was sealed: correct the connection"
+        )
+    meant = {tp.topic: identity.topics.get(tp.topic, "") for tp in job.ranges}
+    refuse_other_lives(
+        cluster,
+        meant,
+        f"window {job.window.key} isn't sealed. Where the topic was made again, `kafka-drain roll "
+        f"{job.window.root}` starts a generation at its beginning",
+    )
+
+
 def read_written(
-    job: WindowJob, say: Callable[[str], None]
+    job: WindowJob, say: Callable[[str], None], cluster: KafkaCluster | None = None
 ) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
     """Read what Spark wrote to a window.
 
+    Args:
+        job: What was drained.
+        say: Takes lines of progress.
+        cluster: Where it was drained from; None for what was read of other files.
+
     Returns:
         The job's result, what the files hold, and what is wrong with them: unreadable, offsets
-        that are there twice, or outside of the window.
+        that are there twice, or outside of the window, other records than Spark read.
 
     Raises:
-        SparkJobError: When the job failed, or ended without a result.
+        DataLossError: When Kafka no longer had offsets that the job needed.
+        SourceRecordError: When a record can't be kept as it was sent; names it.
+        SparkJobError: When the job failed otherwise, or ended without a result.
     """
-    result = read_result(job.result_path)
+    result, memory = read_result(job.result_path), job.application.driver_memory
     if result is None:
-        raise SparkJobError(
-            "spark-submit ended before the window wrote a result; the reason is in the log above"
-        )
+        raise no_result("window", memory)
     if "error" in result:
-        raise SparkJobError(f"the window failed in Spark: {result['error']}")
+        raise spark_error(
+            result["error"],
+            what="window",
+            memory=memory,
+            too_far=lambda: too_far_records(cluster, job.ranges) if cluster else [],
+        )
     # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
     listing = list_data_files(job.data)
     sink_files = [
@@ -364,7 +408,20 @@ def read_written(
     files, findings = read_committed_files(window, sink_files, window.plan()["format"], say)
     who = f"window {window.key}"
     findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
+    if not errors(findings):
+        findings += _check_content(window, result, files)
     return result, files, findings
+
+
+def _check_content(
+    window: Window, result: Mapping[str, Any], files: Sequence[CommittedFile]
+) -> list[Finding]:
+    """Compare the records in a window's files with what Spark read."""
+    read, held = Taken(result["records"], result["fingerprint"]), content_of(files)
+    verdict = compare_content(read, held, elsewhere=0)
+    if verdict.may_be_sealed:
+        return []
+    return [Finding(Reason.CONTENT_CHANGED, window.name, difference(verdict, read, held))]
 
 
 def refuse_findings(window: Window, findings: Iterable[Finding]) -> None:

@@ -282,7 +282,8 @@ interval.
             {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
         }
         # As a literal in quotes: native rendering would make a number of a topic named 2024.
-        fields["target_topic"] = "{{ params.target_topic | pprint }}"
+        for name in ("target_topic", "run_name"):
+            fields[name] = f"{{{{ params.{name} | pprint }}}}"
         RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
     return dag
 

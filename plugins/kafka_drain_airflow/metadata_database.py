@@ -16,10 +16,10 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, case, func, select
 
 from kafka_drain.archive_page import Drained
-from kafka_drain.overview_page import Doing, Run
+from kafka_drain.overview_page import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.report_link import REPORT_KEY
 from kafka_drain_airflow.task_links import GROUP
@@ -58,7 +58,7 @@ __all__ = [
 #: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
 PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
 RUNS = 8
-#: Progress and drains are looked for among so many of the newest.
+#: Drains are looked for among so many of the newest.
 NEWEST = 40
 
 
@@ -117,6 +117,7 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
             DagRun.dag_id,
             DagRun.run_id,
             DagRun.state,
+            DagRun.start_date,
             RUN_TIME.label("run_time"),
             func.row_number()
             .over(partition_by=DagRun.dag_id, order_by=RUN_TIME.desc())
@@ -129,33 +130,48 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
     found: dict[str, list[Run]] = {}
     for row in session.execute(query):
         words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
+        began = row.start_date.isoformat() if row.start_date else ""
         for name in names[row.dag_id]:
-            found.setdefault(name, []).append(Run(str(row.state), words, link))
+            found.setdefault(name, []).append(Run(str(row.state), words, link, began))
     return {name: runs[-RUNS:] for name, runs in found.items()}
 
 
 def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
-    """Return how far the task has got that last said so, of each DAG."""
-    task = (
+    """Return how far the newest run of each DAG has got: by the task of it that says most of it."""
+    age = func.row_number().over(
+        partition_by=DagRun.dag_id,
+        # What runs comes before what has ended meanwhile.
+        order_by=(case((DagRun.state == "running", 0), else_=1), RUN_TIME.desc()),
+    )
+    runs = (
+        select(DagRun.dag_id, DagRun.run_id, age.label("age"))
+        .where(DagRun.dag_id.in_(dag_ids), DagRun.state != "queued")
+        .subquery()
+    )
+    of_task = (
         *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
         *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
+        XComModel.key == PROGRESS_KEY,
     )
+    newest = and_(TaskInstance.dag_id == runs.c.dag_id, TaskInstance.run_id == runs.c.run_id)
     query = (
-        select(XComModel.dag_id, XComModel.run_id, XComModel.task_id, XComModel.value)
-        .add_columns(TaskInstance.state)
-        .join(TaskInstance, and_(*task))
-        .where(XComModel.key == PROGRESS_KEY, XComModel.dag_id.in_(dag_ids))
-        .order_by(XComModel.timestamp.desc())
-        .limit(NEWEST)
+        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
+        .add_columns(XComModel.value)
+        .join(runs, newest)
+        .join(XComModel, and_(*of_task), isouter=True)
+        .where(runs.c.age == 1)
+        .order_by(TaskInstance.dag_id, TaskInstance.start_date, TaskInstance.task_id)
     )
-    found: dict[str, Doing] = {}
+    found: dict[str, list[Doing]] = {}
     for row in session.execute(query):
-        progress = plain(row.value)
-        if is_progress(progress) and row.dag_id not in found:
-            link = run_url(row.dag_id, row.run_id)
-            state = str(row.state or "none")
-            found[row.dag_id] = Doing(row.dag_id, row.task_id, state, link, progress)
-    return list(found.values())
+        said = plain(row.value)
+        progress = said if is_progress(said) else {}
+        state, link = str(row.state or "none"), run_url(row.dag_id, row.run_id)
+        found.setdefault(row.dag_id, []).append(
+            Doing(row.dag_id, row.task_id, state, link, progress)
+        )
+    shown = (shown_task(tasks) for tasks in found.values())
+    return [task for task in shown if task]
 
 
 def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Drained]:

@@ -21,6 +21,7 @@ from kafka_drain.history import Histories, History
 from kafka_drain.html_parts import coloured
 from kafka_drain.locations import read_bytes
 from kafka_drain.overview_page import SCRIPT, ArchiveRow, overview_page
+from kafka_drain.placing import NOTHING
 from kafka_drain.receipts import ReceiptError
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.metadata_database import (
@@ -32,7 +33,7 @@ from kafka_drain_airflow.metadata_database import (
     progress_of,
     report_of,
 )
-from kafka_drain_airflow.server_reading import find, find_all, page_beside
+from kafka_drain_airflow.server_reading import find, find_all, page_beside, placed_findings
 from kafka_drain_airflow.task_links import KINDS
 
 __all__ = [
@@ -95,11 +96,13 @@ def archives(session: Any, dag_ids: Collection[str]) -> Answer:
 
 def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
     """Return the same as JSON: name, archive, verdict, problem and overview of each."""
+    now = datetime.now(timezone.utc)
     rows = [
         {
             "name": row.name,
             "archive": row.archive,
             "verdict": row.verdict,
+            "standing": row.standing(now).words,
             "problem": row.problem,
             "overview": row.overview,
         }
@@ -119,10 +122,11 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     rows = _rows(session, [dag_id], readable)
     if not rows:
         return _not_found(f"{dag_id} is no DAG that drains to an archive.")
-    [row], history = rows, History()
+    [row], history, placed = rows, History(), NOTHING
     if not row.problem:
         try:
             history = _histories.of(Archive.at(row.archive))
+            placed = placed_findings(row.archive, row.overview, history)
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
@@ -130,7 +134,7 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     doing = progress_of(session, shown)
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
-    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains)
+    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains, placed)
     return Answer(page, headers=PAGE_HEADERS)
 
 

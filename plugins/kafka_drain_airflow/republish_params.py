@@ -33,7 +33,15 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
             title="Target topic",
             section=WHERE,
             description="Gets all records. {topic} in it stands for the topic that a record came "
-            "from, as in {topic}_restored. Empty: each record goes to the topic it came from.",
+            "from, as in {topic}_restored. Empty: {topic}.restored.",
+        ),
+        "into_source": Param(
+            default=False,
+            type="boolean",
+            title="Into source",
+            section=WHERE,
+            description="On: send also into a source topic that holds records. They will be there "
+            "twice, and be drained again. A source that is gone or empty needs no switch.",
         ),
         "create_target": Param(
             default=False,
@@ -89,6 +97,14 @@ def _selection(pipeline: Pipeline) -> dict[str, Param]:
             section=WHICH,
             description="On: leave out what no validation has sealed yet. Off: such files stop "
             "the run.",
+        ),
+        "run_name": Param(
+            default=None,
+            type=["null", "string"],
+            title="Run",
+            section=WHICH,
+            description="Name of the run, to go on with one that was begun elsewhere, or to begin "
+            "another mirror. Empty: of this DAG run.",
         ),
         "follow": Param(
             default=False,

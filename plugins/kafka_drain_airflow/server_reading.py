@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,15 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.archive import Archive
+from kafka_drain.documents import read_document
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.history import History
 from kafka_drain.locations import is_local, locate, require_reachable
 from kafka_drain.overview import read_overview
+from kafka_drain.placing import NOTHING, Placed, place_findings
 
-__all__ = ["Found", "find", "find_all", "page_beside"]
+__all__ = ["Found", "find", "find_all", "page_beside", "placed_findings"]
 
 # Not http and the like: the server would ask whatever address it is given.
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
@@ -57,6 +61,27 @@ def find(archive: str) -> Found:
     except (KafkaDrainError, OSError, ValueError, ImportError) as error:
         # What the worker can read, this server may not: another machine, other credentials.
         return Found(problem=f"this server can't read {archive}: {error}")
+
+
+def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: History) -> Placed:
+    """Return where lies what the last validation of an archive found.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    if not overview or overview["verdict"] == "complete":
+        return NOTHING
+    document = UPath(f"{archive}/{overview.get('report')}")
+    try:
+        # What names another file than a report is none.
+        found = page_beside(str(document)) and read_document(document, "findings", "gaps")
+    except (KafkaDrainError, OSError):
+        found = None
+    if not found:
+        return Placed(is_complete=False)
+    root = Archive.at(archive)
+    receipts = (root.generation(r.generation).read_receipt(r.receipt) for r in history.runs)
+    return place_findings(found, receipts)
 
 
 def page_beside(path: object) -> UPath | None:

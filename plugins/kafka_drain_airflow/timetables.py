@@ -24,7 +24,17 @@ class BackfillTimetable(CronDataIntervalTimetable):
     Only a backfill asks for the intervals of a time with `catchup`; the DAG's own is off.
     """
 
-    description = "Backfills only"
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Take what a cron timetable takes; `description` is what Airflow's UI explains it with."""
+        super().__init__(*arguments, **named)
+        intervals = f"data intervals by {self._expression}"
+        self.description = f"No schedule: runs by hand, and by a backfill with {intervals}"
+
+    @property
+    def summary(self) -> str:
+        """What Airflow's UI has in the place of a schedule."""
+        # Not None: the UI then takes it that the DAG can't be backfilled.
+        return "Backfills only"
 
     def next_dagrun_info(self, *, last_automated_data_interval: Any, restriction: Any) -> Any:
         """Return the next interval of a backfill; None to the scheduler."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from kafka_drain.job_spec import CompactSpec
 from kafka_drain.progress import Progress
 from kafka_drain_spark.background import Background
-from kafka_drain_spark.data_files import read_files
+from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import JobFailed
@@ -41,6 +41,7 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     # Behind the exchange, which reads everything twice: first to find out where to cut.
     observation = Observation(NAME)
     observed = ordered.observe(observation, *fingerprint_columns(ordered))
+    observed = with_exact_times(observed, spec.file_format)
     # From the raw bytes again: schemas that were unknown then may be known now.
     observed = with_decoded(observed, spec.values)
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)

@@ -8,8 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-__all__ = ["read_files"]
+from kafka_drain.sink_options import MILLISECONDS
+
+__all__ = ["read_files", "with_exact_times"]
 
 #: Kafka's columns. JSON has bytes as base64 and needs to be told that they are bytes.
 COLUMNS = {
@@ -38,16 +41,36 @@ def read_files(
             folders name; null where neither does.
     """
     types = {**COLUMNS, **columns}
-    # Without it, a topic named 2024 would be a number.
+    parts = [_read(spark, source, types) for source in sources]
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-    parts = [
-        spark.read.format(source["file_format"])
-        .schema(schema)
-        .option("basePath", source["data_folder"])
-        .load(source["files"])
-        # Folders may name columns that nobody asked for, and in another order.
-        .select(*types)
-        for source in sources
-    ]
     nothing: list[tuple[Any, ...]] = []
     return reduce(DataFrame.unionByName, parts) if parts else spark.createDataFrame(nothing, schema)
+
+
+def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, str]) -> DataFrame:
+    in_files = dict(types)
+    if source["file_format"] == "orc":
+        in_files[MILLISECONDS] = "bigint"
+    records = (
+        spark.read.format(source["file_format"])
+        # Without it, a topic named 2024 would be a number.
+        .schema(", ".join(f"`{name}` {kind}" for name, kind in in_files.items()))
+        .option("basePath", source["data_folder"])
+        .load(source["files"])
+    )
+    if source["file_format"] == "orc":
+        exact = F.expr(f"coalesce(timestamp_millis({MILLISECONDS}), timestamp)")
+        records = records.withColumn("timestamp", exact)
+    # Folders may name columns that nobody asked for, and in another order.
+    return records.select(*types)
+
+
+def with_exact_times(records: DataFrame, file_format: str) -> DataFrame:
+    """Return records with what a format needs besides to keep their times as they are.
+
+    ORC keeps seconds and nanoseconds, of the calendar that people had: of the second before 1970
+    it makes the first one after, and libraries read it as nanoseconds, which end in 2262.
+    """
+    if file_format != "orc":
+        return records
+    return records.withColumn(MILLISECONDS, F.expr("unix_millis(timestamp)"))

@@ -18,6 +18,7 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
+from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import (
     COUNTED,
     count_columns,
@@ -26,7 +27,9 @@ from kafka_drain_spark.decoding import (
     with_decoded,
 )
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
+from kafka_drain_spark.internal_topics import find_internal_topics
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
 
@@ -173,12 +176,13 @@ def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
 
 
 def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
-    """Return a session with the options of the format.
+    """Return a session with the options of the format, and of what it reads.
 
     The streaming sink hands its options on to neither Parquet nor ORC: these read the session's
     configuration (FileStreamSink in Spark 4.0).
     """
     session = spark.newSession()
+    find_internal_topics(session, spec.reader_options)
     for name, value in spec.writer_options.items():
         if name.startswith(FORMAT_OPTIONS):
             session.conf.set(name, value)
@@ -187,7 +191,9 @@ def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
 
 def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
     """Start the query that writes records, which have the columns of Spark's Kafka source."""
+    records = as_sent(records)
     records = records.observe(NAME, *fingerprint_columns(records))
+    records = with_exact_times(records, spec.file_format)
     if spec.values:
         records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))
     for column, expression in spec.columns.items():

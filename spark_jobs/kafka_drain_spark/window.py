@@ -10,9 +10,12 @@ from pyspark.sql import functions as F
 
 from kafka_drain.job_spec import WindowSpec
 from kafka_drain.offsets import from_spark_json, ranges_between
+from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
+from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 
 __all__ = ["run_window"]
@@ -31,9 +34,14 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     sizes = [len(r) for _, r in ranges_between(*bounds)]
     options = with_splits(spark, spec.reader_options, sizes) | secret_options(spec.secrets_path)
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
-    records: DataFrame = spark.read.format("kafka").options(**options).load().where(spec.where)
+    # One of its own only where it needs it: the session's other settings stay.
+    session = spark.newSession() if names_internal_topics(options) else spark
+    find_internal_topics(session, options)
+    records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
+    records = as_sent(records)
     observation = Observation(NAME)
     records = records.observe(observation, *fingerprint_columns(records))
+    records = with_exact_times(records, spec.file_format)
     records = with_decoded(records, spec.values)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))

@@ -19,8 +19,9 @@ EXPECTED = {
 }
 EXAMPLES = {"flights_delays"}
 REPUBLISH_FIELDS = {
-    *("dry_run", "target_topic", "create_target", "placement"),
-    *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only", "follow"),
+    *("dry_run", "target_topic", "into_source", "create_target", "placement"),
+    *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only"),
+    *("run_name", "follow"),
     *("delivery", "transactions", "engine", "provenance"),
     *("records_per_second", "bytes_per_second", "repeat"),
 }
@@ -157,11 +158,11 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
 def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
     """A republish runs when somebody says so, and as a dry run unless he says otherwise.
 
-    Its schedule is for backfills alone.
+    It shows no schedule that it does not have: its intervals are for backfills alone.
     """
     dag = bag["dags"]["republish_flights"]
 
-    assert dag["schedule"] == ["BackfillTimetable", "0 * * * *"]
+    assert dag["schedule"] == ["BackfillTimetable", "Backfills only"]
     assert dag["params"]["dry_run"]["default"] is True
 
 
@@ -200,8 +201,9 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     assert fields.pop("rename") is None
     assert fields.pop("plan") == ""
     # Native rendering makes a number of a topic named 2024, but not of the same in quotes.
-    assert fields.pop("target_topic") == "{{ params.target_topic | pprint }}"
-    plain = REPUBLISH_FIELDS - {"dry_run", "target_topic"}
+    for name in ("target_topic", "run_name"):
+        assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
+    plain = REPUBLISH_FIELDS - {"dry_run", "target_topic", "run_name"}
     assert fields == {n: f"{{{{ params.{n} }}}}" for n in plain}
 
 

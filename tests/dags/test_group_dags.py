@@ -54,4 +54,4 @@ def test_group_dag_alone_is_scheduled(dags: dict[str, Any]) -> None:
     """The scheduler starts the group's drains; those of a pipeline are left to backfills."""
     assert dags["drain_group_hourly"]["schedule"] == ["CronDataIntervalTimetable", "0 * * * *"]
     for name in "ab":
-        assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "0 * * * *"]
+        assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "Backfills only"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from demo.__main__ import ENVIRONMENT
 from kafka_drain.cli import parser
 from tests.documentation.blocks import ROOT, Code, blocks
 
@@ -59,7 +60,9 @@ def commands_of(block: Code) -> Iterator[Command]:
             continue  # a quote goes on in the next line
         waiting = ""
         for command in _simple(words):
-            found = Command(block.page, block.line, (Path(command[0]).name, *command[1:]))
+            found = Command(
+                block.page, block.line, (Path(command[0]).name or command[0], *command[1:])
+            )
             yield found
             inner = _inner(found.words)
             if inner:
@@ -148,6 +151,11 @@ def _export(arguments: tuple[str, ...]) -> None:
         assert argument.partition("=")[0] == "KAFKA_BOOTSTRAP_SERVERS", argument
 
 
+def _read(arguments: tuple[str, ...]) -> None:
+    """A shell reads what `make ui` leaves."""
+    assert arguments == (f".demo/{ENVIRONMENT}",), arguments
+
+
 def _airflow(arguments: tuple[str, ...]) -> None:
     """Airflow's own parser takes them all at once: importing it takes seconds."""
 
@@ -157,6 +165,7 @@ def _cat(arguments: tuple[str, ...]) -> None:
 
 
 _CHECKS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
+    ".": _read,
     "airflow": _airflow,
     "cat": _cat,
     "docker": _docker,

@@ -44,7 +44,7 @@ def test_commands_of_open_quote() -> None:
     [
         "kafka-drain validate /a --deap",
         "kafka-drain validat /a",
-        "kafka-drain republish /a",
+        "kafka-drain republish",
         "make nothing",
         "make bench NOTHING=1",
         "docker compose exec nobody airflow dags list",

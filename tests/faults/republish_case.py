@@ -91,6 +91,7 @@ class Case:
         content: What the source topic holds.
         folder: For whatever the test writes.
         request: What is asked for beside the target.
+        name: The run's name; None for that of the target.
     """
 
     archive: Archive
@@ -99,6 +100,7 @@ class Case:
     content: dict[int, list[Record]]
     folder: Path
     request: dict[str, Any] = field(default_factory=lambda: {"engine": "worker"})
+    name: str | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -112,7 +114,12 @@ class Case:
         """Plan the run, or find its plan."""
         request = RepublishRequest(target_topic=self.target, **self.request)
         return plan_republish(
-            self.archive, self.cluster, request, now=utc_now(), say=print, run=self.target
+            self.archive,
+            self.cluster,
+            request,
+            now=utc_now(),
+            say=print,
+            run=self.name or self.target,
         )
 
     def run(self, send: Any = None, clock: Callable[[], datetime] = utc_now) -> dict[str, Any]:

@@ -244,6 +244,16 @@ class Run:
     def name(self) -> str:
         return f"soak {self.target}"
 
+    @property
+    def found(self) -> Path:
+        """Where senders note that they found committed progress."""
+        return self.folder / f"{self.target}.found"
+
+    def restarts(self, *, by_process: bool = False) -> int:
+        """Return how many attempts (or processes of one) went on with a chain half committed."""
+        lines = self.found.read_text().split("\n")[:-1] if self.found.exists() else []
+        return len({line.split()[by_process] for line in lines})
+
     def start(self, *arguments: object) -> Attempt:
         """Start an attempt."""
         log = self.folder / f"{self.target}-{len(self.attempts):03}.log"
@@ -253,6 +263,7 @@ class Run:
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(HOOKS), str(ROOT / "plugins"))),
             "FAULTS_TRANSACTION_RECORDS": str(self.transaction_records),
+            "FAULTS_FOUND": str(self.found),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
         with log.open("wb") as output:
@@ -502,6 +513,7 @@ def torment_executors(
         "spark.task.maxFailures": 10 + kills,
         "spark.executorEnv.PYTHONPATH": path,
         "spark.executorEnv.FAULTS_TRANSACTION_RECORDS": run.transaction_records,
+        "spark.executorEnv.FAULTS_FOUND": run.found,
     }
     if packed:
         conf |= {"spark.archives": f"{packed}#python", "spark.pyspark.python": PACKED_PYTHON}

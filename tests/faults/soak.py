@@ -3,7 +3,8 @@
 A real broker, a real archive, and the real command, which is killed and paused at random moments
 until all is sent: with strict and with fast transactions, in one and in two processes; then on
 Spark, whose executors are killed. An auditor that knows nothing of the product compares source and
-target. Ends with `lost 0, twice 0, out of order 0`, or with exit code 1.
+target. Says how many restarts found committed progress, and ends with `lost 0, twice 0, out of
+order 0`, or with exit code 1.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def soak(
     say("the archive is made and sealed")
     wanted = read_topic(bootstrap, source)
     audits: list[Audit] = []
+    restarts = {"worker": 0, "spark": 0}
 
     def audited(target: str) -> None:
         audits.append(audit(wanted, read_topic(bootstrap, target)))
@@ -99,6 +101,7 @@ def soak(
         )
         for run in runs:
             audited(run.target)
+            restarts["worker"] += run.restarts()
     with standalone_spark(folder) as (master, workers):
         run = Run(archive, bootstrap, make_target(bootstrap, "spark", PARTITIONS), folder)
         torment_executors(
@@ -106,11 +109,14 @@ def soak(
             records,
             master=master,
             workers=workers,
-            kills=max(1, kills // 10),
+            kills=max(1, kills // 2),
             chance=chance,
             say=say,
         )
         audited("spark")
+        restarts["spark"] += run.restarts(by_process=True)
+    counts = ", ".join(f"{engine} {number:,}" for engine, number in restarts.items())
+    say(f"restarts that found committed progress: {counts}")
     return total(audits)
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,18 +33,22 @@ from kafka_drain.errors import (
     KafkaDrainError,
     ManifestInvalidError,
     ProgressError,
+    SourceRecordError,
     TopicError,
 )
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import utc_now
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing import sending
 from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republishing.runs import RepublishRun, run_key
 from kafka_drain.republishing.sending import SendJob, send_shard
 from kafka_drain.republishing.shards import PREFIX
 from kafka_drain.sealed_json import seal, unseal
-from tests.faults.injection import wait_for
+from tests.faults.injection import NOON, wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, tap
 from tests.faults.republishing import alter_topic, make_target
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
 
@@ -85,7 +90,7 @@ def refused(case: Case, error: type[KafkaDrainError], match: str, **options: Any
         with pytest.raises(error, match=match):
             case.run(**options)
     assert case.visible("read_uncommitted") == before
-    assert case.planned().run.receipt() is None
+    assert RepublishRun(case.archive.root, run_key(case.name or case.target)).receipt() is None
 
 
 # 49
@@ -339,7 +344,7 @@ def test_republish_plan_replaced(half_sent: Case) -> None:
     del document["sha256"]
     path.write_bytes(seal(document | {"created_at": utc_now().isoformat()}))
 
-    refused(half_sent, ProgressError, "of 2 shards of run .*, 0 of them of this plan")
+    refused(half_sent, ProgressError, "of 2 writers of run .*, 0 of them of this plan")
 
 
 # 54
@@ -356,7 +361,9 @@ def test_republish_target_made_again_between(half_sent: Case, admin: AdminClient
     """A target that was made again between two attempts is refused by its id."""
     made_again(admin, half_sent.bootstrap, half_sent.target)
 
-    refused(half_sent, TopicError, f"topic {half_sent.target} was made again since run")
+    refused(
+        half_sent, TopicError, f"topic {half_sent.target} with id .*, which was made again since"
+    )
 
     assert half_sent.ends() == [0, 0]
 
@@ -377,4 +384,16 @@ def test_republish_target_made_again_meanwhile(
     with pytest.raises((TopicError, ProgressError), match=r"made again"):
         case.run()
 
-    refused(case, TopicError, f"topic {case.target} was made again since run")
+    refused(case, TopicError, f"topic {case.target} with id .*, which was made again since")
+
+
+def test_republish_header_name_with_nul(case: Case, tmp_path: Path) -> None:
+    """A header's name that the client would cut off is refused by offset; nothing of it is sent."""
+    made = MadeArchive(tmp_path / "nul", {"nul": "id-nul"})
+    rows = {TopicPartition("nul", 0): dense(0, 5, NOON)}
+    made.seal_window("0_1", rows, columns={"headers": [{"key": "a\0b", "value": b"1"}]})
+    with_nul = replace(case, archive=made.archive)
+
+    refused(with_nul, SourceRecordError, r"offset 0 of nul-0 has a header with a NUL")
+
+    assert with_nul.visible("read_committed") == 0

@@ -293,7 +293,7 @@ def late_end(
         producers.append(identity(own_kafka, tp))
         if len(producers) == 2:
             number = next(s.number for s in plan.plan.shards if s.target_partition == 0)
-            name = producer.shard_transactional_id(plan.plan.key, number)
+            name = producer.shard_transactional_id(plan.plan.kafka_name, number)
             answers.append(end_transaction(case.bootstrap, name, producers[0]))
             raise lost_answer()
 
@@ -449,6 +449,30 @@ def test_republish_record_not_queued(case: Case, monkeypatch: pytest.MonkeyPatch
     result = case.run()
 
     assert next(_Refusing.queued) > case.records + 1
+    assert result["verification"]["is_exact"]
+    assert case.audit().is_exact
+
+
+class _Fenced(Tapped):
+    """A producer that says it is fenced while it is served, once."""
+
+    served = itertools.count(1)
+
+    def poll(self, *arguments: Any) -> int:
+        if next(_Fenced.served) == 3:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "a newer producer", fatal=True))
+        return int(super().poll(*arguments))
+
+
+@pytest.mark.usefixtures("both")
+def test_republish_fenced_while_queueing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fatal error that comes between two records makes a new producer, as one in a call does."""
+    monkeypatch.setattr(_Fenced, "served", itertools.count(1))
+    tap(monkeypatch, lambda tapped, call, has_ended: None, base=_Fenced)
+
+    result = case.run()
+
+    assert next(_Fenced.served) > 3
     assert result["verification"]["is_exact"]
     assert case.audit().is_exact
 

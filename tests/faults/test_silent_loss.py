@@ -78,6 +78,42 @@ def folder_of(archive: Archive, name: str) -> Path:
     return Path(str(archive.generation(1).folder)) / name
 
 
+@pytest.mark.parametrize("name", ["metadata", "sources/0/0", "commits/0", "offsets/0"])
+def test_checkpoint_garbage(
+    name: str,
+    pipeline: Pipeline,
+    archive: Archive,
+    cluster: KafkaCluster,
+    drain: Any,
+    send_more: Any,
+    validate: Any,
+) -> None:
+    """Fault 72: what Spark can't read is named before it starts; a roll goes on exactly."""
+    send_more(5)
+    drain(pipeline)
+    assert validate().complete
+    send_more(5)
+    drain(pipeline)
+    assert validate().complete
+    path = folder_of(archive, "checkpoint") / name
+    path.with_name(f".{path.name}.crc").unlink()
+    path.write_bytes(b"\x00{")
+    send_more(5)
+
+    with pytest.raises(CheckpointError, match=f"checkpoint/{name}: .+run `kafka-drain roll`"):
+        drain(pipeline)
+    for _ in range(2):
+        report = validate()
+        assert summary(errors(report.findings)) == {"checkpoint_corrupt": 1}
+        assert report.receipts_written == 0
+    roll(plan_roll(archive, cluster), print)
+    assert drain(pipeline)["offsets"] == 5
+    report = validate()
+
+    assert report.findings == report.gaps == []
+    assert report.records == 15
+
+
 def test_checkpoint_deleted(
     pipeline: Pipeline,
     archive: Archive,

@@ -12,10 +12,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import DataLossError, TopicError
+from kafka_drain.findings import summary
+from kafka_drain.inspection import committed_files
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
+from kafka_drain.rolling import plan_roll, roll
 from kafka_drain.validation import validate_archive
 from tests.conftest import Drain, manifest_files
 from tests.faults.conftest import Start
@@ -88,6 +91,115 @@ def test_drain_topic_made_again(
         assert f"topic id {new}, the archive has {old}" in str(raised.value)
         assert "deleted and made again" in str(raised.value)
         assert listing(Path(archive_folder)) == before
+
+
+class Stopped(Exception):
+    """Raised in the place of a drain's last steps, as a kill would end it."""
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_drain_topic_made_again_meanwhile(
+    is_killed: bool,
+    archive_folder: str,
+    drain: Drain,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A topic made again between preflight and Spark's read, larger, is never sealed as the old.
+
+    Also where the drain is killed before it can ask: validation asks, and refuses each time. A
+    roll is the way on.
+    """
+    topic = make_topic(partitions=2)
+    pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
+    for partition in (0, 1):
+        send(topic, records(10), partition)
+    drain(pipeline)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    for partition in (0, 1):
+        send(topic, records(10), partition)
+    old = cluster.topics([topic])[topic].id
+
+    def replace_topic() -> None:
+        make_again(admin, cluster, make_topic, topic)
+        for partition in (0, 1):
+            send(topic, records(40), partition)
+
+    def stop() -> None:
+        raise Stopped
+
+    if is_killed:
+        with pytest.raises(Stopped):
+            drain(pipeline, before=replace_topic, after=stop)
+    else:
+        with pytest.raises(TopicError, match=f"archive has {old}.*kafka-drain roll"):
+            drain(pipeline, before=replace_topic)
+
+    for scope in ("open", "all"):
+        report = validate_archive(archive, cluster, scope=scope)
+        assert summary(report.findings) == {"topic_made_again": 1}
+        assert f"the archive has {old}" in report.findings[0].detail
+        assert (report.receipts_written, report.receipts) == (0, 1)
+    with pytest.raises(TopicError, match="kafka-drain roll"):
+        drain(pipeline)
+
+    roll(plan_roll(archive, cluster), print)
+    drain(pipeline)
+
+    report = validate_archive(archive, cluster)
+    assert (report.complete, report.receipts_written, report.records) == (True, 1, 100)
+    assert sum(file["records"] for file in committed_files(archive)) == 100
+
+
+def test_validate_topic_made_again_since(
+    archive_folder: str,
+    drain: Drain,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """What was drained before its topic was made again is sealed after it: the drain had asked."""
+    topic = make_topic(partitions=2)
+    send(topic, records(10), 0)
+    pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
+    drain(pipeline)
+    make_again(admin, cluster, make_topic, topic)
+
+    report = validate_archive(archive, cluster)
+
+    assert (report.complete, report.receipts_written, report.records) == (True, 1, 10)
+
+
+def test_repair_topic_made_again_meanwhile(
+    archive_folder: str,
+    drain: Drain,
+    repair: Any,
+    cluster: KafkaCluster,
+    admin: AdminClient,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A window isn't sealed either when its topic was made again before Spark read it."""
+    topic = make_topic(partitions=2)
+    send(topic, records(10), 0)
+    pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
+    drain(pipeline)
+    assert validate_archive(archive, cluster).complete
+    Path(committed_files(archive)[0]["path"]).unlink()
+
+    def replace_topic() -> None:
+        make_again(admin, cluster, make_topic, topic)
+        send(topic, records(40), 0)
+
+    with pytest.raises(TopicError, match="was deleted or made again while"):
+        repair(archive, pipeline, before=replace_topic)
+
+    assert not any(window.is_sealed for window in archive.windows())
+    for _ in range(2):
+        assert not validate_archive(archive, cluster).complete
 
 
 def test_drain_retention_passed_cursor(

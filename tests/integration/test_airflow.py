@@ -254,44 +254,76 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
         drained.run("republish_flights", "nowhere", target_topic="nowhere", dry_run=False)
 
 
-def test_reprocess_dag_replaces_files(drained: Drained) -> None:
-    """A reprocess drains the archive again: other files, the same records, and a whole archive.
+def files_of(archive: Archive) -> set[str]:
+    """Return the files that readers take."""
+    return {file.path for file in archive_files(archive)}
 
-    Who runs on the archive is told that files were replaced; of a dry run nobody hears.
+
+@dataclass
+class Reprocessed:
+    """What a reprocess of the whole archive has changed.
+
+    Attributes:
+        old: The files before it.
+        new: The files after it.
+        left: The old files that were there after it.
+        told: What events said of it.
     """
-    old = {file.path for file in archive_files(drained.archive)}
-    told = drained.events()
+
+    old: set[str]
+    new: set[str]
+    left: set[str]
+    told: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def reprocessed(drained: Drained) -> Reprocessed:
+    """The archive, once it was drained again; its files are those of closed segments."""
+    old, told = files_of(drained.archive), drained.events()
+    drained.run("reprocess_flights", "reprocess", from_batch="1:0", dry_run=False)
+    left = {path for path in old if (drained.archive.root / path).exists()}
+    return Reprocessed(old, files_of(drained.archive), left, drained.events()[len(told) :])
+
+
+def test_reprocess_dag_dry_run(drained: Drained) -> None:
+    """As the form is by default, nothing is drained again, and nobody hears of it."""
+    old, told = files_of(drained.archive), drained.events()
 
     drained.run("reprocess_flights", "reprocess_dry", from_batch="1:0")
-    assert {file.path for file in archive_files(drained.archive)} == old
-    assert drained.events() == told
-    drained.run("reprocess_flights", "reprocess", from_batch="1:0", dry_run=False)
 
-    new = {file.path for file in archive_files(drained.archive)}
-    assert new
-    assert not new & old
-    assert not any((drained.archive.root / path).exists() for path in old)
+    assert files_of(drained.archive) == old
+    assert drained.events() == told
+
+
+def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed) -> None:
+    """A reprocess drains the archive again: other files, the same records, and a whole archive.
+
+    Who runs on the archive is told that files were replaced.
+    """
+    assert reprocessed.new
+    assert not reprocessed.new & reprocessed.old
+    assert not reprocessed.left
     if AIRFLOW_V_3_0_PLUS:
-        [event] = drained.events()[len(told) :]
-        assert (event["removed_files"], event["segments"]) == (len(old), [])
+        [event] = reprocessed.told
+        assert (event["removed_files"], event["segments"]) == (len(reprocessed.old), [])
     report = validate_archive(drained.archive, None, deep=True)
     assert (report.complete, report.summary()["records"]) == (True, RECORDS)
 
 
+@pytest.mark.usefixtures("reprocessed")
 def test_maintain_dag_compacts_files(drained: Drained) -> None:
     """Maintenance puts the files of closed segments together; a dry run only says so.
 
     Who runs on the archive is told of it, and not when there was nothing to do.
     """
-    old = {file.path for file in archive_files(drained.archive)}
-    told = drained.events()
+    old, told = files_of(drained.archive), drained.events()
 
     drained.run("maintain_flights", "maintain_dry", dry_run=True)
-    assert {file.path for file in archive_files(drained.archive)} == old
+    assert files_of(drained.archive) == old
     drained.run("maintain_flights", "maintain")
     drained.run("maintain_flights", "maintain_again")
 
-    new = {file.path for file in archive_files(drained.archive)}
+    new = files_of(drained.archive)
     assert 0 < len(new) < len(old) / 2
     assert any("bytes before;" in line for line in drained.said)
     if AIRFLOW_V_3_0_PLUS:

@@ -153,6 +153,26 @@ def test_backfill_covered_says_by_which_receipts(
     assert [window.key for window in archive.windows()] == [hour(18, 2).key]
 
 
+def test_backfill_from_first_year(
+    pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
+) -> None:
+    """An interval from 0001-01-01, the null date of .NET, is all from the first record on."""
+    archive = Archive.at(pipeline.archive)
+    validate_archive(archive, cluster)
+    long_ago = Interval.parse(("0001-01-01", "1969-12-31"))
+    ever = Interval.parse(("0001-01-01", "2100-01-01"))
+
+    before = backfill(pipeline, long_ago)
+    plan = backfill(pipeline, ever)
+
+    assert before.nothing_to_do
+    assert count(plan.offsets.values()) == 240 + 64
+    assert [window.key for window in archive.windows()] == ["00010101T000000Z_21000101T000000Z"]
+    assert pipeline.topics is not None
+    refuse_inexact(archive, cluster, pipeline.topics[0], 3)
+    assert validate_archive(archive, cluster, deep=True).complete
+
+
 def test_backfill_straddles_cursor(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, send: Any
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
+from kafka_drain.exit_codes import FAILED
 from tests.conftest import manifest_files
 from tests.integration.command_line import Ended, kafka_drain, listing
 from tests.pseudo_terminal import at_terminal
@@ -107,7 +108,14 @@ def test_cli_drain_and_republish(
     assert "sent and verified before" in again.err
     assert read(target) == before[first]
 
-    sent = answer(kafka_drain(*republish, "--same-topics", "--delivery", "at_least_once"))
+    into_source = (*republish, "--same-topics", "--delivery", "at_least_once")
+    refused = kafka_drain(*into_source)
+
+    assert refused.code == FAILED
+    assert "--into-source" in refused.err
+    assert {name: read(name) for name in before} == before
+
+    sent = answer(kafka_drain(*into_source, "--into-source"))
     after = {name: read(name) for name in before}
 
     assert (sent["records"], sent["exactly_once"]) == (10, False)

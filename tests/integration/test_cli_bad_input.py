@@ -192,13 +192,13 @@ def test_kafka_config_not_acceptable(content: str | None, says: list[str], tmp_p
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], ["--target-topic --same-topics is required"]),
+        (["--target-topic"], ["--target-topic", "expected one argument"]),
         (["--same-topics", "--engine", "flink"], ["--engine", "'flink'", "'worker', 'spark'"]),
         (["--same-topics", "--target-topic", "t"], ["not allowed with argument"]),
     ],
 )
 def test_republish_usage(arguments: list[str], says: list[str], tmp_path: Path) -> None:
-    """Without a target, with two, or with an unknown engine, the usage is shown."""
+    """With a target left out, with two, or with an unknown engine, the usage is shown."""
     ended = kafka_drain("republish", tmp_path, "--bootstrap-servers", NOWHERE, *arguments)
 
     assert ended.code == USAGE
@@ -445,7 +445,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
             "validate": kafka,
             "inspect": [],
             "files": [],
-            "republish": [*kafka, "--same-topics", "--dry-run"],
+            "republish": [*kafka, "--into-source", "--dry-run"],
         }.items()
     }
     parsed = {name: json.loads(ended.out) for name, ended in answers.items()}
@@ -472,6 +472,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
         (["--offsets", "t:0:5-5"], ["offsets = 't:0:5-5'", "topic:partition:start-end"]),
         (["--to-time", "noon"], ["to_time = 'noon'", "such as 2026-11-21T13:45"]),
         (["--rename", "a"], ["--rename 'a'", "accepted: NAME=VALUE"]),
+        (["--rename", "a="], ["rename of a = ''", "accepted: a topic's name"]),
         (
             ["--delivery", "at_least_once", "--engine", "worker"],
             ["'worker' and delivery = 'at_least_once' contradict", "spark or auto"],
@@ -485,6 +486,29 @@ def test_republish_options_not_acceptable(
     to = ("--same-topics", "--bootstrap-servers", NOWHERE)
 
     refused(tmp_path, "republish", tmp_path, *to, *arguments, code=USAGE, says=says)
+
+
+def test_republish_target_topic_empty(tmp_path: Path) -> None:
+    """A target topic without a name is refused before anything is asked of Kafka."""
+    to = ("--target-topic", "", "--bootstrap-servers", NOWHERE)
+    says = ["target_topic = '' is not acceptable", "accepted: a topic's name", "{topic}.restored"]
+
+    refused(tmp_path, "republish", tmp_path, *to, code=USAGE, says=says)
+
+
+def test_republish_no_target(drained: Pipeline, bootstrap_servers: str, read: Any) -> None:
+    """Without a target records go beside the source, into a topic that has to be made first."""
+    topic, *_ = drained.topics or []
+    before = read(topic)
+
+    refused(
+        Path(drained.archive),
+        *("republish", drained.archive, "--bootstrap-servers", bootstrap_servers),
+        code=FAILED,
+        says=[f"topic {topic}.restored doesn't exist", "--create-target", "Nothing was sent"],
+    )
+
+    assert read(topic) == before
 
 
 def test_republish_unknown_topic(drained: Pipeline, bootstrap_servers: str) -> None:
@@ -502,6 +526,8 @@ def test_republish_unknown_topic(drained: Pipeline, bootstrap_servers: str) -> N
 def test_republish_not_sealed(copied: Path, bootstrap_servers: str, make_topic: Any) -> None:
     """Files that no validation has proven aren't sent; the message says which command proves."""
     shutil.rmtree(copied / "generations" / "0001" / "receipts")
+    shutil.rmtree(copied / "journal")
+    (copied / "journal.json").unlink()
     target = ("--bootstrap-servers", bootstrap_servers, "--target-topic", make_topic(partitions=2))
 
     refused(

@@ -105,7 +105,7 @@ def test_documented_commands(
         if command.page != page:
             page = command.page
             monkeypatch.delenv(SERVERS, raising=False)
-        if command.words[0] == "export":
+        if command.words[0] in ("export", "."):
             monkeypatch.setenv(SERVERS, example.cluster.config.bootstrap_servers)
         if command.words[0] != "kafka-drain":
             continue

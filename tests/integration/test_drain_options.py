@@ -17,14 +17,18 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kafka_drain.archive import Archive
+from kafka_drain.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.data_files import read_offsets, read_records, topic_of
 from kafka_drain.draining import DrainJob, finish_drain, prepare_drain
 from kafka_drain.errors import ConfigError, KafkaDrainError, SparkJobError
 from kafka_drain.inspection import committed_files
 from kafka_drain.job_spec import DrainSpec
+from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.source_options import _CONSUMER, _ELSEWHERE
 from kafka_drain.spark_submit import spark_version
+from kafka_drain.validation import validate_archive
 from tests.conftest import Drain, manifest_files
 
 pytestmark = pytest.mark.integration
@@ -579,3 +583,40 @@ def test_consumer_options_of_connector(spark: Any) -> None:
         assert set(_CONSUMER) == names
     # An older client says in the log what it doesn't know, and goes on.
     assert set(_CONSUMER) >= names
+
+
+@pytest.mark.parametrize("named", ["topics", "assign"])
+def test_drain_internal_topic(
+    named: str, archive_folder: str, drain: Drain, cluster: KafkaCluster, make_topic: Any
+) -> None:
+    """An internal topic that is named is drained and proven like any other."""
+    name = "__consumer_offsets"
+    topic = make_topic()
+    ConsumerGroups(cluster.config).commit(topic, {TopicPartition(topic, 0): Committed(7)})
+    partitions = list(cluster.topics([name])[name].partitions)
+    source: dict[str, Any] = (
+        {"topics": [name]} if named == "topics" else {"assign": {name: partitions}}
+    )
+    pipeline = Pipeline(name="internal", archive=archive_folder, **source)
+    result = drain(pipeline)
+
+    assert result["records"] > 0
+    assert set(held(archive_folder)) == {name}
+    report = validate_archive(Archive.at(archive_folder), cluster)
+    assert report.complete, report.lines()
+
+
+def test_drain_pattern_matches_whole_names(
+    archive_folder: str, drain: Drain, cluster: KafkaCluster, make_topic: Any, send: Any
+) -> None:
+    """A pattern takes the topics whose whole name it matches, not those that only hold it."""
+    topic = make_topic(partitions=1)
+    longer = make_topic(partitions=1, name=f"{topic}-longer")
+    for each in (topic, longer):
+        send(each, numbered(5))
+    pipeline = Pipeline(name="pattern", topic_pattern=f"{topic}|none", archive=archive_folder)
+    result = drain(pipeline)
+
+    assert result["records"] == 5
+    assert held(archive_folder) == {topic: {0: set(range(5))}}
+    assert validate_archive(Archive.at(archive_folder), cluster).complete

@@ -22,7 +22,9 @@ from kafka_drain.draining import finish_drain, open_drain
 from kafka_drain.errors import LockedError
 from kafka_drain.inspection import committed_files
 from kafka_drain.job_spec import DrainSpec, write_private
+from kafka_drain.lease import Lease, hold_lease, utc_now
 from kafka_drain.pipeline import Pipeline
+from kafka_drain.unlocking import list_leases, remove_lease
 from kafka_drain.validation import validate_archive
 from tests.integration.command_line import ROOT, kafka_drain, listing
 
@@ -185,4 +187,43 @@ def test_drain_after_kill(
     assert len(said) == 1
     assert f"took over the lease of {left['holder']} (run terminal), which ran out" in said[0]
     assert not (archive / "lock.json").exists()
+    check_exact(pipeline, cluster)
+
+
+def test_drain_after_clock_was_ahead(
+    pipeline: Pipeline, cluster: Any, drain: Any, tmp_path: Path
+) -> None:
+    """A lease that a wrong clock dated into the future is shown, and locks the archive no longer.
+
+    One minute in which nobody renews it is enough, for the next drain as for `unlock`.
+    """
+    archive = Archive.at(pipeline.archive)
+    ahead = timedelta(days=1_200)
+    waited: list[float] = []
+    said: list[str] = []
+
+    def left() -> None:
+        clock = lambda: utc_now() + ahead  # noqa: E731 - of a machine that is years ahead
+        Lease(archive.root, run="scheduled__1", say=print, clock=clock).acquire()
+
+    left()
+    shown = kafka_drain("unlock", pipeline.archive, "--json")
+    (lease,) = json.loads(shown.out)["leases"]
+    (held,) = list_leases(archive.root)
+    remove_lease(held, say=said.append, wait=waited.append)
+    first = drain(pipeline)
+    left()
+    with hold_lease(archive.root, run="next", say=said.append, wait=waited.append):
+        pass
+    none = kafka_drain("unlock", pipeline.archive)
+
+    assert (shown.code, lease["run"]) == (0, "scheduled__1")
+    assert lease["clock_ahead_seconds"] == pytest.approx(ahead.total_seconds(), abs=120)
+    assert f"process {os.getpid()}" in lease["holder"]
+    assert "dry run: nothing was changed" in shown.err
+    assert first["records"] == RECORDS
+    assert sum(waited) == pytest.approx(120)
+    assert sum("one of the two clocks is wrong by 1," in line for line in said) == 2
+    assert (none.code, none.out) == (0, "")
+    assert "nobody holds a lease" in none.err
     check_exact(pipeline, cluster)

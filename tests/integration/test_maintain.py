@@ -13,10 +13,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from benchmarks.synthetic import unseal_newest
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.backfilling import refuse_incomplete
@@ -268,7 +270,7 @@ def test_maintain_cannot_roll(
     said: list[str] = []
     with ExitStack() as stack:
         if is_drained:
-            (archive.generation(1).folder / "receipts" / f"{BATCHES - 1:012d}.json").unlink()
+            unseal_newest(Path(pipeline.archive), 1)
         else:
             stack.enter_context(hold_lease(archive.root, run="a drain", say=print))
         before = data_files(pipeline.archive)
@@ -370,6 +372,36 @@ def test_maintain_refuses_other_content(
 
     assert "holds 23 records, the old files 24" in str(raised.value)
     assert {file.path for file in archive_files(Archive.at(pipeline.archive))} == before
+    maintain(pipeline)
+    refuse_changed(pipeline, cluster)
+
+
+def test_maintain_refuses_changed_source(
+    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, maintain: Maintain
+) -> None:
+    """An old file with another value than Spark read from Kafka isn't compacted; so twice."""
+    before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
+    sources: dict[Path, bytes] = {}
+
+    def changes(application: SparkApplication, explain: Callable[[], object]) -> None:
+        spec = CompactSpec.read(Path(application.arguments[0]))
+        path = Path(spec.sources[0]["files"][0])
+        sources.setdefault(path, path.read_bytes())
+        table = pq.read_table(path, partitioning=None)
+        values = pa.array([b"w", *table["value"].to_pylist()[1:]], pa.binary())
+        pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
+        # Hadoop would find it by the checksum of its own.
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        submit(application, explain)
+
+    for _ in range(2):
+        with pytest.raises(ManifestInvalidError, match=r"content_changed: .+ have fingerprint"):
+            run_maintenance(pipeline, cluster, changes, run="tests", say=print, clock=later)
+        assert {file.path for file in archive_files(Archive.at(pipeline.archive))} == before
+        assert all(Path(pipeline.archive, path).is_file() for path in before)
+
+    for path, content in sources.items():
+        path.write_bytes(content)
     maintain(pipeline)
     refuse_changed(pipeline, cluster)
 

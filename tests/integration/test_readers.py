@@ -111,6 +111,15 @@ def rows_of(table: pa.Table) -> list[Row]:
     )
 
 
+def exact_times_apart(table: pa.Table, file_format: str) -> pa.Table:
+    """Take the column away that pyarrow finds beside ORC's timestamps, which it repeats."""
+    if file_format != "orc" or "timestampMillis" not in table.schema.names:
+        return table
+    for row in table.to_pylist():
+        assert row["timestampMillis"] == round(row["timestamp"].timestamp() * 1000)
+    return table.drop_columns(["timestampMillis"])
+
+
 def by_spark(spark: Any, folder: str, **options: Any) -> pa.Table:
     """Read with Spark; through a file, as pyspark doesn't close the sockets of a collect."""
     with tempfile.TemporaryDirectory() as copy:
@@ -138,7 +147,7 @@ def test_readers(
 
     for reader in (by_spark, by_pyarrow) if file_format in ("parquet", "orc") else (by_spark,):
         table = reader(spark, sent.folder)
-        assert table.schema.names == NAMES
+        assert exact_times_apart(table, file_format).schema.names == NAMES
         assert rows_of(table) == sent.rows(4 * BATCH)
         proven = reader(spark, sent.folder, include_unsealed=False)
         assert rows_of(proven) == sent.rows(3 * BATCH)

@@ -434,7 +434,7 @@ def test_fingerprint(
     other = replace(receipts[1], fingerprint="0" * 16)
     path = generation.folder / "receipts" / other.name
     path.write_bytes(other.to_bytes())
-    assert found(drained.validate(deep=True)) == {"content_changed": 1}
+    assert found(drained.validate(deep=True)) == {"content_changed": 1, "receipt_changed": 1}
 
 
 def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.errors import ConfigError, MachineError, TopicError
 from kafka_drain.intervals import time_text
 from kafka_drain.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -20,10 +23,13 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.republish import Limits, plan_republish
-from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.request import RESTORED, RepublishRequest
 from kafka_drain.republishing.selection import Selection
 from kafka_drain.spark_submit import SparkApplication, prepare_application
+from kafka_drain.topic_settings import TopicSettings
 from kafka_drain.validation import validate_archive
+from tests.faults.injection import wait_for
+from tests.integration.command_line import kafka_drain
 
 pytestmark = pytest.mark.integration
 
@@ -154,6 +160,23 @@ def test_republish_offsets(
     }
 
 
+def test_republish_partition_without_records(
+    source: Source, archive: Archive, cluster: KafkaCluster, make_topic: Any, republish: Any
+) -> None:
+    """A partition that was drained empty is no mistake; one that never was is refused, with 2."""
+    target = make_topic(partitions=3)
+    servers = ("--bootstrap-servers", cluster.config.bootstrap_servers)
+    asked = ("--target-topic", target, "--topic", source.one, "--partition", "77")
+
+    empty = republish(archive, target, selection=only(source.one, partitions=[1]))
+    unknown = kafka_drain("republish", archive.root, *servers, *asked)
+
+    assert empty["records_sent"] == 0
+    assert unknown.code == 2
+    assert f"never held partition 77 of {source.one}" in unknown.err
+    assert end_of(cluster, target) == 0
+
+
 # where to
 
 
@@ -278,6 +301,119 @@ def test_republish_creates_target(
     assert cluster.topic_settings(target) == cluster.topic_settings(source.one)
     assert cluster.topic_settings(target).config["segment.ms"] == "3600000"
     assert read(target) == read(source.one)
+
+
+def test_republish_creates_all_targets_or_none(
+    source: Source, archive: Archive, cluster: KafkaCluster, republish: Any
+) -> None:
+    """A name that Kafka doesn't take, or takes for another's, is found before a topic is made."""
+    before = cluster.topic_names()
+    names = {
+        "x" * 250: (ConfigError, r"\(250 characters\) is not acceptable"),
+        f"{source.one}.made_first": (ConfigError, "differ in dots and underscores only"),
+        # What only Kafka knows: there is a topic that it takes for the same.
+        "collides.with": (TopicError, "collides with"),
+    }
+    cluster.create_topic("collides_with", TopicSettings(1, 1))
+
+    for name, (error, says) in names.items():
+        target = f"{source.one}_made_first"
+        with pytest.raises(error, match=says):
+            republish(archive, target, rename={source.two: name}, creates_target=True)
+
+    assert cluster.topic_names() == sorted([*before, "collides_with"])
+
+
+# into the source
+
+
+@pytest.fixture
+def own_source(
+    tmp_path: Path, drain: Any, send: Any, cluster: KafkaCluster, make_topic: Any
+) -> Any:
+    """A topic of its own and its sealed archive, for a test to destroy."""
+    topic = make_topic(partitions=2)
+    send(topic, records("p0", 5), partition=0)
+    send(topic, records("p1", 7), partition=1)
+    pipeline = Pipeline(name="own", topics=[topic], archive=str(tmp_path / "archive"))
+    drain(pipeline)
+    archive = Archive.at(pipeline.archive)
+    assert validate_archive(archive, cluster).complete
+    return topic, archive
+
+
+def test_republish_without_target(
+    own_source: Any, cluster: KafkaCluster, read: Any, republish: Any
+) -> None:
+    """Who names no target gets a topic beside the source, which stays as it was."""
+    topic, archive = own_source
+    before = read(topic)
+
+    republish(archive, RESTORED, creates_target=True)
+
+    assert read(topic) == before == read(f"{topic}.restored")
+
+
+def test_republish_restores_source(
+    own_source: Any,
+    cluster: KafkaCluster,
+    bootstrap_servers: str,
+    make_topic: Any,
+    send: Any,
+    read: Any,
+    republish: Any,
+) -> None:
+    """A source that still holds records is no target, nor a new one that does; gone, it is."""
+    topic, archive = own_source
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    before = read(topic)
+
+    for target in (None, "{topic}", topic):
+        with pytest.raises(TopicError, match=rf"{topic} is a source .* holds 12 offsets.* twice"):
+            republish(archive, target)
+    assert read(topic) == before
+
+    # Made again by whoever still sends to it.
+    delete_topic(admin, cluster, topic)
+    made_again(cluster, make_topic, topic)
+    send(topic, records("new", 1))
+    with pytest.raises(TopicError, match=r"holds 1 offsets, .* made again since it was archived"):
+        republish(archive, None)
+
+    # Gone.
+    delete_topic(admin, cluster, topic)
+    receipt = republish(archive, None, run="gone", creates_target=True)
+    assert receipt["verification"]["is_exact"]
+    assert read(topic) == before
+
+    # Made again, and empty.
+    delete_topic(admin, cluster, topic)
+    made_again(cluster, make_topic, topic)
+    assert republish(archive, None, run="empty")["verification"]["is_exact"]
+    assert read(topic) == before
+
+    # Emptied, and then in words.
+    ends = cluster.latest([TopicPartition(topic, p) for p in (0, 1)], "read_uncommitted")
+    admin_ends = [KafkaTopicPartition(tp.topic, tp.partition, end) for tp, end in ends.items()]
+    for future in admin.delete_records(admin_ends).values():
+        future.result(20)
+    assert republish(archive, None, run="emptied", repeats=True)["verification"]["is_exact"]
+    with pytest.raises(TopicError, match="they would be mixed"):
+        republish(archive, None, run="twice", repeats=True)
+    receipt = republish(archive, None, run="twice", repeats=True, into_source=True)
+    assert receipt["verification"]["is_exact"]
+
+
+def delete_topic(admin: AdminClient, cluster: KafkaCluster, topic: str) -> None:
+    """Delete a topic, and wait until it is gone."""
+    admin.delete_topics([topic])[topic].result(20)
+    wait_for(lambda: not cluster.has_topic(topic), "the deletion")
+
+
+def made_again(cluster: KafkaCluster, make_topic: Any, topic: str) -> None:
+    """Make a topic of two partitions, and wait until it is there."""
+    make_topic(2, name=topic)
+    wait_for(lambda: cluster.has_topic(topic), "the topic")
 
 
 # Spark
@@ -495,6 +631,43 @@ def test_republish_follow(
     assert sent == [5, 6, 7]
     assert nothing["records_sent"] == 0
     assert end_of(cluster, target) == end
+
+
+def test_republish_follow_target_made_again(
+    own_source: Any,
+    cluster: KafkaCluster,
+    bootstrap_servers: str,
+    drain: Any,
+    send: Any,
+    make_topic: Any,
+    read: Any,
+    republish: Any,
+) -> None:
+    """A mirror doesn't go on in the middle of a target that was made again, nor say it is done."""
+    source, archive = own_source
+    target = make_topic(partitions=2)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    republish(archive, target, run="mirror", follows=True)
+    before = re.escape(cluster.topics([target])[target].id)
+    delete_topic(admin, cluster, target)
+    made_again(cluster, make_topic, target)
+    after = re.escape(cluster.topics([target])[target].id)
+    says = rf"id {before}, which was made again since: its id is {after}\. .* another run"
+
+    # With nothing new to send, and with something.
+    for _ in range(2):
+        with pytest.raises(TopicError, match=says):
+            republish(archive, target, run="mirror", follows=True)
+    send(source, records("p1", 3, first=100), partition=1)
+    drain(Pipeline(name="own", topics=[source], archive=str(archive.root)))
+    assert validate_archive(archive, cluster).complete
+    for _ in range(2):
+        with pytest.raises(TopicError, match=says):
+            republish(archive, target, run="mirror", follows=True)
+
+    assert not any(read(target).values())
+    assert republish(archive, target, run="mirror-2", follows=True)["records_sent"] == 15
+    assert read(target) == read(source)
 
 
 def test_republish_records_per_second(

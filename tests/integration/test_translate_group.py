@@ -418,10 +418,43 @@ def test_undo_nothing_applied(restored: Restored) -> None:
         restored.translate("--undo")
 
 
+def delete_before(servers: str, topic: str, offset: int) -> None:
+    """Let partition 0 of a topic begin at an offset."""
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+    for future in admin.delete_records([KafkaTopicPartition(topic, 0, offset)]).values():
+        future.result(20)
+
+
+def test_in_place_beside_originals(
+    restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a topic was republished into itself, originals that are still there aren't skipped."""
+    restored.write_map(
+        restored.run,
+        partitions=(
+            PartitionMap(
+                TopicPartition(restored.target, 0),
+                "",
+                TopicPartition(restored.target, 0),
+                (Block(0, 10, 20, 30, 10),),
+            ),
+        ),
+    )
+    restored.commit(4, topic=restored.target)
+    restored.translate("--json")
+
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    # Originals 10 to 19 are unread; of the copies, the first four were read as originals.
+    assert (row["offset"], row["note"]) == (10, "4 records are read again")
+
+
 def test_in_place(
     restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where a topic was republished into itself, offsets aren't translated a second time."""
+    delete_before(bootstrap_servers, restored.target, 20)
     restored.write_map(
         restored.run,
         partitions=(
@@ -501,13 +534,8 @@ def test_target_shorter(restored: Restored) -> None:
 
 def test_target_expired(restored: Restored, bootstrap_servers: str) -> None:
     """New offsets below the target's log start are refused, as retention has deleted them."""
-    from confluent_kafka import TopicPartition as KafkaTopicPartition
-
     restored.commit(7, 10)
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
-    upto = KafkaTopicPartition(restored.target, 0, 29)
-    for future in admin.delete_records([upto]).values():
-        future.result(20)
+    delete_before(bootstrap_servers, restored.target, 29)
 
     with pytest.raises(TopicError, match=r"-0: new offset 27 is below the start 29; .*retention"):
         restored.translate("--apply")

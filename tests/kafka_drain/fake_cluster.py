@@ -44,12 +44,14 @@ class FakeCluster:
         topic_ids: Mapping[str, str] | None = None,
         configs: Mapping[str, dict[str, str]] | None = None,
         allowed: Mapping[str, set[str]] | None = None,
+        refused: Collection[str] = (),
     ) -> None:
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
         self.configs = dict(configs or {})
         self.allowed = dict(allowed or {})
+        self.refused = set(refused)
         self.config = KafkaConfig({"bootstrap.servers": "fake:9092"})
 
     def cluster_id(self) -> str:
@@ -107,6 +109,10 @@ class FakeCluster:
 
     def has_topic(self, name: str) -> bool:
         return name in self.topic_names()
+
+    def check_new_topic(self, name: str, settings: TopicSettings) -> None:
+        if name in self.refused:
+            raise TopicError(f"Kafka at fake:9092 answered: {name} is against the policy")
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
         for partition in range(settings.partitions):

@@ -76,10 +76,17 @@ class MadeArchive:
             reason="test",
         )
 
-    def seal(self, batch: Batch, **columns: Any) -> list[ArchiveFile]:
-        """Write a batch, a file for each partition, and its receipt; return the files."""
+    def seal(self, batch: Batch, *, together: bool = False, **columns: Any) -> list[ArchiveFile]:
+        """Write a batch and its receipt; return the files.
+
+        Args:
+            batch: The rows.
+            together: One file holds all partitions of a topic, as where Spark has few tasks.
+            columns: Columns that aren't as usual.
+        """
         generation = self.archive.generation(self._generation)
-        files = self._write(generation.data_name, str(self._batch), batch, columns)
+        write = self._write_together if together else self._write
+        files = write(generation.data_name, str(self._batch), batch, columns)
         receipt = seal_segment(
             Segment(self._batch, self._batch, self._ranges(batch)),
             files,
@@ -98,13 +105,18 @@ class MadeArchive:
         return list(files_of_receipt(generation, receipt, "parquet"))
 
     def seal_window(
-        self, key: str, batch: Batch, replaces: Sequence[str] = (), **plan: Any
+        self,
+        key: str,
+        batch: Batch,
+        replaces: Sequence[str] = (),
+        columns: Mapping[str, Any] | None = None,
+        **plan: Any,
     ) -> list[ArchiveFile]:
         """Write a window and its receipt, with more in its plan if wanted; return the files."""
         window = Window(self.root, key)
         plan = {"ranges": [], "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
-        files = self._write(window.data_name, key, batch, {})
+        files = self._write(window.data_name, key, batch, columns or {})
         receipt = seal_window(
             list(self._ranges(batch).items()),
             files,
@@ -149,20 +161,25 @@ class MadeArchive:
         return [
             self._write_file(
                 f"{folder}/topic={tp.topic}/part-{tp.partition:05d}-{name}.parquet",
-                tp,
-                rows,
+                {tp: rows},
                 columns,
             )
             for tp, rows in sorted(batch.items())
         ]
 
-    def _write_file(
-        self,
-        path: str,
-        tp: TopicPartition,
-        rows: Mapping[int, int | None],
-        columns: Mapping[str, Any],
-    ) -> CommittedFile:
+    def _write_together(
+        self, folder: str, name: str, batch: Batch, columns: Mapping[str, Any]
+    ) -> list[CommittedFile]:
+        return [
+            self._write_file(
+                f"{folder}/topic={topic}/part-all-{name}.parquet",
+                {tp: rows for tp, rows in sorted(batch.items()) if tp.topic == topic},
+                columns,
+            )
+            for topic in sorted({tp.topic for tp in batch})
+        ]
+
+    def _write_file(self, path: str, batch: Batch, columns: Mapping[str, Any]) -> CommittedFile:
         table = pa.Table.from_pylist(
             [
                 {
@@ -174,6 +191,7 @@ class MadeArchive:
                     "timestampType": 0,
                     **columns,
                 }
+                for tp, rows in batch.items()
                 for offset, ms in rows.items()
             ],
             schema=SCHEMA,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import chain, combinations
 
 import pytest
 from confluent_kafka.admin import TopicDescription
 
-from kafka_drain.access import DRAINED, require_access
+from kafka_drain.access import DRAINED, TARGET, require_access
 from kafka_drain.errors import AuthorizationError
 from kafka_drain.kafka_config import KafkaConfig
 
@@ -44,6 +46,34 @@ def test_require_access_describe_implied() -> None:
     """Describe isn't asked for beside Read, which allows it."""
     with pytest.raises(AuthorizationError, match=r"may not READ and DESCRIBE_CONFIGS on topic t"):
         require_access(CONFIG, "t", set(), DRAINED)
+
+
+def subsets(operations: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return all subsets, in the operations' order."""
+    sizes = range(len(operations) + 1)
+    return list(chain.from_iterable(combinations(operations, size) for size in sizes))
+
+
+@pytest.mark.parametrize(
+    ("needed", "allowed"),
+    [(needed, allowed) for needed in (DRAINED, TARGET) for allowed in subsets(needed)],
+)
+def test_require_access_some(needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    """Whoever may do some of it is told exactly what lacks; describing comes with Read or Write."""
+    lacks = [operation for operation in needed if operation not in allowed]
+    if not lacks:
+        require_access(CONFIG, "t", allowed, needed)
+        return
+    if "READ" in lacks or "WRITE" in lacks:
+        lacks = [operation for operation in lacks if operation != "DESCRIBE"]
+
+    with pytest.raises(AuthorizationError) as raised:
+        require_access(CONFIG, "t", allowed, needed)
+
+    told = str(raised.value)
+    assert f"may not {' and '.join(lacks)} on topic t; add the ACL{'s' * (len(lacks) > 1)}:" in told
+    added = [option.split()[0] for option in told.split("--operation ")[1:]]
+    assert [name.replace("Configs", "_Configs").upper() for name in added] == lacks
 
 
 @pytest.mark.parametrize("told", [None, []])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.acknowledgements import parse_acknowledgements, range_name
@@ -26,7 +26,6 @@ ranges = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(ranges, max_size=6))
 def test_parse_acknowledgements_round_trip(
     accepted: list[tuple[TopicPartition, OffsetRange]],
@@ -52,6 +51,17 @@ def test_parse_acknowledgements_refused(text: str) -> None:
     """Another form, or a range without an offset, is refused with what is accepted."""
     with pytest.raises(ConfigError, match=r"accepted: topic:partition:start-end"):
         parse_acknowledgements(["t:0:1-2", text])
+
+
+def test_parse_acknowledgements_message() -> None:
+    """The option and what was given are named."""
+    with pytest.raises(ConfigError) as raised:
+        parse_acknowledgements(["t:0:9"])
+
+    assert str(raised.value) == (
+        "acknowledge_expired = 't:0:9' is not acceptable; accepted: topic:partition:start-end, "
+        "as the finding names it; the end is not part of it"
+    )
 
 
 def test_parse_acknowledgements_none() -> None:

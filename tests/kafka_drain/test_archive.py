@@ -193,6 +193,31 @@ def test_generation_write(generation: Generation) -> None:
     ) == (1, 1, "first", "orc", ["topic"])
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "earliest",
+        7,
+        None,
+        [],
+        {"t": 7},
+        {"t": {"0": "7"}},
+        {"t": {"0": "abc"}},
+        {"t": {"0": None}},
+        {"t": {"0": 7.5}},
+        {"t": {"0": -2}},
+        {"t": {"zero": 7}},
+    ],
+)
+def test_generation_starting_offsets_no_numbers(opened: Generation, written: object) -> None:
+    """Starting offsets that aren't numbers by partition are refused, with file and remedy."""
+    path = opened.folder / "generation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"starting_offsets": written}))
+
+    with pytest.raises(ArchiveError, match=r"generation\.json was changed: starting_offsets is"):
+        opened.starting_offsets()
+
+
 def test_generation_document_missing(generation: Generation) -> None:
     """A generation without its document is an ArchiveError that names the folder."""
     with pytest.raises(ArchiveError, match=r"0001 has no generation\.json"):

@@ -31,6 +31,12 @@ HOUR = Interval(NOON, NOON.replace(hour=13))
 ROWS: Batch = {P0: dense(0, 10), P1: dense(0, 10)}
 
 
+def _write_result(job: WindowJob, rows: Batch) -> None:
+    """Write what Spark says of what it has read."""
+    records = sum(map(len, rows.values()))
+    write_private(job.result_path, {"records": records, "fingerprint": None})
+
+
 class Backfilled:
     """An archive with the window of one interval, and the Kafka that it was drained from."""
 
@@ -62,8 +68,8 @@ class Backfilled:
         folder = self._folder / "run"
         folder.mkdir(mode=0o700, exist_ok=True)
         job = open_backfill(plan, self.pipeline, self.cluster, folder)
-        write_private(job.result_path, {"fingerprint": None})
         self.made.write(f"{plan.window.data_name}/{job.attempt}", rows)
+        _write_result(job, rows)
         return job
 
     def finish(self, plan: BackfillPlan, job: WindowJob) -> Receipt:
@@ -201,8 +207,9 @@ def drained_again(backfilled: Backfilled, lost: str, folder: Path) -> WindowJob:
     job = prepare_window(
         window, ranges, pipeline=pipeline, cluster=backfilled.cluster, folder=folder
     )
-    write_private(job.result_path, {"fingerprint": None})
-    backfilled.made.write(f"{window.data_name}/{job.attempt}", {P0: dense(0, 10)})
+    rows = {P0: dense(0, 10)}
+    backfilled.made.write(f"{window.data_name}/{job.attempt}", rows)
+    _write_result(job, rows)
     return job
 
 

@@ -75,3 +75,17 @@ def test_main_options_in_file_of_another_form(
 
     assert code == 2
     assert f"{key} = " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("processes", ["0", "-1"])
+def test_main_processes_none(
+    processes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No process at all can't send: it is refused, and isn't taken for the default."""
+    kafka = ["--bootstrap-servers=127.0.0.1:1", "--target-topic=t"]
+
+    assert main(["republish", str(tmp_path), *kafka, f"--processes={processes}"]) == 2
+
+    said = capsys.readouterr().err
+    assert f"--processes = '{processes}'" in said or f"--processes = {processes}" in said
+    assert "at least 1" in said

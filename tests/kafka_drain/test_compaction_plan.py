@@ -19,7 +19,7 @@ from kafka_drain.compaction_plan import (
     plan_pieces,
     split_gaps,
 )
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.receipts import (
@@ -97,7 +97,25 @@ def test_plan_pieces_small_files() -> None:
     assert compaction.piece.replaces == sorted(file.path for file in found.files)
     assert compaction.piece.ranges == {TP: [OffsetRange(0, 100)]}
     assert compaction.piece.receipts == found.receipts
+    assert sorted(file.path for file in compaction.files) == compaction.piece.replaces
+    assert (compaction.name, compaction.file_format, compaction.partition_by) == (
+        "generation 1",
+        "parquet",
+        ["topic"],
+    )
     assert compaction.new_files == 1
+    assert compaction.line() == "generation 1: 10 files, 100 bytes, 100 offsets, to about 1 files"
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "new_files"),
+    [(2, 10, 0), (3, 10, 1), (4, TARGET // 2, 0), (5, TARGET // 2 - 100, 2), (5, 401, 0)],
+)
+def test_plan_pieces_worth_it(files: int, size: int, new_files: int) -> None:
+    """It is worth it where the files are more than twice as many as there have to be."""
+    planned = plan_pieces(segments(files, 1, size=size), TARGET)
+
+    assert [compaction.new_files for compaction in planned] == [new_files] * bool(new_files)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +141,19 @@ def test_plan_pieces_reaches_into_open_segments() -> None:
     assert plan_pieces(replace(found, files=[*found.files, reaching]), TARGET) == []
 
 
+def test_plan_pieces_reaches_into_other_partition() -> None:
+    """So does one with a partition that the closed segments don't have."""
+    found = segments(5, 2)
+    file = archive_file(99, 95, 99)
+    assert file.sealed is not None
+    other = SealedContent(TopicPartition("flights", 1), 0, 9, 10, 0, 0)
+    sealed = replace(file.sealed, contents=(*file.sealed.contents, other))
+    reaching = replace(file, sealed=sealed)
+
+    assert plan_pieces(replace(found, files=[*found.files, reaching]), TARGET) == []
+    assert plan_pieces(replace(found, files=[*found.files, file]), TARGET) != []
+
+
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 400))
 def test_plan_pieces_property(batches: int, files_a_batch: int, size: int) -> None:
     """No file is in two compactions; each is of bounded size, and leaves at most half the files."""
@@ -145,6 +176,7 @@ def test_fewest_files_folders() -> None:
 
     assert fewest_files([archive_file(0, 0, 9), other], TARGET) == 1
     assert fewest_files([archive_file(0, 0, 9), moved], TARGET) == 2
+    assert fewest_files([archive_file(n, 0, 9, size=TARGET // 2) for n in (0, 1)], TARGET) == 1
     assert fewest_files([archive_file(0, 0, 9, size=2 * TARGET + 1)], TARGET) == 3
 
 
@@ -182,3 +214,15 @@ def test_split_gaps_property(missing: Any, control: Any, aborted: Any) -> None:
     unknown = offsets(missing) - offsets(control) - offsets(aborted)
     assert lost == ({TP: ranges(unknown)} if unknown else {})
     assert count(gap.range for gap in gaps) == len(offsets(missing) - unknown)
+
+
+def test_split_gaps_partitions() -> None:
+    """Of a partition that no receipt has gaps of, all that is missing is lost."""
+    other = TopicPartition("flights", 1)
+    known = known_gaps([receipt_of(0, 0, 60, {GapReason.CONTROL: [OffsetRange(3, 5)]})])
+    missing = [OffsetRange(3, 6)]
+
+    gaps, lost = split_gaps({TP: missing, other: missing}, known)
+
+    assert gaps == [Gap(TP, OffsetRange(3, 5), GapReason.CONTROL)]
+    assert lost == {TP: [OffsetRange(5, 6)], other: missing}

@@ -486,7 +486,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2), st.integers(0, 30)),
@@ -645,35 +645,77 @@ def write_avro_far(folder: Path) -> UPath:
 
 def write_json_far(folder: Path) -> UPath:
     path = folder / "part-0.json"
-    far = json.loads(json_line(row(2))) | {"timestamp": "+57971-04-06T00:00:00.000Z"}
+    far = json.loads(json_line(row(2))) | {"timestamp": "+57971-02-25T00:00:00.000Z"}
     path.write_bytes(json_line(row(1)) + json.dumps(far).encode() + b"\n")
     return UPath(path)
 
 
-each_far = pytest.mark.parametrize(
-    ("file_format", "write"),
-    [("orc", write_orc_far), ("avro", write_avro_far), ("json", write_json_far)],
-)
-
-
-@each_far
-def test_read_offsets_time_beyond(
-    tmp_path: Path, file_format: str, write: Callable[[Path], UPath]
-) -> None:
-    """A time that can't be represented damages no file: its offsets are read, times are unknown."""
-    [found] = read_offsets(write(tmp_path), file_format, "t")
+def test_read_offsets_time_beyond(tmp_path: Path) -> None:
+    """A time that can't be read of ORC's own damages no file: offsets are, times are unknown."""
+    [found] = read_offsets(write_orc_far(tmp_path), "orc", "t")
 
     assert found.ranges == (R(1, 3),)
     assert (found.records, found.first_timestamp, found.last_timestamp) == (2, None, None)
 
 
-@each_far
-def test_read_records_time_beyond(
-    tmp_path: Path, file_format: str, write: Callable[[Path], UPath]
-) -> None:
+def test_read_records_time_beyond(tmp_path: Path) -> None:
     """A record whose time can't be represented isn't read with another time."""
     with pytest.raises(TimestampError, match=r"a record's time can't be read .*only those"):
-        list(read_records(write(tmp_path), file_format, BATCH_BYTES))
+        list(read_records(write_orc_far(tmp_path), "orc", BATCH_BYTES))
+
+
+def write_orc_exact(folder: Path) -> UPath:
+    """Write what ORC keeps of two times, and the times themselves beside it."""
+    kept = datetime(1970, 1, 1, 0, 0, 0, 999_000, tzinfo=timezone.utc)
+    path = write_orc(folder, [row(1, timestamp=kept), row(2)])
+    table = orc.read_table(str(path))
+    exact = pa.array([-1, BEYOND_US // 1000], pa.int64())
+    orc.write_table(table.append_column("timestampMillis", exact), str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file_format", "write", "first"),
+    [
+        ("orc", write_orc_exact, -1000),
+        ("avro", write_avro_far, None),
+        ("json", write_json_far, None),
+    ],
+)
+def test_read_time_of_any_year(
+    tmp_path: Path, file_format: str, write: Callable[[Path], UPath], first: int | None
+) -> None:
+    """A time that neither Python nor ORC can represent is read as it was sent."""
+    path = write(tmp_path)
+
+    [batch] = read_records(path, file_format, BATCH_BYTES)
+    [found] = read_offsets(path, file_format, "t")
+
+    times = batch["timestamp"].cast(pa.int64()).to_pylist()
+    assert times[1] == BEYOND_US
+    assert first is None or times[0] == first
+    assert found.last_timestamp == BEYOND_US // 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1969-12-31T23:59:59.999Z", -1_000),
+        ("0001-01-01T00:00:00.000Z", -62_135_596_800_000_000),
+        ("0000-12-31T23:59:59.999Z", -62_135_596_800_001_000),
+        ("-0001-01-01T00:00:00.000Z", -62_198_755_200_000_000),
+        ("+10000-01-01T00:00:00.000Z", 253_402_300_800_000_000),
+        ("+294247-01-10T04:00:54.775Z", 9_223_372_036_854_775_000),
+    ],
+)
+def test_read_json_time(tmp_path: Path, text: str, expected: int) -> None:
+    """Spark's text of a time is read to the millisecond, whatever the year."""
+    path = tmp_path / "part-0.json"
+    path.write_bytes(json.dumps(json.loads(json_line(row(1))) | {"timestamp": text}).encode())
+
+    [batch] = read_records(UPath(path), "json", BATCH_BYTES)
+
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [expected]
 
 
 # topics in paths

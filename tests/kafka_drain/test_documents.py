@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from upath import UPath
 
-from kafka_drain.documents import read_document, write_document, write_text
+from kafka_drain.documents import create_text, read_document, write_document, write_text
 from kafka_drain.errors import ArchiveError
 
 
@@ -103,3 +105,70 @@ def test_read_document_missing(tmp_path: Path) -> None:
     """A missing file stays a FileNotFoundError: the caller knows what that means."""
     with pytest.raises(FileNotFoundError):
         read_document(UPath(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("write", [write_text, create_text])
+def test_write_text_synced(
+    write: Callable[[UPath, str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut there is the whole text: its bytes are synced, then its name, and folders.
+
+    A file has its bytes on the disk before it has its name there.
+    """
+    steps: list[str] = []
+    fsync, replace, link = os.fsync, os.replace, os.link
+
+    def follow_fsync(opened: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{opened}"))
+        steps.append(str(path.relative_to(tmp_path)) if path.is_dir() else path.read_text())
+        fsync(opened)
+
+    def follow_replace(source: str, target: str) -> None:
+        steps.append("named")
+        replace(source, target)
+
+    def follow_link(source: str, target: str) -> None:
+        steps.append("named")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", follow_fsync)
+    monkeypatch.setattr(os, "replace", follow_replace)
+    monkeypatch.setattr(os, "link", follow_link)
+
+    write(UPath(tmp_path / "new" / "deep" / "a.json"), "text")
+    assert steps == [".", "new", "text", "named", "new/deep"]
+
+    steps.clear()
+    write(UPath(tmp_path / "new" / "deep" / "b.json"), "text")
+    assert steps == ["text", "named", "new/deep"]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; make room on its disk"),
+        (errno.EDQUOT, "Disk quota exceeded; make room on its disk, or raise the quota"),
+        (errno.EROFS, "Read-only file system; its file system is mounted for reading only"),
+        (errno.EIO, "Input/output error; its disk has failed"),
+        (errno.EACCES, "Permission denied; check that .+ this user may write to it"),
+    ],
+)
+@pytest.mark.parametrize("write", [write_text, create_text])
+def test_write_text_not_written(
+    write: Callable[[UPath, str], object],
+    number: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What to do is of the error's own kind: a full disk is no missing right. Nothing is left."""
+
+    def fail(opened: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(ArchiveError, match=rf"a\.json can't be written: {told}"):
+        write(UPath(tmp_path / "a.json"), "text")
+
+    assert os.listdir(tmp_path) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.draining import DrainJob, compile_spec, finish_drain, prepare_drain
+from kafka_drain.draining import DrainJob, compile_spec, finish_drain, prepare_drain, read_batches
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -167,8 +167,18 @@ def test_finish_drain_failed(
         result.write_text(json.dumps({"error": message}))
 
     with pytest.raises(kind) as raised:
-        finish_drain(DrainJob(plan, ValuePlan(), None, result))  # type: ignore[arg-type]
+        finish_drain(DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({})))  # type: ignore[arg-type]
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("last_listed", "left"), [(None, [0, 1, 2]), (0, [1, 2]), (1, [2]), (2, []), (7, [])]
+)
+def test_read_batches(last_listed: int | None, left: list[int]) -> None:
+    """Of batches that were listed before the query, what Spark says isn't what it has read."""
+    taken = [{"batch": batch, "records": 0, "fingerprint": "0" * 16} for batch in range(3)]
+
+    assert [each["batch"] for each in read_batches(taken, last_listed)] == left
 
 
 # the archive's note of the sink's retention

@@ -214,7 +214,7 @@ def records_of(plan: RepublishPlan) -> set[Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(before=runs("before"), now=runs("now"))
 def test_refuse_repeated_property(
     before: RepublishPlan, now: RepublishPlan, tmp_path_factory: pytest.TempPathFactory

@@ -214,7 +214,7 @@ def test_new_files_receipt_damaged(made: MadeArchive) -> None:
 steps = st.lists(st.sampled_from(["seal", "generation", "repair", "run"]), max_size=14)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=steps, data=st.data())
 def test_follow_property(
     steps: list[str], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

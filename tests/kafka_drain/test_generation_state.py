@@ -320,7 +320,7 @@ def test_read_state_manifest_swapped(folder: Path, generation: Generation) -> No
     state = read_state(generation)
 
     assert found(state) == {"manifest_changed": 1, "manifest_truncated": 1}
-    assert {finding.where for finding in state.findings} == {f"{MANIFEST}/13"}
+    assert {f.where for f in state.findings} == {f"{MANIFEST}/13:2", f"{MANIFEST}/13"}
 
 
 @pytest.mark.parametrize(("log", "listed"), [("13", 2), ("12", 2), ("9.compact", 20)])

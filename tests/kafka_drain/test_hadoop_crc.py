@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.hadoop_crc import crc_name, matches_crc
@@ -83,7 +83,6 @@ def test_matches_crc_odd_piece(piece: int) -> None:
     assert not matches_crc(b"content", b"crc\0" + struct.pack(">iI", piece, 1))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=70), st.integers(1, 20))
 def test_matches_crc_property(content: bytes, piece: int) -> None:
     """Files of any length fit, also empty ones and those that end with a piece."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +19,31 @@ from kafka_drain.archive_page import Drained, archive_page
 from kafka_drain.generation import Generation
 from kafka_drain.history import Cell, Histories, History, SealedRun, Span, read_history
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.overview_page import ArchiveRow
+from kafka_drain.overview import read_overview
+from kafka_drain.overview_page import ArchiveRow, Doing, Run, shown_task
+from kafka_drain.placing import NOTHING, Placed, place_findings
 from kafka_drain.receipts import ReceiptError
+from kafka_drain.report import note_overview
+from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
-from tests.kafka_drain.golden import END, P0, P1, add_batch, open_next, seal, sealed_copy
-from tests.kafka_drain.test_overview import Words
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    P1,
+    add_batch,
+    open_next,
+    seal,
+    sealed_copy,
+)
+from tests.kafka_drain.test_overview import Words, overview
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 ROW = ArchiveRow(
-    name="orders", archive="/archives/orders", link="/dags/drain_orders", page="/p/orders"
+    name="orders",
+    archive="/archives/orders",
+    link="/dags/drain_orders",
+    page="/p/orders",
+    overview=overview(),
 )
 
 
@@ -232,6 +249,126 @@ def made_windows(archive: Archive, *keys: str) -> list[Window]:
         window.write_receipt(replace(receipt, generation=None, window=window.key))
     (archive.root / "windows" / "unsealed").mkdir()
     return windows
+
+
+def shapes(page: str) -> set[tuple[str, str]]:
+    """Return receipt and colour of each cell of a page's map of runs."""
+    drawn = page.split("What each run has sealed")[1].split("<h2>")[0]
+    cells = re.findall(r"<g><title>(\S+), .*?batch (\d+),.*?class=\"(\w+)\"", drawn)
+    return {(f"{tp} {batch}", colour) for tp, batch, colour in cells}
+
+
+def test_archive_page_file_lost(tmp_path: Path) -> None:
+    """The map, bars and spans of a file that is lost are red, also when it is validated again."""
+    archive, history = sealed_copy(tmp_path / "archive"), History()
+    read_history(archive, history)
+    receipts = list(archive.generation(1).receipts())
+    [lost] = [f for f in receipts[-1].files if {c.tp for c in f.contents} == {P1}]
+    before = archive_page(ROW, history, NOW, "/r")
+    assert {colour for _, colour in shapes(before)} == {"covered"}
+    (tmp_path / "archive" / lost.path).unlink()
+
+    for _ in range(2):
+        report = validate_archive(archive, None)
+        note_overview(archive, report, "reports/r.json")
+        row = replace(ROW, overview=read_overview(archive.root))
+        placed = place_findings(report.to_dict(), receipts)
+        page = archive_page(row, history, NOW, "/r", placed=placed)
+
+        assert (f"{P1} 13", "damaged") in shapes(page)
+        assert {c for name, c in shapes(page) if name != f"{P1} 13"} == {"covered"}
+        assert "damaged, the report says how" in page
+        assert 'class="verdict findings"' in page
+        generation = page.split("<title>generation 1: ", 1)[1].split("</g>")[0]
+        assert 'class="damaged"' in generation
+
+
+@pytest.mark.parametrize(
+    ("row", "placed"),
+    [
+        (replace(ROW, overview=None), NOTHING),
+        (replace(ROW, problem="this server may not read it"), NOTHING),
+        (replace(ROW, overview=overview(verdict="findings")), Placed(is_complete=False)),
+    ],
+)
+def test_archive_page_unproven(tmp_path: Path, row: ArchiveRow, placed: Placed) -> None:
+    """What was sealed is green nowhere when no validation proves it."""
+    archive, history = sealed_copy(tmp_path / "archive"), History()
+    made_windows(archive, "repair_1")
+    read_history(archive, history)
+
+    page = archive_page(row, history, NOW, "/r", placed=placed)
+
+    assert {colour for _, colour in shapes(page)} == {"unproven"}
+    assert 'class="covered"' not in page
+    assert 'class="window"' not in page
+
+
+def test_archive_page_never_validated() -> None:
+    """An archive without a validation isn't told in green; one whose run failed is told in red."""
+    waiting, failed = (
+        archive_page(replace(ROW, overview=None, runs=runs), History(), NOW, "/r")
+        for runs in ((), (Run("failed", "failed: r", "/r"),))
+    )
+
+    assert '<p class="verdict waiting">Not validated</p>' in waiting
+    assert '<p class="verdict findings">Not validated, last run failed</p>' in failed
+
+
+SAID = {"done": 191_427, "total": 336_776, "unit": "records", "percent": 56, "rate": "9,593/s",
+        "left": "15 s", "at": "2026-11-22T11:59:00+00:00", "spark_ui": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "words", "bar"),
+    [
+        ("success", SAID, "success, 336,776 of 336,776 records (100 %), 2026-", "100.00"),
+        ("failed", SAID, "failed, 191,427 of 336,776 records (56 %), 2026-", "56.00"),
+        ("up_for_retry", SAID, "up_for_retry, 191,427 of 336,776 records (56 %), 2026-", "56.00"),
+        ("running", SAID, "running, 191,427 of 336,776 records (56 %), 9,593/s, 15 s left", "56."),
+        ("running", {}, "running, nothing done yet<", "0.00"),
+        ("failed", {}, "failed<", "0.00"),
+    ],
+)
+def test_archive_page_task_shows_its_end(
+    state: str, said: dict[str, Any], words: str, bar: str
+) -> None:
+    """A task that has ended shows its end, whatever it said last; one that starts has done none."""
+    doing = Doing("republish_orders", "republish", state, "/runs/1", said)
+
+    page = archive_page(ROW, History(), NOW, "/r", [doing])
+
+    assert f": {words}" in page
+    assert f'width="{bar}' in page.split(f": {words}")[1]
+
+
+def doing(task_id: str, state: str, said: dict[str, Any]) -> Doing:
+    return Doing("drain_orders", task_id, state, "/runs/1", said)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "shown"),
+    [
+        ([], None),
+        (["preflight success -", "drain success -", "validate success -"], None),
+        (["preflight success -", "drain success +", "validate success -"], "drain"),
+        (["preflight running -", "drain none -", "validate none -"], "preflight"),
+        (["preflight success -", "drain running -", "validate none -"], "drain"),
+        (["preflight success -", "drain success +", "validate running -"], "validate"),
+        (["preflight success -", "drain success +", "validate failed -"], "validate"),
+        (["preflight failed -", "drain upstream_failed -", "validate none -"], "preflight"),
+        (["preflight success -", "drain up_for_retry -", "validate none -"], "drain"),
+        (["preflight success -", "drain failed +", "validate upstream_failed -"], "drain"),
+        (["preflight success -", "drain queued -", "validate none -"], None),
+    ],
+)
+def test_shown_task(tasks: list[str], shown: str | None) -> None:
+    """Of a run, the task is shown that works, or else that failed, or else that said something."""
+    parts = [task.split() for task in tasks]
+
+    found = shown_task([doing(name, state, SAID if n == "+" else {}) for name, state, n in parts])
+
+    assert (found and found.task_id) == shown
 
 
 def test_archive_page_spans(tmp_path: Path) -> None:

@@ -37,6 +37,25 @@ def test_interval_exact_milliseconds() -> None:
     )
 
 
+def test_interval_of_first_year() -> None:
+    """The null date of .NET names a window with four digits of the year."""
+    assert Interval.parse(("0001-01-01", "2026-01-01")).key == "00010101T000000Z_20260101T000000Z"
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ("0001-01-01T00:00+14:00", "2026-01-01"),
+        ("2026-01-01", "9999-12-31T23:00-02:00"),
+        ("2026-01-01", "9999-12-31T23:59:59.9999Z"),
+    ],
+)
+def test_interval_without_date_in_utc(bounds: tuple[str, str]) -> None:
+    """A time that no calendar has in UTC is refused."""
+    with pytest.raises(ConfigError, match=r"accepted: times from year 1 to year 9999 in UTC"):
+        Interval.parse(bounds)
+
+
 @pytest.mark.parametrize("bounds", [("2026-01-02", "2026-01-01"), ("2026-01-01", "2026-01-01")])
 def test_interval_empty(bounds: tuple[str, str]) -> None:
     """An interval that ends before it begins, or holds nothing, is refused."""

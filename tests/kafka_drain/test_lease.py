@@ -20,6 +20,7 @@ from kafka_drain.lease import Lease, hold_lease, refuse_while_held
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
+from kafka_drain.unlocking import list_leases, remove_lease
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.racing import take_at_once
 
@@ -521,3 +522,180 @@ def test_create_document_below_file(tmp_path: Path) -> None:
 
     with pytest.raises(ArchiveError, match=r"a\.json can't be written"):
         create_document(UPath(tmp_path / "file" / "a.json"), {})
+
+
+# --- from the future ------------------------------------------------------------------------
+
+YEARS = 1_200 * 86_400
+
+
+@pytest.fixture
+def from_future(root: UPath, make_lease: Any, clock: Clock) -> dict[str, Any]:
+    """A lease that was left by a drain whose clock was years ahead."""
+    clock.move(YEARS)
+    make_lease("scheduled__1").acquire()
+    clock.move(-YEARS)
+    return lock(root)
+
+
+@pytest.fixture
+def watcher(root: UPath, clock: Clock, said: list[str]) -> Any:
+    """A lease's taker that calls a function in place of each wait."""
+
+    def make(wait: Any) -> Lease:
+        return Lease(root, run="second", say=said.append, seconds=60, clock=clock, wait=wait)
+
+    return make
+
+
+def test_acquire_from_future_not_renewed(
+    root: UPath, from_future: dict[str, Any], watcher: Any, said: list[str]
+) -> None:
+    """A lease of a clock that was wrong is watched for its length, then taken over; both said."""
+    waited: list[float] = []
+    taker = watcher(waited.append)
+
+    taker.acquire()
+
+    assert sum(waited) == pytest.approx(60)
+    assert lock(root)["token"] == taker.token
+    assert lock(root)["expires_at"] == "2026-01-01T12:01:00.000+00:00"
+    assert "lasts until 2029-04-15T12:01:00.000+00:00" in said[0]
+    assert "by this machine's clock it is 2026-01-01T12:00:00.000+00:00" in said[0]
+    assert "wrong by 1,200 days 0 h or more" in said[0]
+    assert "run scheduled__1), which is from the future and wasn't renewed" in said[1]
+
+
+def test_acquire_from_future_renewed(
+    root: UPath, from_future: dict[str, Any], watcher: Any, clock: Clock
+) -> None:
+    """A lease from the future that is renewed is held, whichever clock is wrong."""
+    renewed = from_future | {"expires_at": "2029-04-15T12:01:20.000+00:00"}
+
+    def renew(_: float) -> None:
+        (root / "lock.json").write_text(json.dumps(renewed))
+
+    with pytest.raises(LockedError, match=r"renewed while it was watched, and .* wrong by 1,200"):
+        watcher(renew).acquire()
+
+    assert lock(root) == renewed
+
+
+@pytest.mark.parametrize("second", ["right", "future"])
+def test_acquire_from_future_taken_by_another(
+    root: UPath, from_future: dict[str, Any], watcher: Any, second: str
+) -> None:
+    """What another has taken while it was watched is the other's, whatever its clock."""
+    other = from_future | {"token": "other", "run": "other"}
+    if second == "right":
+        other["expires_at"] = "2026-01-01T12:00:30.000+00:00"
+
+    with pytest.raises(LockedError, match=r"run other"):
+        watcher(lambda _: (root / "lock.json").write_text(json.dumps(other))).acquire()
+
+    assert lock(root) == other
+
+
+def test_acquire_from_future_released(
+    root: UPath, from_future: dict[str, Any], watcher: Any
+) -> None:
+    """One that is released while it is watched is free at once."""
+    taker = watcher(lambda _: (root / "lock.json").unlink())
+    taker.acquire()
+
+    assert lock(root)["token"] == taker.token
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_acquire_unreadable_from_future(
+    root: UPath, watcher: Any, content: bytes, said: list[str]
+) -> None:
+    """A lock.json that is no lease and has a date in the future blocks no longer either."""
+    path = root / "lock.json"
+    path.write_bytes(content)
+    os.utime(str(path), (NOON.timestamp() + YEARS, NOON.timestamp() + YEARS))
+    taker = watcher(lambda _: None)
+
+    taker.acquire()
+
+    assert lock(root)["token"] == taker.token
+    assert "can't be read" in said[0]
+
+
+def test_acquire_own(root: UPath, make_lease: Any) -> None:
+    """A store's answer that was lost is no reason to be locked out by oneself."""
+    lease = make_lease()
+    lease.acquire()
+    lease.acquire()
+
+    assert lock(root)["token"] == lease.token
+
+
+def test_refuse_while_held_from_future(
+    root: UPath, from_future: dict[str, Any], clock: Clock
+) -> None:
+    """A lease from the future doesn't hide for years what else is wrong."""
+    refuse_while_held(root, clock=clock)
+
+
+# --- unlock ---------------------------------------------------------------------------------
+
+
+def test_unlock_shows_all(root: UPath, make_lease: Any, clock: Clock, tmp_path: Path) -> None:
+    """Each lease of an archive is listed with holder, times, and how far the clocks differ."""
+    make_lease("drain").acquire()
+    clock.move(YEARS)
+    make_lease("maintain", root=root / "maintenance").acquire()
+    clock.move(30 - YEARS)
+    make_lease("window", root=root / "windows").acquire()
+    clock.move(60)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("lock.json")}
+
+    drain, maintain, window = (held.to_dict() for held in list_leases(root, clock))
+
+    assert (drain["run"], drain["seconds_left"]) == ("drain", -30)
+    assert drain["state"].startswith("ran out")
+    assert (maintain["run"], maintain["state"].partition(";")[0]) == ("maintain", "from the future")
+    assert maintain["clock_ahead_seconds"] == YEARS - 90
+    assert maintain["lease"] == str(root / "maintenance" / "lock.json")
+    assert window["state"].startswith("ran out")
+    assert (window["acquired_at"], window["now"]) == (
+        "2026-01-01T12:00:30.000+00:00",
+        "2026-01-01T12:01:30.000+00:00",
+    )
+    assert {path: path.read_bytes() for path in tmp_path.rglob("lock.json")} == before
+
+
+@pytest.mark.parametrize("moved", [60, -YEARS])
+def test_unlock_removes(
+    root: UPath, make_lease: Any, clock: Clock, said: list[str], moved: float
+) -> None:
+    """A lease that ran out or is from the future is removed after a minute without renewal."""
+    make_lease().acquire()
+    clock.move(moved)
+    waited: list[float] = []
+    (held,) = list_leases(root, clock)
+
+    remove_lease(held, say=said.append, clock=clock, wait=waited.append)
+
+    assert sum(waited) == pytest.approx(60)
+    assert names(root) == ["archive.json"]
+
+
+@pytest.mark.parametrize("moved", [0, 59, 60, YEARS, -YEARS])
+def test_unlock_holder_alive(
+    root: UPath, make_lease: Any, clock: Clock, said: list[str], moved: float
+) -> None:
+    """Whichever clock is wrong, the lease of a holder that renews it stays."""
+    make_lease().acquire()
+    renewed = lock(root) | {"expires_at": "2026-01-01T12:01:20.000+00:00"}
+    clock.move(moved)
+    (held,) = list_leases(root, clock)
+
+    def renew(_: float) -> None:
+        (root / "lock.json").write_text(json.dumps(renewed))
+
+    with pytest.raises(LockedError):
+        remove_lease(held, say=said.append, clock=clock, wait=renew)
+
+    assert lock(root)["run"] == "first"

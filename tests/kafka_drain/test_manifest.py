@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.findings import Finding, Reason
@@ -254,7 +254,6 @@ def test_logs_to_read(names: list[str], expected: list[str], holes: list[int]) -
     assert (expected, holes) == logs_to_read(names)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), unique=True), st.randoms())
 def test_logs_to_read_property(logs: list[tuple[int, bool]], random: object) -> None:
     """Whatever files are there, each batch from the last compaction on is read or is a hole."""

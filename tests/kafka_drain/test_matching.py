@@ -186,7 +186,7 @@ def test_match_interleaved(
             check_mappings(found, places)
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(case=interleaved(), batch=st.integers(1, 5), steps=damage)
 @example(([plain(0, 1), plain(0, 2)], [(0, 0), (0, 1), (1, 1), (1, 0)]), 3, [])
 def test_match_damaged(
@@ -252,7 +252,10 @@ def test_match_one_pass() -> None:
     """A right target is read once, and so are its shards."""
     case = Case([plain(1, 2, 3), plain(4, 5)], plain(1, 4, 2, 5, 3))
 
-    assert case.match().is_exact
+    found = case.match()
+
+    assert found.is_exact
+    assert (found.expected, found.found, found.compacted) == (5, 5, 0)
     assert case.reads == {"target": 1, "shard": 2}
     assert case.complete == [False, False, True]
 
@@ -288,6 +291,42 @@ def test_match_timestamps() -> None:
     assert counts(found) == (1, 0, 0, 1)
     assert found.notes == ("1 of the lost records are there with another timestamp",)
     assert Case([planned], target).match(compare_timestamps=False).is_exact
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ([(1, 5), (1, 6), (1, 7)], (0, 0, 0, 0)),
+        # Alike but for their times: they are there, in another order.
+        ([(1, 7), (1, 6), (1, 5)], (0, 0, 2, 0)),
+        ([(1, 6), (1, 5), (1, 7)], (0, 0, 1, 0)),
+        # One has another's time.
+        ([(1, 5), (1, 6), (1, 6)], (1, 1, 0, 0)),
+        # One has a time that none was planned with.
+        ([(1, 5), (1, 6), (1, 8)], (1, 0, 0, 1)),
+        ([(1, 5), (1, 6), (1, 7), (1, 8)], (0, 0, 0, 1)),
+        ([(1, 5), (1, 6), (1, 7), (1, 7)], (0, 1, 0, 0)),
+    ],
+)
+@pytest.mark.parametrize("compare_timestamps", [True, False])
+def test_match_times(target: list[Token], found: tuple[int, ...], compare_timestamps: bool) -> None:
+    """Other times are found, and times in another order; nothing of it where they aren't kept."""
+    case = Case([[(1, 5), (1, 6), (1, 7)]], target)
+
+    matched = case.match(compare_timestamps=compare_timestamps)
+
+    if compare_timestamps:
+        assert counts(matched) == found
+    else:
+        assert counts(matched) == (0, len(target) - 3, 0, 0)
+
+
+def test_match_times_beside_damage() -> None:
+    """Times in another order are found also where another record is lost."""
+    case = Case([[(1, 5), (1, 6), (2, 5)]], [(1, 6), (1, 5)])
+
+    assert counts(case.match()) == (1, 0, 1, 0)
+    assert counts(case.match(compare_timestamps=False)) == (1, 0, 0, 0)
 
 
 def test_match_alike_times() -> None:
@@ -334,6 +373,9 @@ def test_match_fingerprint() -> None:
 
     assert prints[0] == prints[1] != prints[2]
     assert len(prints[0]) == 32
+    # Of a damaged target it is that of the records before the damage.
+    lost = Case([plain(1, 2, 3)], plain(1, 3)).match().fingerprint
+    assert lost == Case([plain(1)], plain(1)).match().fingerprint
 
 
 def test_match_nothing() -> None:

@@ -19,6 +19,7 @@ from kafka_drain.offset_checks import (
     check_offsets,
     missing_offsets,
     segments,
+    without_held,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.sealing import Identity
@@ -191,7 +192,6 @@ def test_missing_offsets_by_segment() -> None:
     ] == missing_offsets(parts, files)
 
 
-@settings(deadline=None)
 @given(archives())
 def test_checks_property(
     archive: tuple[list[Segment], list[CommittedFile], list[list[int]]],
@@ -256,7 +256,7 @@ def shown_in(findings: list[Finding], tp: TopicPartition) -> set[int]:
 explained = st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 25), st.integers(1, 12)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(archives(), explained)
 def test_verdict_property(
     archive: tuple[list[Segment], list[CommittedFile], list[list[int]]],
@@ -306,3 +306,30 @@ def test_verdict_property(
         assert shown_in(beyond, tp) == outside[tp]
         assert offsets_in(gap.range for gap in harmful if gap.tp == tp) == missing[tp]
         assert sum(len(gap.range) for gap in gaps if gap.tp == tp) == len(read[tp] - set(times[tp]))
+
+
+def test_without_held() -> None:
+    """What of some ranges no file holds, by partition; a partition without any isn't named."""
+    ranges = {A: [R(0, 4), R(6, 9)], B: [R(0, 3)], TopicPartition("u", 0): [R(5, 7)]}
+    files = [held(A, "x", [0, 1, 7]), held(B, "y", [0, 1, 2]), held(A, "z", [4, 5])]
+
+    assert without_held(ranges, files) == {
+        A: [R(2, 4), R(6, 7), R(8, 9)],
+        TopicPartition("u", 0): [R(5, 7)],
+    }
+    assert without_held(ranges, []) == ranges
+
+
+@pytest.mark.parametrize(
+    ("offsets", "shown"),
+    [
+        ([0, 2, 4], "[0, 1), [2, 3), [4, 5)"),
+        ([0, 2, 4, 6], "[0, 1), [2, 3), [4, 5) and 1 more"),
+        ([0, 2, 4, 6, 8], "[0, 1), [2, 3), [4, 5) and 2 more"),
+    ],
+)
+def test_check_offsets_outside_shown(offsets: list[int], shown: str) -> None:
+    """Three ranges are named, and how many more there are."""
+    [finding] = check_offsets([Segment(0, 0, {B: R(0, 1)})], [held(A, "x", offsets, 0)])
+
+    assert finding.detail == f"holds {shown} of t-0, batch 0 read nothing"

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republishing.matching import Record, match_partition
-from kafka_drain.republishing.offset_map import Block, OffsetMap, PartitionMap, join_blocks
+from kafka_drain.republishing.offset_map import (
+    Block,
+    OffsetMap,
+    PartitionMap,
+    join_blocks,
+    originals_map,
+)
 from kafka_drain.sealed_json import SealError, seal
 
 SOURCE, TARGET, OTHER = TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1)
@@ -83,11 +89,14 @@ def test_translate_later_run_of_earlier_records() -> None:
     assert chosen.joined([first_sent]).translate(SOURCE, 150) == {TARGET: 50}
 
 
-def test_translate_repeated() -> None:
-    """What a run has sent again counts where that run sent it."""
-    before = offset_map(mapped(Block(10, 40, 0, 30, 30)))
+@pytest.mark.parametrize(("end", "expected"), [(20, 113), (21, 10), (40, 10)])
+def test_translate_repeated(end: int, expected: int) -> None:
+    """What a run has sent again counts where that run sent it; holes of its extent don't."""
+    before = offset_map(mapped(Block(10, end, 0, end - 10, end - 10)))
 
-    assert offset_map(mapped(EXACT, JOINED)).joined([before]).translate(SOURCE, 13) == {TARGET: 113}
+    joined = offset_map(mapped(EXACT, JOINED)).joined([before])
+
+    assert joined.translate(SOURCE, 13) == {TARGET: expected}
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.permutations(range(5)), st.data())
@@ -113,6 +122,24 @@ def test_translate_joined_property(sizes: list[int], order: list[int], data: st.
     assert all(at >= goes_on for source, at in target.items() if source >= offset)
     if offset == sum(sizes):
         assert goes_on == place
+
+
+@pytest.mark.parametrize(
+    ("first", "offset", "expected"),
+    [
+        (0, 4, 10),  # originals 10 to 19 are unread
+        (0, 12, 12),
+        (15, 4, 15),  # some of them were deleted
+        (20, 4, 24),  # all were, so that the copies are what is left
+        (20, 10, 30),
+    ],
+)
+def test_originals_in_place(first: int, offset: int, expected: int) -> None:
+    """Of a partition that was republished into itself, no original that is unread is skipped."""
+    copied = offset_map(mapped(Block(0, 10, 20, 30, 10), target=SOURCE))
+    originals = originals_map(copied, {SOURCE: OffsetRange(first, 30)})
+
+    assert copied.joined([originals]).translate(SOURCE, offset) == {SOURCE: expected}
 
 
 def test_translate_several_targets() -> None:

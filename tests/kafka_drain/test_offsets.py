@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import (
@@ -89,7 +89,6 @@ def test_merge_examples(ranges: list[OffsetRange], expected: list[OffsetRange]) 
     assert expected == merge(ranges)
 
 
-@settings(deadline=None)
 @given(some_ranges)
 def test_merge_property(ranges: list[OffsetRange]) -> None:
     """A union holds the same offsets, sorted, and no range touches the next."""
@@ -122,7 +121,6 @@ def test_subtract_examples(
     assert expected == subtract(whole, parts)
 
 
-@settings(deadline=None)
 @given(a_range, some_ranges)
 def test_subtract_property(whole: OffsetRange, parts: list[OffsetRange]) -> None:
     """The rest is the difference of the sets, as sorted ranges that don't touch."""
@@ -135,7 +133,6 @@ def test_subtract_property(whole: OffsetRange, parts: list[OffsetRange]) -> None
 # overlapping
 
 
-@settings(deadline=None)
 @given(some_ranges, filled_range)
 def test_overlapping_property(ranges: list[OffsetRange], wanted: OffsetRange) -> None:
     """Exactly the ranges that share an offset are found."""
@@ -154,7 +151,6 @@ def test_overlapping_empty_range(at: int) -> None:
 # ranges_between
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 20)),
     st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(20, 40)),
@@ -177,7 +173,6 @@ def test_ranges_between_backwards() -> None:
 # Spark's JSON
 
 
-@settings(deadline=None)
 @given(st.dictionaries(partitions, st.integers(-2, 2**63 - 1), max_size=6))
 def test_spark_json_round_trip(offsets: dict[TopicPartition, int]) -> None:
     """What is written is read back, for any topic name."""

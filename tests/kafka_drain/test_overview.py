@@ -231,6 +231,40 @@ def test_overview_page_order() -> None:
     assert "3 of 5 archives to look at; 285 records in 12.0 MB" in page
 
 
+BEFORE = (NOW - timedelta(minutes=30)).isoformat()
+SINCE = (NOW - timedelta(minutes=1)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("rows", "headline", "kind"),
+    [
+        ([row("a", overview=overview())], "1 archive, nothing wrong: ", ""),
+        (
+            [row("a", overview=overview()), row("b")],
+            "2 archives, 1 not validated yet: ",
+            " waiting",
+        ),
+        ([row("a", runs=[Run("failed", "", "")])], "1 of 1 archive to look at", " findings"),
+        ([row("a", runs=[Run("running", "", "")])], "1 archive, 1 not validated yet", " waiting"),
+        (
+            [row("a", overview=overview(), runs=[Run("failed", "", "", BEFORE)])],
+            "1 archive, nothing wrong: ",
+            "",
+        ),
+        (
+            [row("a", overview=overview(), runs=[Run("failed", "", "", SINCE)])],
+            "1 of 1 archive to look at",
+            " findings",
+        ),
+    ],
+)
+def test_overview_page_headline(rows: list[ArchiveRow], headline: str, kind: str) -> None:
+    """The headline is green only when each archive is proven, and no run has failed since."""
+    page = overview_page(rows, NOW)
+
+    assert f'<p class="verdict{kind}">{headline}' in page
+
+
 def test_overview_page_words() -> None:
     """The figures are said as people say them."""
     seen = overview(

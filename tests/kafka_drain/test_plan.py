@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republishing.plan import RepublishPlan, Target
+from kafka_drain.republishing.runs import run_key
 from kafka_drain.republishing.selection import Rows
 from kafka_drain.republishing.shards import ProgressSlot, Shard, ShardFile
-from kafka_drain.sealed_json import SealError, seal
+from kafka_drain.sealed_json import SealError, seal, unseal
 
 number = st.integers(0, 1 << 62)
 text = st.text(max_size=6)
@@ -56,6 +57,7 @@ plans = st.builds(
     timestamps_replaced=number,
     notes=st.lists(text).map(tuple),
     through=st.none() | documents,
+    archive_id=text,
 )
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -135,8 +137,29 @@ def test_plan_cut_off(length: int) -> None:
 
 def test_plan_other_format() -> None:
     """A plan of a newer release is refused by its version."""
-    with pytest.raises(ValueError, match="format version 2"):
-        RepublishPlan.from_bytes(seal({"format_version": 2}))
+    with pytest.raises(ValueError, match="format version 3"):
+        RepublishPlan.from_bytes(seal({"format_version": 3}))
+
+
+def test_plan_version_1() -> None:
+    """A plan of a release without archive ids is read, and keeps its names in Kafka."""
+    document = unseal(replace(PLAN, archive_id="").to_bytes())
+    del document["archive_id"], document["sha256"]
+
+    read = RepublishPlan.from_bytes(seal(document | {"format_version": 1}))
+
+    assert read == replace(PLAN, archive_id="")
+    assert read.kafka_name == read.key
+
+
+def test_plan_kafka_name() -> None:
+    """What a run has in Kafka is named for its archive too, in few enough characters."""
+    key = run_key("n" * 99) + ".000001"
+    plan = replace(PLAN, key=key, archive_id="0123456789abcdef" * 2)
+
+    assert plan.kafka_name == f"{key}-0123456789ab"
+    assert plan.attempts.group == f"kafka-drain-republish-{key}-0123456789ab-attempts"
+    assert len(plan.attempts.group) < 140
 
 
 def test_plan_counts() -> None:
@@ -208,3 +231,18 @@ def test_plan_summary() -> None:
         "records": 10,
         "files": 1,
     }
+
+
+def test_plan_format_chained() -> None:
+    """Only a plan whose shards share a progress is of the format that older releases refuse."""
+    slot = ProgressSlot("g", TopicPartition("copy", 0))
+    first, *others = PLAN.shards
+    chained = replace(PLAN, shards=tuple(replace(s, progress=slot) for s in PLAN.shards))
+
+    assert others
+    assert first.progress not in [shard.progress for shard in others]
+    assert unseal(PLAN.to_bytes())["format_version"] == 1
+    assert [len(chain) for chain in PLAN.chains] == [1] * len(PLAN.shards)
+    assert unseal(chained.to_bytes())["format_version"] == 2
+    assert RepublishPlan.from_bytes(chained.to_bytes()).chains == [chained.shards]
+    assert chained.slots == [slot]

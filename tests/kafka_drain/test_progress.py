@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.progress import Progress, duration_text, read_progress_line
@@ -78,7 +78,6 @@ def test_progress_clock_stands_still() -> None:
     assert progress.seconds > 0
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.floats(0, 1e7))
 def test_progress_percent(total: int, done: int, seconds: float) -> None:
     """100 % is said exactly when everything is done, never before."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.gap_reasons import GapReason
@@ -114,7 +114,6 @@ receipts = st.builds(
 # to_bytes, parse_receipt
 
 
-@settings(deadline=None)
 @given(receipts)
 def test_parse_receipt_round_trip(receipt: Receipt) -> None:
     """What is read is what was sealed, and its hash is the one that the bytes end in."""
@@ -241,7 +240,6 @@ listings = st.dictionaries(text, st.integers(0, 1 << 40), min_size=1, max_size=8
 )
 
 
-@settings(deadline=None)
 @given(listings, st.randoms(use_true_random=False), st.integers(0, 8))
 def test_file_set_order_free(
     listing: list[tuple[str, int]], chance: random.Random, cut: int
@@ -257,7 +255,6 @@ def test_file_set_order_free(
     assert 0 <= expected.digest < 1 << 128
 
 
-@settings(deadline=None)
 @given(listings, st.data())
 def test_file_set_changed(listing: list[tuple[str, int]], data: st.DataObject) -> None:
     """Another size, another path, a missing or an additional file makes another set."""

@@ -163,10 +163,63 @@ def test_parse_cut(given: tuple[Any, Any, Any], cut: Cut | None) -> None:
         (("x", None, []), "from_batch = 'x' is not acceptable; accepted: a batch id"),
         ((None, "noon", []), "from_time = 'noon'"),
         ((None, None, ["t:5"]), "from_offsets = 't:5' is not acceptable; accepted: topic"),
-        (("1", "2026-01-01", []), "exclude each other"),
+        (
+            ("1", "2026-01-01", []),
+            "^from_batch, from_time and from_offsets exclude each other",
+        ),
     ],
 )
 def test_parse_cut_bad(given: tuple[Any, Any, Any], says: str) -> None:
     """What can't be understood is refused by name."""
     with pytest.raises(ConfigError, match=says):
         parse_cut(*given, newest_generation=lambda: 1)
+
+
+def reached(**cut: Any) -> list[bool]:
+    """Whether a cut is reached by a segment of offsets and times 0 to 9, one of 10 to 19, …"""
+    return [Cut(**cut).is_reached(receipt) for receipt in archived([10, 20, 20, 30])]
+
+
+def test_cut_is_reached() -> None:
+    """By batch and generation, by the newest time, or by an offset of a partition that is named."""
+    other = TopicPartition("u", 0)
+
+    assert reached(batch=(1, 1)) == [False, True, True, True]
+    assert reached(batch=(0, 9)) == [True] * 4
+    assert reached(batch=(2, 0)) == [False] * 4
+    assert reached(time_ms=9) == [True, True, False, True]
+    assert reached(time_ms=10) == [False, True, False, True]
+    assert reached(offsets={TP: 9}) == [True] * 4
+    assert reached(offsets={TP: 10}) == [False, True, True, True]
+    assert reached(offsets={other: 0}) == [False] * 4
+    assert reached(offsets={other: 0, TP: 29}) == [False, False, False, True]
+
+
+def test_cut_is_reached_window() -> None:
+    """A window belongs to no generation: no batch reaches it."""
+    [receipt] = archived([10])
+    window = replace(receipt, generation=None, window="2026", last_batch=0)
+
+    assert not Cut(batch=(1, 0)).is_reached(window)
+
+
+@pytest.mark.parametrize(
+    ("cut", "text"),
+    [
+        (Cut(batch=(2, 7)), "batch 7 of generation 2"),
+        (Cut(time_ms=1000), "timestamp 1970-01-01T00:00:01.000Z"),
+        (Cut(offsets={TopicPartition("u", 1): 5, TP: 3}), "t-0 offset 3, u-1 offset 5"),
+    ],
+)
+def test_cut_text(cut: Cut, text: str) -> None:
+    """People read where it starts."""
+    assert str(cut) == text
+
+
+def test_comparable_receipts_names() -> None:
+    """Only the topics are named that were made again, or that nobody drains any more."""
+    [receipt] = archived([10])
+    before = replace(receipt, topics={"t": "id", "u": "old", "v": "id-v"})
+
+    with pytest.raises(TopicError, match=r"^u, v was made again, or is no longer drained, since"):
+        comparable_receipts([before], {"t": "id", "u": "new"}, Cut(batch=(1, 0)))

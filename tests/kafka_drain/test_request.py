@@ -131,10 +131,22 @@ def test_request_name_of_same_request() -> None:
         creates_target=True,
         sealed_only=True,
         repeats=True,
+        into_source=True,
     )
 
     assert asked.name("p") == same.name("p")
     assert json.loads(json.dumps(asked.to_dict())) == same.to_dict()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"target_topic": ""}, {"target_topic": " "}, {"rename": {"a": ""}}]
+)
+def test_request_no_name(asked: dict[str, Any]) -> None:
+    """A target without a name is refused; whoever names none gets another than the source."""
+    with pytest.raises(ConfigError, match=r"= ' ?' is not acceptable; accepted: a topic's name"):
+        RepublishRequest(**asked)
+
+    assert RepublishRequest().target_of("a") == "a.restored"
 
 
 def test_request_name_readable() -> None:
@@ -142,7 +154,10 @@ def test_request_name_readable() -> None:
     assert run_key(RepublishRequest(target_topic="copy").name("flights")).startswith(
         "flights-to-copy-"
     )
-    assert run_key(RepublishRequest().name("flights")).startswith("flights-to-the-same-topics-")
+    assert run_key(RepublishRequest(target_topic=None).name("flights")).startswith(
+        "flights-to-the-same-topics-"
+    )
+    assert run_key(RepublishRequest().name("flights")).startswith("flights-to-each-topic.restored-")
     assert run_key(RepublishRequest(target_topic="{topic}_new").name("flights")).startswith(
         "flights-to-each-topic_new-"
     )

@@ -12,7 +12,7 @@ from kafka_drain.errors import CheckpointError, ConfigError, DataLossError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
-from kafka_drain.rolling import RollPlan, plan_roll, roll
+from kafka_drain.rolling import RollPlan, never_sealed, plan_roll, roll
 from kafka_drain.validation import validate_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
@@ -141,3 +141,19 @@ def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
 
     with pytest.raises(DataLossError, match=r"only copy .*gone-0"):
         plan_roll(archive, cluster_with())
+
+
+@pytest.mark.parametrize(
+    ("recreated", "last_read", "expected"),
+    [
+        ([], None, False),
+        ([], 3, False),
+        ([], 4, False),
+        (["a"], None, True),
+        (["a"], 3, True),
+        (["a"], 4, False),
+    ],
+)
+def test_never_sealed(recreated: list[str], last_read: int | None, expected: bool) -> None:
+    """Unsealed batches stand in a roll's way unless nobody can say which topic they are of."""
+    assert never_sealed(recreated, last_read, last_sealed=3) is expected

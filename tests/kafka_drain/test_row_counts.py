@@ -232,7 +232,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 bounds = st.none() | st.integers(-4, 13)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     drawn=st.lists(
         st.tuples(st.integers(0, 30), st.none() | st.integers(-3, 12), st.integers(0, 1)),

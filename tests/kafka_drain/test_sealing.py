@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.contents import CommittedFile
@@ -102,7 +102,6 @@ def seal(batches: Sequence[Batch], **changes: Any) -> list[Receipt]:
 # seal_segment
 
 
-@settings(deadline=None)
 @given(chains())
 def test_seal_segment_property(batches: list[Batch]) -> None:
     """A receipt says of its batch, and of all up to it, what counting each offset says."""
@@ -143,7 +142,6 @@ def test_seal_segment_property(batches: list[Batch]) -> None:
             )
 
 
-@settings(deadline=None)
 @given(chains())
 def test_seal_segment_holds_what_is_missing(batches: list[Batch]) -> None:
     """What a receipt's files and gaps hold together is what was drained, none of it twice."""
@@ -157,7 +155,6 @@ def test_seal_segment_holds_what_is_missing(batches: list[Batch]) -> None:
             assert len(sealed.range) == sealed.records + sum(len(r) for r in explained)
 
 
-@settings(deadline=None)
 @given(chains())
 def test_check_link_property(batches: list[Batch]) -> None:
     """A chain as it was sealed is whole; with a receipt left out or another one, it isn't."""

@@ -36,30 +36,31 @@ def test_segment_events_bounded(tmp_path: Path, partitions: int, own: int) -> No
     """However much was sealed, an event stays small, and has all; of partitions those with news."""
     archive = golden_copy(tmp_path / "archive")
     [*_, receipt] = seal(archive).sealed
+    older = 5
+    tps = [TopicPartition("t", n) for n in range(partitions)]
 
     def batch(number: int) -> Receipt:
         start = 5 + 4 * number
-        parts = tuple(
-            replace(receipt.partitions[0], tp=TopicPartition("t", n), range=OffsetRange(start, end))
-            for n in range(2 * partitions)
-            for end in [start + 4 * (n % 2 == 0)]
-        )
-        return replace(receipt, first_batch=number, last_batch=number, partitions=parts)
+        news, none = OffsetRange(start, start + 4), OffsetRange(start, start)
+        parts = [replace(receipt.partitions[0], tp=tp, range=news) for tp in tps]
+        quiet = replace(receipt.partitions[0], tp=TopicPartition("quiet", 0), range=none)
+        return replace(receipt, first_batch=number, last_batch=number, partitions=(quiet, *parts))
 
-    events = segment_events(map(batch, range(300)))
+    events = segment_events(map(batch, range(older + own)))
 
     assert len(events) == own + 1
     oldest, following, *_, newest = events
-    assert [event["receipts"] for event in events] == [300 - own, *[1] * own]
-    assert (oldest["first_batch"], oldest["last_batch"]) == (0, 299 - own)
-    assert oldest["receipt"].endswith(f"/{299 - own:012d}.json")
-    assert oldest["offsets"]["t-0"] == [[5, 5 + 4 * (300 - own)]]
-    assert following["offsets"]["t-0"][0][0] == 5 + 4 * (300 - own)
-    assert newest["offsets"]["t-2"] == [[5 + 4 * 299, 5 + 4 * 300]]
+    assert [event["receipts"] for event in events] == [older, *[1] * own]
+    assert (oldest["first_batch"], oldest["last_batch"]) == (0, older - 1)
+    assert oldest["receipt"].endswith(f"/{older - 1:012d}.json")
+    assert oldest["offsets"]["t-0"] == [[5, 5 + 4 * older]]
+    assert following["offsets"]["t-0"] == [[5 + 4 * older, 9 + 4 * older]]
+    last = 4 * (older + own)
+    assert newest["offsets"]["t-2"] == [[1 + last, 5 + last]]
     assert [event["partitions"] for event in events] == [partitions] * len(events)
-    assert "t-1" not in oldest["offsets"]
+    assert "quiet-0" not in oldest["offsets"]
     files = sum(event["files"] for event in events)
-    assert files == 300 * len(receipt.files)
+    assert files == (older + own) * len(receipt.files)
 
 
 def test_segment_events_bounded_generations(tmp_path: Path) -> None:

@@ -200,3 +200,42 @@ def test_rows_unknown_times_property(wanted: Rows, offsets: list[int]) -> None:
 
     assert (all(some) and not wanted.has_times) == wanted.all_of(first, last, None, None)
     assert (not any(some)) == wanted.none_of(first, last, None, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "first_ms", "last_ms", "none", "every"),
+    [
+        (10, 19, 100, 199, False, True),
+        # Offsets: one below, one above, the end itself.
+        (9, 19, 100, 199, False, False),
+        (10, 20, 100, 199, False, False),
+        (0, 9, 100, 199, True, False),
+        (20, 29, 100, 199, True, False),
+        (0, 10, 100, 199, False, False),
+        (19, 29, 100, 199, False, False),
+        # Times likewise.
+        (10, 19, 99, 199, False, False),
+        (10, 19, 100, 200, False, False),
+        (10, 19, 0, 99, True, False),
+        (10, 19, 200, 299, True, False),
+        (10, 19, 0, 100, False, False),
+        (10, 19, 199, 299, False, False),
+        (10, 19, None, None, False, False),
+        (10, 19, 100, None, False, False),
+        (10, 19, None, 199, False, False),
+    ],
+)
+def test_rows_bounds(
+    first: int, last: int, first_ms: int | None, last_ms: int | None, none: bool, every: bool
+) -> None:
+    """Bounds are exact: the first that is wanted, and the first that isn't any more."""
+    rows = Rows((R(10, 20),), 100, 200)
+
+    assert rows.none_of(first, last, first_ms, last_ms) is none
+    assert rows.all_of(first, last, first_ms, last_ms) is every
+
+
+def test_selection_offsets_bad() -> None:
+    """What is no range is refused with an example of one."""
+    with pytest.raises(ConfigError, match=r"start-end, such as flights:0:100-200; the end"):
+        Selection.of(offsets=["t:0"])

@@ -87,7 +87,6 @@ def test_interleaved_groups(bounds: list[tuple[int, int]], expected: list[int]) 
     assert files == [member for group in groups for member in group]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=12))
 def test_interleaved_groups_property(drawn: list[tuple[int, int]]) -> None:
     """Groups keep the order, are apart from each other, and can't be split further."""
@@ -125,7 +124,7 @@ def streams(draw: st.DrawFn) -> list[list[list[int]]]:
     return cut
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(streams())
 def test_merge_streams_property(drawn: list[list[list[int]]]) -> None:
     """Sorted streams come out as one: in offset order, nothing lost, rows kept whole."""
@@ -324,7 +323,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("shard")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_read_shard_property(folder: Path, data: st.DataObject) -> None:
     """What comes out is what going through all rows one by one finds, in offset order."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.source_options import DEFAULTS, OPTIONS, check_source_options
+from kafka_drain.source_options import (
+    DEFAULTS,
+    OPTIONS,
+    check_source_options,
+    subscribed_topics,
+    whole_pattern,
+)
 
 
 @pytest.mark.parametrize(
@@ -218,3 +225,26 @@ def test_source_options_contradiction(options: dict[str, Any], message: str) -> 
 def test_source_options_together(options: dict[str, str]) -> None:
     """Options that go together are accepted together."""
     assert options == check_source_options(options)
+
+
+@pytest.mark.parametrize("pattern", ["flights", "flights|orders", "flights-.*", "fli|flights"])
+def test_whole_pattern(pattern: str) -> None:
+    """A pattern that is looked for anywhere in a name finds what it matches as a whole, only."""
+    # Java writes the end of the input in lower case.
+    search = re.compile(whole_pattern(pattern).removesuffix("z") + "Z").search
+    names = ("flights", "flights-1", "my-flights", "orders", "orders-1", "flights-")
+
+    assert {n for n in names if search(n)} == {n for n in names if re.fullmatch(pattern, n)}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"subscribe": "a,b"}, {"a", "b"}),
+        ({"assign": '{"a": [0, 1]}'}, {"a"}),
+        ({"subscribePattern": "a|b"}, set()),
+    ],
+)
+def test_subscribed_topics(options: dict[str, str], named: set[str]) -> None:
+    """Topics are found where options name them; a pattern names none."""
+    assert subscribed_topics(options) == named

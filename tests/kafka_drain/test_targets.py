@@ -318,9 +318,9 @@ needs = st.builds(
 @given(needs, needs, needs)
 def test_need_plus_property(a: Need, b: Need, c: Need) -> None:
     """What is asked together is the most of each, in whatever order it is put together."""
-    both = a.plus(b)
+    both = Need.together([a, b])
 
-    assert both.plus(c) == a.plus(b.plus(c))
+    assert Need.together([both, c]) == Need.together([a, Need.together([b, c])])
     assert both.partitions == max(a.partitions, b.partitions)
     oldest = [need.oldest_ms for need in (a, b) if need.oldest_ms is not None]
     newest = [need.newest_ms for need in (a, b) if need.newest_ms is not None]

@@ -36,7 +36,7 @@ def test_read_topic_settings_of_older_archive(tmp_path: Path) -> None:
     assert read_topic_settings(UPath(tmp_path)) == {}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(names, settings_of), max_size=4))
 def test_write_topic_settings_property(
     tmp_path_factory: pytest.TempPathFactory, drains: list[dict[str, TopicSettings]]

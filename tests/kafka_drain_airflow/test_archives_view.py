@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.airflow_pages import FORGER, NOBODY, VIEWER, PageAnswer, Scene, ask
-from tests.kafka_drain.golden import sealed_copy
+from kafka_drain.report import note_overview, write_report
+from kafka_drain.validation import validate_archive
+from tests.kafka_drain.golden import P1, sealed_copy
 
 PROGRESS = {
     "job": "drain",
@@ -43,10 +46,22 @@ URLS = [
     "/kafka-drain/archives/drain_a/report?colours=dark",
     "/kafka-drain/archives/drain_a/report?colours=<b>",
     "/kafka-drain/archives/drain_b",
+    "/kafka-drain/archives/drain_lost",
 ]
 
 
 USERS = (VIEWER, "stranger", FORGER, NOBODY)
+
+
+def lose_a_file(folder: Path) -> Path:
+    """Return an archive of which a validation has found a file of one partition to be gone."""
+    archive = sealed_copy(folder)
+    newest = list(archive.generation(1).receipts())[-1]
+    [lost] = [file for file in newest.files if {c.tp for c in file.contents} == {P1}]
+    (folder / lost.path).unlink()
+    report = validate_archive(archive, None)
+    note_overview(archive, report, write_report(archive, report, "lost"))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +89,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         "drain_golden": f"file://{sealed_copy(folder / 'golden').root}",
         "drain_b": f"file://{folder / 'b'}",
         "other": f"file://{validated}/",
+        "drain_lost": f"file://{lose_a_file(folder / 'lost')}",
     }
     runs = {f"run+{number}": "success" for number in range(9)} | {"run+9": "failed"}
     scene: Scene = {"dags": dags, "runs": dict.fromkeys(dags, runs), "xcoms": []}
@@ -95,6 +111,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         ):
             noted = {"dag_id": dag_id, "run_id": run_id, "task_id": "drain"}
             scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
+    # Of one archive, a newer run's Spark starts; of another, the task has ended.
+    scene["runs"] = {**scene["runs"], "drain_golden": runs | {"run+10": "running"}}
+    scene["tasks"] = [
+        ("drain_golden", "run+10", "drain", "running"),
+        ("drain_web", "run+9", "drain", "success"),
+    ]
     environment = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
         "AWS_ACCESS_KEY_ID": "x",
@@ -119,6 +141,7 @@ def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
         "store": "unreadable",
         "golden": "not validated",
         "b": "not validated",
+        "lost": "findings",
     }
     assert rows["a"]["overview"]["files"] == 7
     assert "is in no store that this server asks" in rows["web"]["problem"]
@@ -196,8 +219,32 @@ def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert ": running, 1,200 of 5,000 offsets (24 %), 60/s, 1 min 3 s left" in shown
     assert 'href="http://driver:4040"' in shown
     assert 'http-equiv="refresh" content="3"' in shown
-    assert ">Progress<" not in other
-    assert 'http-equiv="refresh" content="30"' in other
+    assert ": running, nothing done yet<" in other
+    assert "1,200" not in other
+
+
+def test_archive_of_a_lost_file_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """The map is red where a file is lost, and an outline where no validation proves anything."""
+    lost = answers["viewer /kafka-drain/archives/drain_lost"][1]
+    unproven = answers["viewer /kafka-drain/archives/drain_golden"][1]
+
+    assert lost.count('height="12.00" class="damaged"') == 1
+    assert 'height="12.00" class="covered"' in lost
+    assert "findings" in lost.split("<h1>")[1].split("</dl>")[0]
+    assert 'height="12.00" class="unproven"' in unproven
+    assert 'class="covered"' not in unproven
+
+
+def test_archive_progress_of_the_newest_run(answers: dict[str, PageAnswer]) -> None:
+    """While a run's Spark starts, the run before isn't shown; one that has ended shows its end."""
+    starts = answers["viewer /kafka-drain/archives/drain_golden"][1]
+    ended = answers["viewer /kafka-drain/archives/drain_web"][1]
+
+    assert "drain_golden, drain</a>: running, nothing done yet<" in starts
+    assert "1,200" not in starts
+    assert 'http-equiv="refresh" content="3"' in starts
+    assert "drain_web, drain</a>: success, 5,000 of 5,000 offsets (100 %), " in ended
+    assert 'http-equiv="refresh" content="30"' in ended
 
 
 def test_grouped_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:

@@ -42,6 +42,18 @@ def test_backfill_timetable_backfill_gets_hours() -> None:
     assert found.data_interval.end == DAY.add(hours=1)
 
 
+def test_backfill_timetable_shows_no_schedule() -> None:
+    """Airflow's UI shows no schedule that there isn't, and takes it that there may be backfills."""
+    timetable = BackfillTimetable("@hourly", timezone="UTC")
+
+    assert timetable.summary == "Backfills only"
+    assert timetable.description == (
+        "No schedule: runs by hand, and by a backfill with data intervals by 0 * * * *"
+    )
+    again = BackfillTimetable.deserialize(timetable.serialize())
+    assert (again.summary, again.description) == (timetable.summary, timetable.description)
+
+
 @pytest.mark.parametrize("schedule", [None, "@once", "@continuous"])
 def test_schedule_without_intervals(schedule: str | None) -> None:
     """What has no data intervals is left as it is, and can't be backfilled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,7 +16,13 @@ from upath import UPath
 from kafka_drain.archive import Archive
 from kafka_drain.documents import create_text, replace_document, version_of
 from kafka_drain.draining import open_drain
-from kafka_drain.errors import ArchiveError, CheckpointError, LockedError, StoreUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    ConfigError,
+    LockedError,
+    StoreUnavailableError,
+)
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Lease
@@ -25,10 +32,14 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.reading import archive_dataset
 from kafka_drain.repairing import plan_repair, repair_manifest
 from kafka_drain.report import Report
+from kafka_drain.republishing.openings import claim_opening
+from kafka_drain.republishing.runs import RepublishRun
 from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.unlocking import list_leases, remove_lease
 from kafka_drain.validation import validate_archive
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain
+from tests.kafka_drain.test_earlier import plan_of
 from tests.racing import take_at_once
 from tests.security.watching import command_lines_with, files_with
 
@@ -255,6 +266,69 @@ def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
     assert len(refused) == len(takers) - 1
 
 
+YEARS = timedelta(days=1_200)
+
+
+@pytest.mark.parametrize("ahead", [YEARS, -YEARS], ids=["from-future", "ran-out"])
+def test_unlock_on_s3(bucket: str, ahead: timedelta) -> None:
+    """A lease that nobody renews is shown, then removed; the next writer finds none."""
+    root = locate(f"{bucket}/archive")
+    now = datetime.now(timezone.utc)
+    left = Lease(root, run="left", say=print, seconds=60, clock=lambda: now + ahead)
+    left.acquire()
+    (held,) = list_leases(root)
+    shown = held.to_dict()
+
+    remove_lease(held, say=print, wait=lambda _: None)
+
+    assert (shown["run"], shown["lease"]) == ("left", f"{bucket}/archive/lock.json")
+    assert shown["seconds_left"] == pytest.approx(ahead.total_seconds() + 60, abs=60)
+    # The store's own clock tells when it was written.
+    assert abs(datetime.fromisoformat(shown["written_at"]) - now) < timedelta(minutes=5)
+    assert list(list_leases(root)) == []
+
+
+@pytest.mark.parametrize("ahead", [YEARS, -YEARS], ids=["from-future", "ran-out"])
+def test_unlock_on_s3_holder_alive(bucket: str, ahead: timedelta) -> None:
+    """The lease of a holder that renews it stays, whichever machine's clock is wrong."""
+    root = locate(f"{bucket}/archive")
+    moments = iter(range(100))
+    now = datetime.now(timezone.utc)
+    holder = Lease(
+        root,
+        run="alive",
+        say=print,
+        seconds=60,
+        clock=lambda: now + ahead + timedelta(seconds=next(moments)),
+    )
+    holder.acquire()
+    (held,) = list_leases(root)
+
+    with pytest.raises(LockedError, match="alive"):
+        remove_lease(held, say=print, wait=lambda _: holder.renew())
+
+    assert json.loads((root / "lock.json").read_text())["token"] == holder.token
+    assert not holder.lost.is_set()
+
+
+def test_takers_of_lease_from_future_on_s3(bucket: str) -> None:
+    """Of many takers of a lease from the future exactly one gets it."""
+    root = locate(f"{bucket}/archive")
+    now = datetime.now(timezone.utc)
+    Lease(root, run="left", say=print, seconds=60, clock=lambda: now + YEARS).acquire()
+    watched = threading.Barrier(4)
+
+    def wait(_: float) -> None:
+        # All have seen the same lease when the first one takes it.
+        watched.wait(20)
+
+    takers = [Lease(root, run=str(n), say=print, seconds=60, wait=wait) for n in range(4)]
+    won, refused = take_at_once(takers)
+
+    assert won == [json.loads((root / "lock.json").read_text())["token"]]
+    assert len(refused) == 3
+
+
 def test_create_text_on_s3(bucket: str) -> None:
     """The second writer changes nothing."""
     path = UPath(f"{bucket}/archive/receipt.json", use_listings_cache=False)
@@ -340,3 +414,19 @@ def test_commands_on_s3(topic: str, bucket: str, bootstrap_servers: str, tmp_pat
     assert files_with("not-in-any-log", tmp_path) == {}
     assert rows(archive).num_rows == 2 * RECORDS
     assert (compacted["files_before"], compacted["files_after"]) == (4, 1)
+
+
+def test_republish_openings_on_s3(bucket: str) -> None:
+    """Of two republishes with the same records, one opens, on S3 too."""
+    root = locate(f"{bucket}/archive")
+    first, second = plan_of("first"), plan_of("second")
+    for plan in (first, second):
+        RepublishRun(root, plan.key).write_plan(plan)
+    claim = claim_opening(root, first, repeats=False)
+
+    claim_opening(root, second, repeats=False).confirm()
+
+    with pytest.raises(ConfigError, match="run second began to send"):
+        claim.confirm()
+    with pytest.raises(ConfigError, match="run second began to send"):
+        claim_opening(root, first, repeats=False)

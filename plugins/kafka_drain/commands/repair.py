@@ -19,6 +19,7 @@ from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.commands.report_answer import answer_report
 from kafka_drain.exit_codes import FAILED, OK
 from kafka_drain.findings import errors
+from kafka_drain.journal_checks import begin_journal_anew
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
 from kafka_drain.repairing import RepairPlan, plan_repair, repair_manifest
@@ -39,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spark(parser)
     add_acknowledgement(parser)
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    parser.add_argument(
+        "--new-journal",
+        action="store_true",
+        help="begin the journal anew with what is there: forgets what was sealed, is missing, and "
+        "has no copy",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
 
@@ -55,6 +62,9 @@ def run(options: argparse.Namespace) -> int:
             acknowledge_expired=options.acknowledge_expired,
         )
 
+    if options.new_journal:
+        with hold_lease(archive.root, run="terminal", say=say):
+            begin_journal_anew(archive, say, dry_run=options.dry_run)
     report = validated()
     plan = plan_repair(archive, report)
     for line in plan.lines():

@@ -11,6 +11,7 @@ from kafka_drain.commands.arguments import add_archive, add_kafka, add_spark, pa
 from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.exit_codes import OK
 from kafka_drain.lease import utc_now
+from kafka_drain.option_checks import integer
 from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.plan import (
     DELIVERIES,
@@ -20,7 +21,7 @@ from kafka_drain.republishing.plan import (
     RepublishPlan,
 )
 from kafka_drain.republishing.republish import Limits, plan_republish
-from kafka_drain.republishing.request import RepublishRequest
+from kafka_drain.republishing.request import RESTORED, RepublishRequest
 from kafka_drain.republishing.selection import Selection
 from kafka_drain.submitting import submit
 from kafka_drain.terminal import answer, print_fields, say, say_table
@@ -30,6 +31,8 @@ __all__ = ["add_arguments", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Send an archive's records to Kafka."""
+    if options.processes is not None:
+        integer(1)("--processes", options.processes)
     archive, cluster = Archive.at(options.archive), the_cluster(options)
     limits = Limits(options.records_per_second, options.bytes_per_second)
     republish = plan_republish(
@@ -84,8 +87,11 @@ def _say_plan(plan: RepublishPlan, limits: Limits) -> None:
 
 
 def _request(options: argparse.Namespace) -> RepublishRequest:
+    target = options.target_topic
+    if target is None and not options.same_topics and not options.into_source:
+        target = RESTORED
     return RepublishRequest(
-        target_topic=options.target_topic,
+        target_topic=target,
         rename=pairs("--rename", options.rename),
         selection=Selection.of(
             topics=options.topic,
@@ -103,6 +109,7 @@ def _request(options: argparse.Namespace) -> RepublishRequest:
         # A follower takes what is sealed, and the rest next time.
         sealed_only=options.sealed_only or options.follow,
         repeats=options.repeat,
+        into_source=options.into_source,
     )
 
 
@@ -111,15 +118,23 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
     add_archive(republish)
     add_kafka(republish)
     add_spark(republish)
-    target = republish.add_mutually_exclusive_group(required=True)
+    target = republish.add_mutually_exclusive_group()
     target.add_argument(
         "--target-topic",
-        help="target of all records; {topic} in it is the topic that a record came from",
+        help="target of all records; {topic} in it is the topic that a record came from "
+        f"({RESTORED})",
     )
     target.add_argument(
         "--same-topics",
         action="store_true",
-        help="send each record to the topic it came from, but for what --rename says",
+        help="send each record to the topic it came from, but for what --rename says: in another "
+        "cluster, or where the source is gone or empty",
+    )
+    republish.add_argument(
+        "--into-source",
+        action="store_true",
+        help="send also into a source that holds records: they will be there twice, and be drained "
+        "again; without --target-topic, as --same-topics",
     )
     republish.add_argument(
         "--rename",

@@ -10,7 +10,7 @@ Spark's executors and the processes of a republish import this: only pyarrow is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import unquote
@@ -30,6 +30,7 @@ __all__ = [
     "DataFileError",
     "TimestampError",
     "read_columns",
+    "read_contents",
     "read_offsets",
     "read_records",
     "topic_of",
@@ -66,6 +67,9 @@ TWICE = 10
 
 _ZERO, _ONE = number(0), number(1)
 
+#: What a proof of offsets needs.
+_PROVEN = ["topic", "partition", "offset", "timestamp"]
+
 TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
 
 
@@ -99,6 +103,41 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
         except TimestampError:
             # The proof is of offsets: it doesn't depend on what time a producer has sent.
             return _read_offsets(path, file_format, topic, [])
+
+
+def read_contents(
+    path: DataPath,
+    file_format: str,
+    topic: str | None,
+    batch_bytes: int,
+    look: Callable[[pa.RecordBatch], None],
+) -> list[FileOffsets]:
+    """Read which offsets a file holds, and show all of its records, in one reading.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        topic: Its topic, as for `read_offsets`.
+        batch_bytes: About how much memory a batch may take.
+        look: Takes each batch of records, as `read_records` yields them.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        TimestampError: Of its kind: when a record's time can't be represented.
+        FileNotFoundError: When there is no such file.
+        StoreUnavailableError: When its store doesn't answer.
+    """
+    needed = ["partition", "offset"] + ["topic"] * (topic is None)
+    builders: dict[TopicPartition, _Offsets] = {}
+    row = 0
+    with _readable(path, file_format):
+        for batch in FORMATS[file_format].read_records(path, batch_bytes):
+            _check_columns(batch, needed, row)
+            row += batch.num_rows
+            look(batch)
+            for tp, rows in _by_partition(batch.select(_PROVEN), topic):
+                builders.setdefault(tp, _Offsets(tp)).add(rows)
+    return [builders[tp].finish() for tp in sorted(builders)]
 
 
 @contextmanager

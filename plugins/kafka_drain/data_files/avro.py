@@ -6,14 +6,12 @@ fastavro is imported when a file is read: Spark's executors need not have it for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from kafka_drain.data_files.records import (
     DataPath,
-    TimestampError,
     Wanted,
     batches_of_rows,
     columns_of_rows,
@@ -24,37 +22,52 @@ __all__ = ["read_columns", "read_records"]
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; Avro keeps rows, so the whole file is inflated for them."""
-    import fastavro
-
     with path.open("rb") as source:
-        schema: Any = fastavro.reader(source).writer_schema
-        wanted = [field for field in schema["fields"] if field["name"] in names]
-        source.seek(0)
-        rows: Any = fastavro.reader(source, reader_schema={**schema, "fields": wanted})
-        with _times_of_calendar("timestamp" in names):
-            yield from columns_of_rows(rows, [field["name"] for field in wanted])
+        yield from columns_of_rows(*_rows(source, names))
 
 
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, wanted or not: a block has no statistics."""
+    with path.open("rb") as source:
+        rows, _ = _rows(source, None)
+        yield from batches_of_rows(rows, batch_bytes)
+
+
+def _rows(source: Any, names: list[str] | None) -> tuple[Iterator[dict[str, Any]], list[str]]:
+    """Return a file's rows, and which of some columns they have; all of them where none is named.
+
+    Times come as microseconds since 1970: fastavro would make each one of Python's, which only
+    those of the years 1 to 9999 can be.
+    """
     import fastavro
 
-    with path.open("rb") as source:
-        rows: Any = fastavro.reader(source)
-        with _times_of_calendar(True):
-            yield from batches_of_rows(rows, batch_bytes)
+    blocks: Any = fastavro.block_reader(source)
+    schema: Any = _without_logical_types(blocks.writer_schema)
+    fields = [field for field in schema["fields"] if names is None or field["name"] in names]
+    written = fastavro.parse_schema(schema)
+    # A name is defined once in a schema: the parts that are wanted are a schema of their own.
+    wanted = None if names is None else fastavro.parse_schema({**schema, "fields": fields})
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for block in blocks:
+            for _ in range(block.num_records):
+                row: Any = fastavro.schemaless_reader(block.bytes_, written, wanted)
+                yield row
+
+    return rows(), [field["name"] for field in fields]
 
 
-@contextmanager
-def _times_of_calendar(are_read: bool) -> Iterator[None]:
-    """Name a time that isn't of Python's calendar, which fastavro makes of each timestamp."""
-    try:
-        yield
-    except OverflowError as error:
-        if not are_read:
-            raise
-        raise TimestampError(
-            f"a record's time can't be read of Avro, only those of the years 1 to 9999 ({error})"
-        ) from error
+def _without_logical_types(schema: Any) -> Any:
+    """Return a schema whose types are those that are in the file."""
+    if isinstance(schema, list):
+        return [_without_logical_types(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    # What begins with __ is fastavro's own, of a schema that it has parsed.
+    return {
+        name: _without_logical_types(value)
+        for name, value in schema.items()
+        if name != "logicalType" and not name.startswith("__")
+    }

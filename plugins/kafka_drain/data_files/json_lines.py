@@ -10,14 +10,13 @@ import re
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import IO, Any
 
 import pyarrow as pa
 
 from kafka_drain.data_files.records import (
     DataPath,
-    TimestampError,
     Wanted,
     batches_of_rows,
     columns_of_rows,
@@ -25,8 +24,12 @@ from kafka_drain.data_files.records import (
 
 __all__ = ["read_columns", "read_records"]
 
-#: How Spark writes a year that hasn't four digits: with its sign.
-_SIGNED_YEAR = re.compile(r"[+-]\d{4,}-")
+#: How Spark writes a time of a year that Python's calendar hasn't: with a sign, or as year 0.
+_OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
+#: The Gregorian calendar repeats itself every so many years, to the day.
+_CYCLE_YEARS, _CYCLE = 400, timedelta(days=146_097)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class _Inflated(io.RawIOBase):
@@ -105,10 +108,14 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _time(text: str) -> datetime:
-    if _SIGNED_YEAR.match(text):
-        raise TimestampError(
-            f"a record's time can't be read of JSON, only those of the years 1 to 9999: {text}"
-        )
-    # Python 3.10 doesn't read the Z.
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+def _time(text: str) -> datetime | int:
+    """Return a time, or the microseconds since 1970 of one that isn't of Python's calendar."""
+    other = _OTHER_YEAR.match(text)
+    if other is None:
+        # Python 3.10 doesn't read the Z.
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    cycles, year = divmod(int(other[1]), _CYCLE_YEARS)
+    # A year of the calendar that is like it: 2000 to 2399.
+    alike = datetime.fromisoformat(f"{2000 + year}{other[2].replace('Z', '+00:00')}")
+    since = (alike - _EPOCH) // _MICROSECOND
+    return since + (cycles - 2000 // _CYCLE_YEARS) * (_CYCLE // _MICROSECOND)

@@ -15,6 +15,7 @@ from kafka_drain.data_files.records import (
     conform,
     rows_per_batch,
 )
+from kafka_drain.sink_options import MILLISECONDS
 
 __all__ = ["read_columns", "read_records"]
 
@@ -23,9 +24,9 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns, a stripe at a time."""
     with path.open("rb") as source:
         file = orc.ORCFile(source)
-        wanted = [name for name in names if name in file.schema.names]
+        wanted = _columns(file, names)
         for stripe in range(file.nstripes):
-            yield _stripe(file, stripe, wanted)
+            yield _with_exact_times(_stripe(file, stripe, wanted))
 
 
 def read_records(
@@ -37,19 +38,38 @@ def read_records(
     """
     with path.open("rb") as source:
         file = orc.ORCFile(source)
-        names = [name for name in SCHEMA.names if name in file.schema.names]
+        names = _columns(file, SCHEMA.names)
         for stripe in range(file.nstripes):
-            batch = _in_utc(_stripe(file, stripe, names))
+            batch = _in_utc(_with_exact_times(_stripe(file, stripe, names)))
             rows = rows_per_batch(batch.nbytes, batch.num_rows, batch_bytes)
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
+
+
+def _columns(file: orc.ORCFile, names: list[str]) -> list[str]:
+    """Return those of some columns that a file has, and its exact times for its timestamps."""
+    there = file.schema.names
+    if MILLISECONDS in there:
+        names = [MILLISECONDS if name == "timestamp" else name for name in names]
+    return [name for name in names if name in there]
+
+
+def _with_exact_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Make timestamps of milliseconds; files of older releases have timestamps alone."""
+    position = batch.schema.get_field_index(MILLISECONDS)
+    if position < 0:
+        return batch
+    times = batch.column(position).cast(pa.timestamp("ms", tz="UTC"))
+    field = SCHEMA.field("timestamp")
+    return batch.set_column(position, field, times.cast(field.type))
 
 
 def _stripe(file: orc.ORCFile, stripe: int, names: list[str]) -> pa.RecordBatch:
     try:
         return file.read_stripe(stripe, columns=names)
     except pa.ArrowInvalid as error:
-        # pyarrow reads all of ORC's times as nanoseconds: those of the years 1677 to 2262.
+        # Files of older releases: pyarrow reads ORC's times as nanoseconds, of the years 1677 to
+        # 2262.
         if "out of range for nanosecond" in str(error):
             raise TimestampError(
                 f"a record's time can't be read of ORC, only those from 1677 to 2262 can ({error})"

@@ -10,7 +10,7 @@ import struct
 
 import pyarrow as pa
 
-__all__ = ["number", "text"]
+__all__ = ["number", "text", "unsigned"]
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
@@ -19,6 +19,12 @@ def number(value: int) -> pa.Int64Scalar:
     """Return a whole number; one that 64 bits don't hold becomes the nearest that they do."""
     held = pa.py_buffer(struct.pack("=q", max(_LOWEST, min(_HIGHEST, value))))
     return pa.Array.from_buffers(pa.int64(), 1, [None, held])[0]
+
+
+def unsigned(value: int) -> pa.UInt64Scalar:
+    """Return the lowest 64 bits of a whole number."""
+    held = pa.py_buffer(struct.pack("=Q", value & (1 << 64) - 1))
+    return pa.Array.from_buffers(pa.uint64(), 1, [None, held])[0]
 
 
 def text(value: str) -> pa.StringScalar:

@@ -8,14 +8,18 @@ selection.py     which records
 placement.py     which partition of the target
 planning.py      from the archive's receipts to a plan
 targets.py       what may stand in the way in the target topics
+into_source.py   whether records may go into a topic that the archive drains
 earlier.py       what earlier runs sent
+openings.py      which of several runs may open
+binding.py       the cluster and the topics that a run is bound to
 follow.py        a mirror: what was sealed since the run before
 plan.py          the plan, as it is frozen
-shards.py        its units
+shards.py        its units (chains.py: which of them one writer sends)
 runs.py          a run's folder in the archive
 
 opening.py       the progress of all shards in Kafka before the first record
 ledger.py        reading progress
+pacing.py        how much may be on its way at once
 producer.py      transactional producers
 kafka_errors.py  Kafka's errors as our own
 shard_reader.py  a shard's records, in offset order (row_filter.py, row_counts.py, rows.py)

@@ -16,11 +16,13 @@ from kafka_drain.archive_files import ArchiveFile, files_of_receipt
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.republishing.binding import Binding
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
 from kafka_drain.window import Window
 
 __all__ = [
     "asked_before",
+    "bound_before",
     "follower_key",
     "followers",
     "has_sent",
@@ -67,6 +69,24 @@ def asked_before(archive: Archive, follower: str) -> Mapping[str, Any] | None:
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     receipts = (run.receipt() for run in reversed(runs[-2:]))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
+
+
+def bound_before(archive: Archive, follower: str, since: Mapping[str, Any]) -> Binding:
+    """Return where a follower's runs have sent.
+
+    Args:
+        archive: The archive.
+        follower: What the keys of its runs begin with.
+        since: What it has sent, as its last run that has ended says.
+    """
+    if "bound" in since:
+        return Binding.from_dict(since["bound"])
+    # Runs of an older release each tell of their own topics only.
+    bound = Binding()
+    for run in list_runs(archive.root) if since else ():
+        receipt = run.receipt() if _is_run_of(run.key, follower) else None
+        bound = bound if receipt is None else bound.plus(Binding.of_receipt(receipt))
+    return bound
 
 
 def has_sent(through: Mapping[str, Any], receipt: Receipt) -> bool:

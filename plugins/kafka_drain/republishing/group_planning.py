@@ -9,7 +9,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republishing.group_records import GroupRecords
 from kafka_drain.republishing.group_translation import (
     TranslationPlan,
@@ -17,7 +17,7 @@ from kafka_drain.republishing.group_translation import (
     parse_offsets,
     plan_translation,
 )
-from kafka_drain.republishing.offset_map import OffsetMap
+from kafka_drain.republishing.offset_map import OffsetMap, begun_map, originals_map
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
 
 __all__ = ["find_run", "plan_group", "read_map"]
@@ -101,12 +101,21 @@ def plan_group(
         GroupError: When there is nothing to translate, or the target doesn't hold an offset.
     """
     notes: list[str] = []
-    others = _other_maps(archive, run, offset_map)
+    begun, others = _other_maps(archive, run, offset_map)
+    originals = _originals(archive, cluster, offset_map, [*begun, *others])
+    if begun or others or originals:
+        offset_map = offset_map.joined([*originals, *begun, *others])
     if others:
-        offset_map = offset_map.joined(others)
         notes.append(
             f"what {len(others):,} other runs of this archive have sent to the same topics counts, "
             "so that none of it is skipped"
+        )
+    if begun:
+        names = [each.run for each in begun]
+        notes.append(
+            f"no map tells where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put what "
+            "it sent to the same topics: it counts as sent from where that run began. Let it end, "
+            "then less is read again"
         )
     ends: dict[TopicPartition, int] = {}
     if offsets_file:
@@ -147,25 +156,70 @@ def plan_group(
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))
 
 
-def _other_maps(archive: Archive, run: RepublishRun, offset_map: OffsetMap) -> list[OffsetMap]:
-    """Return the maps of other ended runs, oldest first, as far as they sent to the same topics.
+def _other_maps(
+    archive: Archive, run: RepublishRun, offset_map: OffsetMap
+) -> tuple[list[OffsetMap], list[OffsetMap]]:
+    """Return what other runs have sent to the same topics, oldest first.
 
     A mirror is many runs, and so is a backfill: a group may not have got to the last one's records.
+
+    Returns:
+        What runs have begun to send to places that no map tells, and the maps of ended runs.
     """
     chosen = run.plan()
     targets = {(target.topic, target.id) for target in chosen.targets} if chosen else set()
+    begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
     for other in list_runs(archive.root):
         plan = other.plan()
-        if other.key == run.key or plan is None or other.receipt() is None:
+        if plan is None or plan.cluster_id != offset_map.cluster_id or not other.is_opened:
             continue
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
-        if not same or plan.cluster_id != offset_map.cluster_id or other.offset_map() is None:
+        if not same:
             continue
-        there = read_map(other)
-        parts = tuple(part for part in there.partitions if part.target.topic in same)
-        found.append((plan.created_at, replace(there, partitions=parts)))
-    return [there for _, there in sorted(found, key=lambda each: each[0])]
+        if not _has_places(other):
+            begun.append((plan.created_at, _within(begun_map(plan), same)))
+        elif other.key != run.key:
+            found.append((plan.created_at, _within(read_map(other), same)))
+    return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
+
+
+def _originals(
+    archive: Archive, cluster: KafkaCluster, offset_map: OffsetMap, others: list[OffsetMap]
+) -> list[OffsetMap]:
+    """Return what is still there of topics that were republished into themselves."""
+    if offset_map.cluster_id != archive.document()["cluster_id"]:
+        return []
+    joined = offset_map.joined(others)
+    lives = {part.life for part in joined.partitions}
+    in_place = {part.target for part in joined.partitions} & set(joined.sources())
+    described = cluster.topics({tp.topic for tp in in_place})
+    same = [tp for tp in in_place if {(tp, described[tp.topic].id), (tp, "")} & lives]
+    if not same:
+        return []
+    first, end = cluster.earliest(same), cluster.latest(same, "read_uncommitted")
+    return [originals_map(joined, {tp: OffsetRange(first[tp], end[tp]) for tp in same})]
+
+
+def _age(found: tuple[str, OffsetMap]) -> str:
+    return found[0]
+
+
+def _within(offset_map: OffsetMap, topics: set[str]) -> OffsetMap:
+    kept = tuple(part for part in offset_map.partitions if part.target.topic in topics)
+    return replace(offset_map, partitions=kept)
+
+
+def _has_places(run: RepublishRun) -> bool:
+    """Whether a run's map tells where each record is that it has sent.
+
+    It doesn't until the run has ended. With `at_least_once` a task that was tried again may have
+    put records out of order, and those have no place in it.
+    """
+    receipt = run.receipt()
+    if receipt is None or run.offset_map() is None:
+        return False
+    return not receipt["verification"]["out_of_order"]
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing.offset_map import OffsetMap
+from kafka_drain.republishing.offset_map import OffsetMap, PartitionMap, go_on
 
 __all__ = [
     "Row",
@@ -33,8 +33,10 @@ class Row:
         committed: The group's offset there; None when it has none.
         target: The target partition.
         translated: Where the source partition alone would go on.
-        offset: Where the group goes on: the lowest of all that lead to this target partition.
+        offset: Where the group goes on: at the first record that it hasn't read of any source
+            partition that leads to this target partition; after the last one where it has read all.
         note: How the offset came about, for people.
+        read_again: How many records of the source partition it reads again there, at the most.
         current: What the target group has committed for the target partition; None for nothing.
     """
 
@@ -44,6 +46,7 @@ class Row:
     translated: int
     offset: int
     note: str
+    read_again: int = 0
     current: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class Row:
             "translated": self.translated,
             "offset": self.offset,
             "current": self.current,
+            "read_again": self.read_again,
             "note": self.note,
         }
 
@@ -117,13 +121,14 @@ def plan_translation(
 ) -> TranslationPlan:
     """Translate a group's offsets.
 
-    Where several source partitions lead to one target partition, the lowest offset counts: nothing
-    is skipped, some records are read again. A partition without a committed offset counts there as
-    not read at all when the group has offsets of its topic; elsewhere it is left alone, as the
-    consumers' auto.offset.reset decides about it in the source, too.
+    No record that the group hasn't read is skipped: where several source partitions or runs lead to
+    one target partition, it goes on at the first one that is unread, and may read others again. A
+    partition without a committed offset counts there as not read at all when the group has offsets
+    of its topic; elsewhere it is left alone, as the consumers' auto.offset.reset decides about it
+    in the source, too.
 
     Args:
-        offset_map: Where the run's records went.
+        offset_map: Where the runs' records went.
         group: The group whose offsets these are.
         to_group: The group that gets the new ones.
         committed: Its offsets in the source.
@@ -139,67 +144,83 @@ def plan_translation(
             f"group {group} has {_listed(committed)}, expected some of what run {offset_map.run} "
             f"read: {_shown(sources)}; correct --group or --run"
         )
-    translated = {
-        (tp, target): offset
-        for tp, at in usable.items()
-        for target, offset in offset_map.translate(tp, at).items()
-    }
-    targets = {target for _, target in translated}
+    parts = _by_pair(offset_map, usable)
+    targets = {target for _, target in parts}
     topics = {tp.topic for tp in usable}
     unread = [tp for tp in sources if tp not in usable and tp.topic in topics]
-    left_alone = []
-    for tp in unread:
-        shared = {t: o for t, o in offset_map.translate(tp, 0).items() if t in targets}
-        translated |= {(tp, target): offset for target, offset in shared.items()}
-        if not shared:
-            left_alone.append(tp)
-    lowest: dict[TopicPartition, int] = {}
-    for (_, target), offset in translated.items():
-        lowest[target] = min(offset, lowest.get(target, offset))
+    found = _by_pair(offset_map, unread)
+    shared = {pair: maps for pair, maps in found.items() if pair[1] in targets}
+    left_alone = sorted(set(unread).difference(source for source, _ in shared))
+    parts |= shared
+    leading: dict[TopicPartition, list[PartitionMap]] = {}
+    for (_, target), maps in parts.items():
+        leading.setdefault(target, []).extend(maps)
+    offsets = {target: go_on(maps, usable) for target, maps in leading.items()}
+    rows = tuple(
+        _row(maps, _extent(offset_map, source), usable.get(source), offsets[target])
+        for (source, target), maps in sorted(parts.items(), key=lambda item: item[0])
+    )
     return TranslationPlan(
         run=offset_map.run,
         cluster_id=offset_map.cluster_id,
         group=group,
         to_group=to_group,
         committed=usable,
-        rows=tuple(
-            Row(
-                source=tp,
-                committed=usable.get(tp),
-                target=target,
-                translated=offset,
-                offset=lowest[target],
-                note=_note(offset_map, tp, target, usable.get(tp))
-                + ("" if offset == lowest[target] else "; another source partition is behind"),
-            )
-            for (tp, target), offset in sorted(translated.items())
-        ),
-        notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, translated, lowest)),
+        rows=rows,
+        notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, rows)),
     )
 
 
-def _note(
-    offset_map: OffsetMap, source: TopicPartition, target: TopicPartition, at: int | None
-) -> str:
-    """Return how near a translation comes to its offset."""
+def _by_pair(
+    offset_map: OffsetMap, sources: Iterable[TopicPartition]
+) -> dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]]:
+    """Return the maps by source and target partition."""
+    found: dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]] = {}
+    for source in sources:
+        for part in offset_map.of(source):
+            found.setdefault((source, part.target), []).append(part)
+    return found
+
+
+def _row(
+    maps: list[PartitionMap], extent: tuple[int, int], committed: int | None, offset: int
+) -> Row:
+    source, target = maps[0].source, maps[0].target
+    read = committed or 0
+    alone = go_on(maps, {source: read})
+    again = sum(part.read_again(read, offset) for part in maps)
+    # Which of a joined block's records were read isn't known.
+    is_bound = any(
+        not all(block.is_exact for block in part.blocks)
+        or (part.may_be_repeated and not part.is_repeated)
+        for part in maps
+        if part.read_again(read, offset)
+    )
+    said = [_where(extent, committed)]
+    if again:
+        records = "1 record is" if again == 1 else f"{again:,} records are"
+        said.append(f"{'up to ' if is_bound else ''}{records} read again")
+    if offset < alone:
+        said.append("another source partition is behind")
+    return Row(
+        source=source,
+        committed=committed,
+        target=target,
+        translated=alone,
+        offset=offset,
+        note="; ".join(filter(None, said)) or "exact",
+        read_again=again,
+    )
+
+
+def _where(extent: tuple[int, int], at: int | None) -> str:
+    """Return how a committed offset lies to the republished records; nothing when among them."""
+    first, end = extent
     if at is None:
         return "no committed offset: from the first republished record"
-    first, end = _extent(offset_map, source)
     if at < first:
         return f"before the first republished record, offset {first:,}"
-    if at > end:
-        return f"after the last republished record, offset {end - 1:,}"
-    again = max(
-        (
-            min(block.records, at - block.source_start)
-            for partition in offset_map.of(source)
-            if partition.target == target
-            for block in partition.blocks
-            if block.source_start < at < block.source_end and not block.is_exact
-        ),
-        default=0,
-    )
-    return f"up to {again:,} records are read again" if again else "exact"
+    return f"after the last republished record, offset {end - 1:,}" if at > end else ""
 
 
 def _extent(offset_map: OffsetMap, source: TopicPartition) -> tuple[int, int]:
@@ -213,8 +234,7 @@ def _notes(
     committed: Mapping[TopicPartition, int],
     source_ends: Mapping[TopicPartition, int],
     left_alone: Collection[TopicPartition],
-    translated: Mapping[tuple[TopicPartition, TopicPartition], int],
-    lowest: Mapping[TopicPartition, int],
+    rows: Iterable[Row],
 ) -> Iterable[str]:
     for tp, at in committed.items():
         if tp in source_ends:
@@ -225,10 +245,11 @@ def _notes(
                     f"{tp}: lag of {lag:,}: offsets {begin:,} to {source_ends[tp] - 1:,} of the "
                     "source were not republished, nor were they read by the group"
                 )
-    if any(offset > lowest[target] for (_, target), offset in translated.items()):
+    if any(row.offset < row.translated for row in rows):
         yield (
             "several source partitions lead to one target partition: the group goes on at the "
-            "lowest offset, so that nothing is skipped; it reads some records again"
+            "first record that it hasn't read of any, so that nothing is skipped; it reads some "
+            "records again"
         )
     if left_alone:
         yield (

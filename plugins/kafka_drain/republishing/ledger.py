@@ -2,7 +2,7 @@
 
 Each is committed in the transaction that sends the records (KIP-98), so that both count or neither.
 What is committed is the source offset to go on with; the metadata, less than 1 KiB, holds the
-plan's hash and how many records were sent.
+plan's hash and how many records were sent: of all shards of a chain, which share one progress.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from kafka_drain.republishing.shards import ProgressSlot
 __all__ = ["Ledger", "Progress", "entry"]
 
 TIMEOUT_SECONDS = 60.0
+
+#: So many groups are connected to at a time; each takes about five open files. (AdminClient would
+#: ask for all of them, but librdkafka 2.16 crashes when a coordinator is still loading its groups.)
+MOST_CONSUMERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ def entry(slot: ProgressSlot, progress: Progress) -> KafkaTopicPartition:
 class Ledger:
     """Reads progress. An unsubscribed consumer a group is enough; none joins its group.
 
+    Those that were used last stay connected.
+
     Args:
         settings: librdkafka's settings of the target cluster.
         waits: Whether reading waits while a transaction that holds an offset is being decided
@@ -65,6 +71,7 @@ class Ledger:
         self._settings = dict(settings)
         self._isolation = "read_committed" if waits else "read_uncommitted"
         self._consumers: dict[str, Consumer] = {}
+        self._metadata: dict[str, Any] = {}
 
     def close(self) -> None:
         """Close the connections."""
@@ -74,7 +81,12 @@ class Ledger:
 
     def group_metadata(self, group: str) -> Any:
         """Return what `send_offsets_to_transaction` wants to know of a group without members."""
-        return self._consumer(group).consumer_group_metadata()
+        if group not in self._metadata:
+            # Without brokers: of a group that nobody joins, its name is all there is to know.
+            consumer = Consumer({"group.id": group, "log_level": 2})
+            self._metadata[group] = consumer.consumer_group_metadata()
+            consumer.close()
+        return self._metadata[group]
 
     def read(
         self, slots: Iterable[ProgressSlot], timeout: float = TIMEOUT_SECONDS
@@ -88,7 +100,7 @@ class Ledger:
         """
         found: dict[ProgressSlot, Progress | None] = {}
         by_group: dict[str, list[ProgressSlot]] = {}
-        for slot in slots:
+        for slot in dict.fromkeys(slots):
             by_group.setdefault(slot.group, []).append(slot)
         for group, members in by_group.items():
             asked = [KafkaTopicPartition(s.tp.topic, s.tp.partition) for s in members]
@@ -123,8 +135,12 @@ class Ledger:
         return error if error is not None and is_terminal(error) else None
 
     def _consumer(self, group: str) -> Consumer:
-        if group not in self._consumers:
-            self._consumers[group] = Consumer(
+        consumer = self._consumers.pop(group, None)
+        if consumer is None:
+            while len(self._consumers) >= MOST_CONSUMERS:
+                oldest = next(iter(self._consumers))
+                self._consumers.pop(oldest).close()
+            consumer = Consumer(
                 {
                     **self._settings,
                     "group.id": group,
@@ -133,7 +149,9 @@ class Ledger:
                     "log_level": 2,
                 }
             )
-        return self._consumers[group]
+        # The last one is the one that was used last.
+        self._consumers[group] = consumer
+        return consumer
 
 
 def _parse(slot: ProgressSlot, answer: KafkaTopicPartition) -> Progress | None:

@@ -24,6 +24,7 @@ from kafka_drain.republishing.damage_counts import (
 )
 from kafka_drain.republishing.match_types import Actual, Expected, Record
 from kafka_drain.republishing.offset_map import Block
+from kafka_drain.republishing.verdicts import is_exact
 from kafka_drain.republishing.walk import Walk
 
 __all__ = ["Actual", "Expected", "PartitionMatch", "Record", "match_partition"]
@@ -63,7 +64,7 @@ class PartitionMatch:
     @property
     def is_exact(self) -> bool:
         """Whether each planned record is there once, in its shard's order."""
-        return self.lost == self.twice == self.out_of_order == 0
+        return is_exact(lost=self.lost, twice=self.twice, out_of_order=self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types, for another process."""

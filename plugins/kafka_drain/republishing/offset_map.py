@@ -7,20 +7,33 @@ partition sent whole takes a line for each transaction, not for each record.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, NamedTuple
 
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.sealed_json import seal, unseal
 
-__all__ = ["Block", "OffsetMap", "PartitionMap", "join_blocks"]
+__all__ = [
+    "Block",
+    "OffsetMap",
+    "PartitionMap",
+    "begun_map",
+    "go_on",
+    "join_blocks",
+    "offset_in_chain",
+    "originals_map",
+    "place_and_offset",
+]
 
 FORMAT_VERSION = 1
 
 #: Records that a block of joined ones has at most: what a translated consumer reads again.
 JOINED_RECORDS = 1_000
+
+#: Above these bits, which hold Kafka's offsets, stands a shard's place in its chain.
+PLACE_BITS = 63
 
 
 class Block(NamedTuple):
@@ -59,13 +72,45 @@ class Block(NamedTuple):
             return self.target_start + offset - self.source_start
         return self.target_start
 
+    def read_behind(self, offset: int, place: int) -> int:
+        """Return how many of its records were read and lie at or after a place in the target.
+
+        Of a block that isn't exact, so many at the most. Where it ends in the target isn't known of
+        a run that has only begun.
+
+        Args:
+            offset: The offset of the record that the consumer would read next in the source.
+            place: Where it goes on in the target.
+        """
+        read = min(self.records, max(0, offset - self.source_start))
+        if self.is_exact:
+            return max(0, min(read, self.target_start + read - place))
+        has_end = self.target_end > self.target_start
+        return max(0, min(read, self.target_end - place)) if has_end else read
+
+    def part(self, offsets: OffsetRange) -> Block:
+        """Return the part of an exact block that some of its source offsets are."""
+        start = self.target_start + offsets.start - self.source_start
+        return Block(offsets.start, offsets.end, start, start + len(offsets), len(offsets))
+
+
+def offset_in_chain(place: int, offset: int) -> int:
+    """Return an offset of a chain's shard, greater than all of the shards before it."""
+    return (place << PLACE_BITS) + offset
+
+
+def place_and_offset(offset: int) -> tuple[int, int]:
+    """Return of what shard of its chain an offset is, and which."""
+    return offset >> PLACE_BITS, offset & ((1 << PLACE_BITS) - 1)
+
 
 def join_blocks(blocks: Iterable[Block]) -> list[Block]:
     """Join neighbours into blocks of at most `JOINED_RECORDS` records, which are not exact."""
     joined: list[Block] = []
     for block in blocks:
-        if joined and joined[-1].records + block.records <= JOINED_RECORDS:
-            last = joined[-1]
+        last = joined[-1] if joined else block
+        of_one_shard = last.source_start >> PLACE_BITS == block.source_start >> PLACE_BITS
+        if joined and of_one_shard and last.records + block.records <= JOINED_RECORDS:
             joined[-1] = Block(
                 last.source_start,
                 block.source_end,
@@ -87,19 +132,46 @@ class PartitionMap:
         source_topic_id: Id of its topic; a topic that was made again counts its offsets anew.
         target: The target partition.
         blocks: Both offsets go up from each block to the next.
+        is_repeated: Whether a run that counts more has sent the same records, too.
+        may_be_repeated: Whether it may have sent some of them, for all that its blocks say. Both
+            are told of maps that are joined; no file has them.
     """
 
     source: TopicPartition
     source_topic_id: str
     target: TopicPartition
     blocks: tuple[Block, ...]
+    is_repeated: bool = False
+    may_be_repeated: bool = False
+
+    @property
+    def life(self) -> tuple[TopicPartition, str]:
+        """The source partition in one life of its topic."""
+        return self.source, self.source_topic_id
 
     def translate(self, offset: int) -> int:
         """Return where a consumer of the source that is at an offset goes on in the target."""
+        unread = self.first_unread(offset)
+        return self.blocks[-1].target_end if unread is None else unread
+
+    def first_unread(self, offset: int) -> int | None:
+        """Return where the first record is that a consumer hasn't read, or somewhere before it.
+
+        None when it has read all, and when each one counts where another run has sent it.
+        """
         at = bisect_right(self.blocks, offset, key=lambda block: block.source_end)
-        if at == len(self.blocks):
-            return self.blocks[-1].target_end
+        if self.is_repeated or at == len(self.blocks):
+            return None
         return self.blocks[at].translate(offset)
+
+    def read_again(self, offset: int, place: int) -> int:
+        """Return how many records a consumer reads again that goes on at a place, at the most.
+
+        All that are behind it count where another run has sent them, too.
+        """
+        is_twice = self.is_repeated or self.may_be_repeated
+        at = self.blocks[-1].source_end if is_twice else offset
+        return sum(block.read_behind(at, place) for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,30 +218,18 @@ class OffsetMap:
         by_target: dict[TopicPartition, list[PartitionMap]] = {}
         for partition in self.of(tp):
             by_target.setdefault(partition.target, []).append(partition)
-        return {target: _go_on(found, offset) for target, found in by_target.items()}
+        return {target: go_on(found, {tp: offset}) for target, found in by_target.items()}
 
     def joined(self, others: Iterable[OffsetMap]) -> OffsetMap:
         """Return a map that also has what other runs sent, oldest run first, to the same topics.
 
-        Of a source partition's life, only what lies below this run's first record or above its last
-        one is taken from them: what this run has sent counts where it sent it.
+        What several runs have sent counts where this run sent it, or else the newest of them.
         """
-        extents: dict[tuple[TopicPartition, str], list[int]] = {}
-        for p in self.partitions:
-            bounds = extents.setdefault((p.source, p.source_topic_id), [])
-            bounds += [p.blocks[0].source_start, p.blocks[-1].source_end]
-        added = []
-        for p in chain.from_iterable(other.partitions for other in others):
-            bounds = extents.get((p.source, p.source_topic_id), [])
-            blocks = tuple(
-                block
-                for block in p.blocks
-                if not bounds
-                or block.source_end <= min(bounds)
-                or block.source_start >= max(bounds)
-            )
-            if blocks:
-                added.append(replace(p, blocks=blocks))
+        added: list[PartitionMap] = []
+        counted = _Counted({}, {}).with_those_of(self)
+        for other in reversed(list(others)):
+            added[:0] = [part for p in other.partitions for part in counted.split(p)]
+            counted = counted.with_those_of(other)
         # This run's last: of a topic that was made again, its life is meant.
         return replace(self, partitions=(*added, *self.partitions))
 
@@ -214,11 +274,133 @@ class OffsetMap:
         )
 
 
-def _go_on(found: Iterable[PartitionMap], offset: int) -> int:
-    """Return where the first record lies that a consumer hasn't read, of maps to one partition."""
-    parts = list(found)
-    unread = [p.translate(offset) for p in parts if p.blocks[-1].source_end > offset]
-    return min(unread) if unread else max(p.blocks[-1].target_end for p in parts)
+def begun_map(plan: RepublishPlan) -> OffsetMap:
+    """Return what is known of a run that has begun and of whose records no map tells the places.
+
+    Whatever it has sent lies behind the ends that the target had when its plan was made.
+    """
+    starts = plan.starts()
+    return OffsetMap(
+        run=plan.key,
+        pipeline=plan.pipeline,
+        cluster_id=plan.cluster_id,
+        partitions=tuple(
+            PartitionMap(
+                shard.source,
+                shard.topic_id,
+                tp,
+                (Block(shard.first, shard.end, starts[tp], starts[tp], shard.records),),
+            )
+            for shard in plan.shards
+            for tp in starts
+            if tp.topic == shard.target_topic and shard.target_partition in (None, tp.partition)
+        ),
+    )
+
+
+def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRange]) -> OffsetMap:
+    """Return what partitions hold that were republished into themselves, but for the copies.
+
+    A group that goes on at a copy would skip the originals before it that it hasn't read.
+
+    Args:
+        offset_map: Where all runs' records went.
+        held: What Kafka holds of each such partition.
+    """
+    ids = {p.source: p.source_topic_id for p in offset_map.partitions if p.source in held}
+    partitions = []
+    for tp, topic_id in ids.items():
+        copies = [
+            OffsetRange(block.target_start, block.target_end)
+            for p in offset_map.partitions
+            if p.target == tp
+            for block in p.blocks
+            if block.target_end - block.target_start == block.records
+        ]
+        blocks = tuple(
+            Block(r.start, r.end, r.start, r.end, len(r)) for r in subtract(held[tp], copies)
+        )
+        if blocks:
+            partitions.append(PartitionMap(tp, topic_id, tp, blocks))
+    return replace(offset_map, partitions=tuple(partitions))
+
+
+def go_on(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
+    """Return where a consumer goes on in a target partition, so that it skips nothing unread.
+
+    That is at the first record that it hasn't read; where it has read all, after the last one.
+
+    Args:
+        parts: The maps of the source partitions that it reads to that target partition.
+        read: The offset in each source partition below which all is read; without one, nothing is.
+    """
+    found = list(parts)
+    places = [part.first_unread(read.get(part.source, 0)) for part in found]
+    unread = [place for place in places if place is not None]
+    return min(unread) if unread else max(part.blocks[-1].target_end for part in found)
+
+
+_Ranges = Mapping[tuple[TopicPartition, str], Sequence[OffsetRange]]
+
+
+class _Counted(NamedTuple):
+    """Which source offsets were counted already, of runs that count more.
+
+    Attributes:
+        sure: Those that exact blocks hold, by source partition and life.
+        possible: Those that lie in any block: a joined one doesn't say which of them it holds.
+    """
+
+    sure: _Ranges
+    possible: _Ranges
+
+    def with_those_of(self, offset_map: OffsetMap) -> _Counted:
+        """Return these and what a map holds."""
+        return _Counted(
+            _with_blocks(self.sure, offset_map, is_sure=True),
+            _with_blocks(self.possible, offset_map, is_sure=False),
+        )
+
+    def split(self, partition: PartitionMap) -> list[PartitionMap]:
+        """Split a map into what counts, what may have been counted already, and what was."""
+        sure = self.sure.get(partition.life, [])
+        possible = self.possible.get(partition.life, [])
+        new: list[Block] = []
+        maybe: list[Block] = []
+        repeated: list[Block] = []
+        for block in partition.blocks:
+            whole = OffsetRange(block.source_start, block.source_end)
+            left = subtract(whole, overlapping(sure, whole))
+            unknown = overlapping(possible, whole)
+            if not block.is_exact:
+                (repeated if not left else maybe if unknown else new).append(block)
+                continue
+            repeated += map(block.part, subtract(whole, left))
+            for piece in left:
+                alone = subtract(piece, unknown)
+                new += map(block.part, alone)
+                maybe += map(block.part, subtract(piece, alone))
+        return [
+            replace(partition, blocks=tuple(blocks), is_repeated=is_sure, may_be_repeated=is_likely)
+            for blocks, is_sure, is_likely in (
+                (new, False, False),
+                (maybe, False, True),
+                (repeated, True, True),
+            )
+            if blocks
+        ]
+
+
+def _with_blocks(known: _Ranges, offset_map: OffsetMap, *, is_sure: bool) -> _Ranges:
+    added: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
+    for p in offset_map.partitions:
+        added.setdefault(p.life, []).extend(
+            OffsetRange(block.source_start, block.source_end)
+            for block in p.blocks
+            if block.is_exact or not is_sure
+        )
+    merged = {life: merge([*known.get(life, []), *ranges]) for life, ranges in added.items()}
+    return {**known, **merged}
 
 
 def _partition(document: dict[str, Any]) -> PartitionMap:

@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import ProgressError
 from kafka_drain.republishing.kafka_errors import explained
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
+from kafka_drain.republishing.openings import Claim
 from kafka_drain.republishing.plan import LONGEST, RepublishPlan
 from kafka_drain.republishing.producer import (
     ProducerLost,
@@ -25,7 +27,11 @@ __all__ = ["abort_shards", "open_run"]
 
 
 def open_run(
-    plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], now: datetime
+    plan: RepublishPlan,
+    run: RepublishRun,
+    settings: Mapping[str, Any],
+    now: datetime,
+    claim: Claim | None = None,
 ) -> int:
     """Begin an attempt of a run; the first one writes the progress of all shards.
 
@@ -38,11 +44,13 @@ def open_run(
         run: Its folder.
         settings: librdkafka's settings of the target cluster.
         now: The time.
+        claim: That the run opens; None when it has opened before.
 
     Returns:
         The attempt's number, from 1.
 
     Raises:
+        ConfigError: When another run has opened with the same records; no record was sent.
         ProgressError: When progress that was there is gone, or of another plan, or too old.
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
@@ -59,10 +67,10 @@ def open_run(
     try:
         return _in_transaction(
             settings,
-            f"{PREFIX}{plan.key}-open",
+            f"{PREFIX}{plan.kafka_name}-open",
             plan.shards[0].target_topic,
             # After the fence: an older attempt's beginning is decided.
-            lambda producer: _begin(producer, plan, ledger, run),
+            lambda producer: _begin(producer, plan, ledger, run, claim),
         )
     finally:
         ledger.close()
@@ -79,13 +87,15 @@ def _in_transaction(
     raise explained(lost.error, f"transactional id {transactional_id}") from lost
 
 
-def _begin(producer: Producer, plan: RepublishPlan, ledger: Ledger, run: RepublishRun) -> int:
-    found = ledger.read([plan.attempts, *(shard.progress for shard in plan.shards)])
+def _begin(
+    producer: Producer, plan: RepublishPlan, ledger: Ledger, run: RepublishRun, claim: Claim | None
+) -> int:
+    found = ledger.read([plan.attempts, *plan.slots])
     latest = found.pop(plan.attempts)
     known = [progress for progress in found.values() if progress is not None]
     if known and (len(known) < len(found) or any(p.plan != plan.sha256 for p in known)):
         raise ProgressError(
-            f"Kafka holds the progress of {len(known):,} of {len(found):,} shards of run "
+            f"Kafka holds the progress of {len(known):,} of {len(found):,} writers of run "
             f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them of this plan, "
             "expected all of it: it expired, was deleted, or a target topic was made again. "
             "Nothing more was sent; start a new run into an empty topic"
@@ -99,10 +109,14 @@ def _begin(producer: Producer, plan: RepublishPlan, ledger: Ledger, run: Republi
     attempt = (latest.offset if latest else 0) + 1
     entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}
     if not known:
-        entries |= {shard.progress: Progress(shard.first, 0, plan.sha256) for shard in plan.shards}
+        entries |= {
+            chain[0].progress: Progress(chain[0].first, 0, plan.sha256) for chain in plan.chains
+        }
     repeat(producer.begin_transaction, "begin_transaction")
-    for group in dict.fromkeys(slot.group for slot in entries):
-        offsets = [entry(slot, at) for slot, at in entries.items() if slot.group == group]
+    by_group: dict[str, list[KafkaTopicPartition]] = {}
+    for slot, at in entries.items():
+        by_group.setdefault(slot.group, []).append(entry(slot, at))
+    for group, offsets in by_group.items():
         repeat(
             lambda offsets=offsets, group=group: producer.send_offsets_to_transaction(  # type: ignore[misc]
                 offsets, ledger.group_metadata(group), 60.0
@@ -110,6 +124,8 @@ def _begin(producer: Producer, plan: RepublishPlan, ledger: Ledger, run: Republi
             f"the progress in group {group}",
         )
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
+    if claim is not None:
+        claim.confirm()
     run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
     return attempt
 
@@ -130,17 +146,17 @@ def abort_shards(
     open_run(plan, run, settings, now)
     ledger = Ledger(settings, waits=False)
     try:
-        found = ledger.read(shard.progress for shard in plan.shards)
+        found = ledger.read(plan.slots)
     finally:
         ledger.close()
     unfinished = 0
-    for shard in plan.shards:
-        progress = found[shard.progress]
-        if progress is None or progress.records < shard.records:
+    for chain in plan.chains:
+        first, progress = chain[0], found[chain[0].progress]
+        if progress is None or progress.records < sum(shard.records for shard in chain):
             try:
-                name = shard_transactional_id(plan.key, shard.number)
-                fenced_producer(settings, name, shard.target_topic, 10.0)
+                name = shard_transactional_id(plan.kafka_name, first.number)
+                fenced_producer(settings, name, first.target_topic, 10.0)
             except ProducerLost as lost:
-                raise explained(lost.error, f"aborting {shard.source}") from lost
-            unfinished += 1
+                raise explained(lost.error, f"aborting {first.source}") from lost
+            unfinished += len(chain)
     return unfinished

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
+from kafka_drain.republishing.chains import chains_of
 from kafka_drain.republishing.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.sealed_json import seal, unseal
 
@@ -25,9 +27,13 @@ __all__ = [
     "TRANSACTIONS",
     "RepublishPlan",
     "Target",
+    "name_in_kafka",
 ]
 
-FORMAT_VERSION = 1
+#: In version 2 shards may share a progress, and what a run has in Kafka is named for its archive
+#: too: a release that knows version 1 alone would send some shards again and others never, and not
+#: fence what is under way.
+OLDER, NEWER = 1, 2
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
@@ -37,6 +43,9 @@ DELIVERIES = {
     AT_LEAST_ONCE: "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
 }
 ENGINES = ("auto", "worker", "spark")
+#: So much of an archive's id stands in the names of what its runs have in Kafka.
+ID_DIGITS = 12
+
 #: `strict`: one transaction for each producer epoch. `fast`: the producer is kept.
 TRANSACTIONS = ("strict", "fast")
 
@@ -47,6 +56,11 @@ ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 #: Kafka forgets the offsets of a group without members after seven days
 #: (offsets.retention.minutes).
 LONGEST = timedelta(days=3)
+
+
+def name_in_kafka(key: str, archive_id: str) -> str:
+    """Return what a run's transactional ids and groups are made of."""
+    return f"{key}-{archive_id[:ID_DIGITS]}" if archive_id else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,7 @@ class RepublishPlan:
         timestamps_replaced: Records whose timestamp is 0, which librdkafka takes for "now".
         notes: What people should know before they send.
         through: What of the archive a follower has sent when this run is done.
+        archive_id: The archive's id; empty in a plan of version 1.
         sha256: The plan's hash.
     """
 
@@ -111,6 +126,7 @@ class RepublishPlan:
     timestamps_replaced: int = 0
     notes: tuple[str, ...] = ()
     through: Mapping[str, Any] | None = None
+    archive_id: str = ""
     sha256: str = field(default="", compare=False)
 
     def is_too_old(self, now: datetime) -> bool:
@@ -133,9 +149,32 @@ class RepublishPlan:
         return self.delivery == EXACTLY_ONCE
 
     @property
+    def kafka_name(self) -> str:
+        """What the run's transactional ids and groups are made of: its key, and its archive.
+
+        A run of the same name in another archive has others.
+        """
+        return name_in_kafka(self.key, self.archive_id)
+
+    @property
     def attempts(self) -> ProgressSlot:
         """Where the attempts of the run are counted, beside the progress of its shards."""
-        return ProgressSlot(f"{PREFIX}{self.key}-attempts", self.shards[0].progress.tp)
+        return ProgressSlot(f"{PREFIX}{self.kafka_name}-attempts", self.shards[0].progress.tp)
+
+    @cached_property
+    def chains(self) -> list[tuple[Shard, ...]]:
+        """The shards by writer, in the order in which each sends them."""
+        return chains_of(self.shards)
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether shards share a writer."""
+        return len(self.chains) != len(self.shards)
+
+    @property
+    def slots(self) -> list[ProgressSlot]:
+        """Where the progress of each chain is kept."""
+        return [chain[0].progress for chain in self.chains]
 
     def target(self, topic: str) -> Target:
         """Return a target by its name."""
@@ -205,9 +244,10 @@ class RepublishPlan:
         """Return the sealed plan, as it stands in its file."""
         return seal(
             {
-                "format_version": FORMAT_VERSION,
+                "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
                 "run": self.run,
                 "key": self.key,
+                "archive_id": self.archive_id,
                 "created_at": self.created_at,
                 "pipeline": self.pipeline,
                 "cluster_id": self.cluster_id,
@@ -245,7 +285,7 @@ class RepublishPlan:
             ValueError: When it is a plan of another format.
         """
         document = unseal(content)
-        if document.get("format_version") != FORMAT_VERSION:
+        if document.get("format_version") not in (OLDER, NEWER):
             raise ValueError(f"format version {document.get('format_version')!r}")
         return cls(
             run=document["run"],
@@ -274,5 +314,6 @@ class RepublishPlan:
             timestamps_replaced=document["timestamps_replaced"],
             notes=tuple(document["notes"]),
             through=document["through"],
+            archive_id=document.get("archive_id", ""),
             sha256=document["sha256"],
         )

@@ -23,15 +23,18 @@ from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.receipts import SealedContent, SealedFile
+from kafka_drain.republishing.binding import Binding
+from kafka_drain.republishing.chains import chain_numbers
 from kafka_drain.republishing.earlier import refuse_repeated
+from kafka_drain.republishing.into_source import check_sources
 from kafka_drain.republishing.placement import fixed_partition
-from kafka_drain.republishing.plan import AT_LEAST_ONCE, RepublishPlan
+from kafka_drain.republishing.plan import AT_LEAST_ONCE, RepublishPlan, name_in_kafka
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.row_counts import count_rows
 from kafka_drain.republishing.runs import run_key
-from kafka_drain.republishing.selection import Rows
+from kafka_drain.republishing.selection import Rows, Selection
 from kafka_drain.republishing.shards import PREFIX, ProgressSlot, Shard, ShardFile
-from kafka_drain.republishing.targets import Need, create_targets, plan_targets
+from kafka_drain.republishing.targets import Need, check_names, create_targets, plan_targets
 from kafka_drain.sealed_files import damage_of
 
 __all__ = ["make_plan"]
@@ -80,6 +83,8 @@ def make_plan(
     key: str | None = None,
     files: Callable[[], list[ArchiveFile]] | None = None,
     through: Mapping[str, Any] | None = None,
+    bound: Binding | None = None,
+    identify: Callable[[], str] = lambda: "",
 ) -> RepublishPlan:
     """Plan a republish of what receipts seal; sends nothing.
 
@@ -95,6 +100,9 @@ def make_plan(
         key: Name of the run's folder; made from its name when None.
         files: Lists the files to choose from; all of the archive when None.
         through: What of the archive a follower has sent when this run is done.
+        bound: Where a follower's runs before have sent.
+        identify: Returns the archive's id; asked once nothing stands in the way, as it may write
+            it.
 
     Raises:
         ConfigError: When the request can't be met as it is put.
@@ -110,15 +118,26 @@ def make_plan(
     listed = files() if files else archive_files(archive)
     sealed = _sealed(archive, listed, request)
     _refuse_damaged(archive, sealed)
-    parts, zeros = _parts(archive, sealed, request, say)
     _refuse_unknown(archive, sealed, request, is_following=files is not None)
+    parts, zeros = _parts(archive, sealed, request, say)
     needs = _needs(parts, request)
-    if creates_targets and request.creates_target:
-        create_targets(archive, cluster, needs, now)
+    check_names(needs)
+    warnings = check_sources(
+        archive, cluster, needs, is_asked=request.into_source, follows=through is not None
+    )
     targets, notes = plan_targets(archive, cluster, needs, request, now)
+    if creates_targets and not all(target.id for target in targets):
+        # Only now: one that is refused leaves none behind.
+        create_targets(archive, cluster, needs, now)
+        targets, notes = plan_targets(archive, cluster, needs, request, now)
+    cluster_id = cluster.cluster_id()
+    if through is not None:
+        here = Binding(cluster_id, {target.topic: target.id for target in targets})
+        through = {**through, "bound": (bound or Binding()).plus(here).to_dict()}
     key = key or run_key(run)
     counts = {target.topic: target.partitions for target in targets}
-    shards = _shards(parts, request, key, counts)
+    archive_id = identify()
+    shards = _shards(parts, request, name_in_kafka(key, archive_id), counts)
     sizes = {file.path: file.bytes for shard in shards for file in shard.files}
     if zeros and request.delivery != AT_LEAST_ONCE:
         notes.append(
@@ -131,7 +150,7 @@ def make_plan(
         key=key,
         created_at=now.isoformat(timespec="milliseconds"),
         pipeline=pipeline,
-        cluster_id=cluster.cluster_id(),
+        cluster_id=cluster_id,
         request=request.to_dict(),
         delivery=request.delivery,
         transactions=request.transactions,
@@ -142,8 +161,9 @@ def make_plan(
         shards=shards,
         size=sum(sizes.values()),
         timestamps_replaced=zeros,
-        notes=(*reason, *notes),
+        notes=(*reason, *warnings, *notes),
         through=through,
+        archive_id=archive_id,
     )
     if not request.repeats:
         refuse_repeated(archive.root, plan)
@@ -270,7 +290,7 @@ def _refuse_unknown(
     *,
     is_following: bool,
 ) -> None:
-    """Refuse topics that the archive never held.
+    """Refuse topics and partitions that the archive never held.
 
     An interval without records is no mistake, nor is a follower that has sent all there is.
     """
@@ -283,49 +303,103 @@ def _refuse_unknown(
             f"{archive.root} holds no records of {', '.join(unknown)}; it holds "
             f"{', '.join(sorted(known)) or 'nothing yet'}; drain first, or correct the topics"
         )
+    if selection.partitions or selection.offsets:
+        _refuse_unknown_partitions(archive, files, selection)
     if not held and not selection.to_dict() and not is_following:
         raise ArchiveError(f"{archive.root} holds no sealed records; drain and validate first")
+
+
+def _refuse_unknown_partitions(
+    archive: Archive, files: list[tuple[ArchiveFile, SealedFile]], selection: Selection
+) -> None:
+    """Refuse partitions that the archive never drained; one without records is no mistake."""
+    known = {content.tp for _, sealed in files for content in sealed.contents}
+    for generation in archive.generations():
+        receipt = generation.last_receipt()
+        known.update(generation.starting_offsets(), receipt.ends if receipt else ())
+    numbers = {tp.partition for tp in known if tp.topic in (selection.topics or {tp.topic})}
+    unknown = [f"partition {n}" for n in selection.partitions if n not in numbers]
+    unknown += [str(tp) for tp in sorted(selection.offsets) if tp not in known]
+    if unknown:
+        topics = {tp.topic: sum(tp.topic == other.topic for other in known) for tp in known}
+        held = ", ".join(f"{name}: {count:,} partitions" for name, count in sorted(topics.items()))
+        raise ArchiveError(
+            f"{archive.root} never held {', '.join(unknown)}"
+            + (f" of {', '.join(selection.topics)}" if selection.topics else "")
+            + f"; it holds {held or 'nothing yet'}; drain first, or correct the partitions. "
+            "Nothing was sent"
+        )
 
 
 def _needs(
     parts: Mapping[tuple[TopicPartition, str], _Part], request: RepublishRequest
 ) -> dict[str, Need]:
     """Return what the records ask of each target topic."""
-    needs: dict[str, Need] = {}
+    needs: dict[str, list[Need]] = {}
     for (tp, _), part in parts.items():
         topic = request.target_of(tp.topic) or ""
         partition = fixed_partition(request.placement, tp.partition) or 0
         need = Need(1 + partition, part.oldest_ms, part.newest_ms, (tp.topic,), tuple(part.files))
-        needs[topic] = needs[topic].plus(need) if topic in needs else need
-    return needs
+        needs.setdefault(topic, []).append(need)
+    return {topic: Need.together(several) for topic, several in needs.items()}
 
 
 def _shards(
     parts: Mapping[tuple[TopicPartition, str], _Part],
     request: RepublishRequest,
-    key: str,
+    name: str,
     counts: Mapping[str, int],
 ) -> tuple[Shard, ...]:
+    slots = _slots(parts, request, name, counts)
     shards: list[Shard] = []
-    slots: dict[str, int] = {}
     for (tp, topic_id), part in parts.items():
-        topic = request.target_of(tp.topic) or ""
-        slot = slots[topic] = slots.get(topic, -1) + 1
-        # As many shards a group as the topic has partitions to commit offsets for.
-        layer, partition = divmod(slot, counts[topic])
         shards.append(
             Shard(
                 number=len(shards),
                 source=tp,
                 topic_id=topic_id,
-                target_topic=topic,
+                target_topic=request.target_of(tp.topic) or "",
                 target_partition=fixed_partition(request.placement, tp.partition),
                 rows=part.rows,
                 files=tuple(sorted(part.files, key=lambda f: f.first)),
-                progress=ProgressSlot(f"{PREFIX}{key}-{layer}", TopicPartition(topic, partition)),
+                progress=slots[tp, topic_id],
             )
         )
     return tuple(shards)
+
+
+def _slots(
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    request: RepublishRequest,
+    key: str,
+    counts: Mapping[str, int],
+) -> dict[tuple[TopicPartition, str], ProgressSlot]:
+    """Return where the progress of each part is kept: one slot for all that a writer sends."""
+    by_topic: dict[str, dict[TopicPartition, list[tuple[TopicPartition, str]]]] = {}
+    for life in parts:
+        sources = by_topic.setdefault(request.target_of(life[0].topic) or "", {})
+        sources.setdefault(life[0], []).append(life)
+    slots: dict[tuple[TopicPartition, str], ProgressSlot] = {}
+    for topic, sources in by_topic.items():
+        loads = [
+            (
+                fixed_partition(request.placement, tp.partition),
+                sum(file.records for life in lives for file in parts[life].files),
+            )
+            for tp, lives in sources.items()
+        ]
+        numbers = chain_numbers(loads, counts[topic])
+        is_chained = len(set(numbers)) < len(numbers)
+        slot = -1
+        for chain, lives in zip(numbers, sources.values(), strict=True):
+            for life in lives:
+                # The lives of a topic that was made again are sent in turn, also without chains.
+                slot = chain if is_chained else slot + 1
+                # As many a group as the topic has partitions to commit offsets for.
+                layer, partition = divmod(slot, counts[topic])
+                tp = TopicPartition(topic, partition)
+                slots[life] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
+    return slots
 
 
 def _engine(request: RepublishRequest, records: int, size: int) -> tuple[str, list[str]]:

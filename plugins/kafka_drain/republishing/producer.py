@@ -16,6 +16,7 @@ from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.shards import PREFIX
 
 __all__ = [
+    "SETTINGS",
     "TRANSACTION_TIMEOUT_MS",
     "ProducerLost",
     "fenced_producer",
@@ -29,7 +30,7 @@ T = TypeVar("T")
 #: with read_committed wait behind it.
 TRANSACTION_TIMEOUT_MS = 60_000
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "enable.idempotence": True,
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     "message.timeout.ms": 45_000,

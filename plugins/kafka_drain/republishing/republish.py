@@ -14,23 +14,27 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError, VerifyError
+from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError, VerifyError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import utc_now
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
-from kafka_drain.republishing.earlier import refuse_repeated, sent
+from kafka_drain.republishing.binding import Binding, refuse_other_target
+from kafka_drain.republishing.earlier import sent
 from kafka_drain.republishing.follow import (
     asked_before,
+    bound_before,
     follower_key,
     new_files,
     next_run,
     through_now,
 )
+from kafka_drain.republishing.into_source import check_sources
 from kafka_drain.republishing.jobs import VerifyJob
 from kafka_drain.republishing.ledger import Ledger
 from kafka_drain.republishing.matching import PartitionMatch
 from kafka_drain.republishing.opening import abort_shards, open_run
+from kafka_drain.republishing.openings import Claim, claim_opening
 from kafka_drain.republishing.plan import AT_LEAST_ONCE, EXACTLY_ONCE, RepublishPlan
 from kafka_drain.republishing.planning import make_plan
 from kafka_drain.republishing.request import RepublishRequest
@@ -113,10 +117,12 @@ def plan_republish(
     folder = RepublishRun(archive.root, run_key(name))
     since: Mapping[str, Any] = {}
     asked: Mapping[str, Any] | None = None
+    bound = Binding()
     if follows:
         folder, since = next_run(archive, follower_key(name))
         asked = asked_before(archive, follower_key(name))
-    plan = folder.plan()
+        bound = bound_before(archive, follower_key(name), since)
+    plan, receipt = folder.plan(), folder.receipt()
     asked = plan.request if plan is not None else asked
     if asked is not None and dict(asked) != request.to_dict():
         # A follower that asks for more would never send what came before.
@@ -124,6 +130,14 @@ def plan_republish(
             f"run {folder.key} began with {dict(asked)}, this asks for {request.to_dict()}; ask "
             "for the same to go on with it, or name another run"
         )
+    if plan is not None:
+        _refuse_other_archive(archive, plan)
+        bound = bound.plus(Binding.of_plan(plan))
+    if receipt is not None:
+        bound = bound.plus(Binding.of_receipt(receipt))
+    if bound != Binding():
+        said = "Nothing was sent" if receipt is not None else "Nothing more was sent"
+        refuse_other_target(cluster, bound, folder.key, said=said)
     if plan is None:
         through = through_now(archive) if follows else None
         plan = make_plan(
@@ -137,8 +151,21 @@ def plan_republish(
             creates_targets=not is_dry_run,
             files=(lambda: new_files(archive, since, through)) if through else None,
             through=through,
+            bound=bound,
+            # A dry run writes nothing.
+            identify=(lambda: "") if is_dry_run else archive.identify,
         )
-    return Republish(archive, cluster, folder, plan, say, request.repeats)
+    return Republish(archive, cluster, folder, plan, say, request.repeats, request.into_source)
+
+
+def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
+    known = archive.identity()
+    if plan.archive_id and known != plan.archive_id:
+        raise ArchiveError(
+            f"run {plan.key} is of the archive with id {plan.archive_id}, {archive.root} has id "
+            f"{known or 'none'}; restore its identity.json from a copy, or name another run. "
+            "Nothing more was sent"
+        )
 
 
 @dataclass(frozen=True)
@@ -152,6 +179,8 @@ class Republish:
         plan: What goes where.
         say: Takes lines of progress.
         repeats: Whether records may be sent to a topic that an earlier run sent them to.
+        into_source: Whether records may go into a topic that the archive drains and that holds
+            records.
     """
 
     archive: Archive
@@ -160,6 +189,7 @@ class Republish:
     plan: RepublishPlan
     say: Callable[[str], None]
     repeats: bool
+    into_source: bool
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -193,6 +223,8 @@ class Republish:
             )
         receipt = self.run.receipt()
         if receipt is not None:
+            bound = Binding.of_receipt(receipt)
+            refuse_other_target(self.cluster, bound, self.run.key, said="Nothing was sent")
             self._tell(f"sent and verified before, at {receipt['finished_at']}; nothing was sent")
             return receipt | {"records_sent": 0}
         if not self.plan.shards:
@@ -201,13 +233,11 @@ class Republish:
             return self.plan.summary() | {"records_sent": 0}
         plan = self.run.write_plan(self.plan)
         self._check_targets(plan)
-        if not self.run.is_opened and not self.repeats:
-            # An attempt before this one may have planned long ago, and sent nothing.
-            refuse_repeated(self.archive.root, plan)
+        claim = None if self.run.is_opened else self._claim(plan)
         began = time.monotonic()
         attempt, before = 1, 0
         if plan.delivery == EXACTLY_ONCE:
-            attempt = open_run(plan, self.run, self.settings, clock())
+            attempt = open_run(plan, self.run, self.settings, clock(), claim)
             before = self.progress(plan)
             if before:
                 self._tell(f"attempt {attempt} goes on after {before:,} records")
@@ -215,6 +245,8 @@ class Republish:
         else:
             if self.run.is_opened:
                 self._tell("WARNING an attempt before this one began to send; it is sent again")
+            if claim is not None:
+                claim.confirm()
             self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
             engine(plan, [], lambda: None)
         seconds = time.monotonic() - began
@@ -226,7 +258,7 @@ class Republish:
         verification, offset_map = summed_up(plan, matches)
         for line in verification.lines():
             self._tell(line)
-        if not verification.is_exact and (plan.delivery == EXACTLY_ONCE or verification.lost):
+        if not verification.gets_receipt(plan.delivery):
             raise VerifyError(
                 f"run {plan.key}: the target doesn't hold what was sent, once each and in order: "
                 f"lost {verification.lost:,}, twice {verification.twice:,}, out of order "
@@ -260,7 +292,7 @@ class Republish:
             ledger.close()
 
     def _sent(self, plan: RepublishPlan, ledger: Ledger) -> int:
-        found = ledger.read(shard.progress for shard in plan.shards)
+        found = ledger.read(plan.slots)
         return sum(at.records for at in found.values() if at is not None)
 
     def _send(
@@ -289,24 +321,41 @@ class Republish:
             for target in plan.targets
         }
         groups: dict[Any, list[SendJob]] = {}
-        for shard in plan.shards:
+        for chain in plan.chains:
             job = SendJob(
                 root=str(self.archive.root),
-                key=plan.key,
+                key=plan.kafka_name,
                 plan=plan.sha256,
                 attempt=attempt,
                 attempts=plan.attempts,
-                shard=shard,
-                partitions=plan.target(shard.target_topic).partitions,
+                shards=chain,
+                partitions=plan.target(chain[0].target_topic).partitions,
                 transactions=plan.transactions,
                 adds_provenance=plan.adds_provenance,
                 settings=self.settings,
-                largest_batch=sizes[shard.target_topic],
+                largest_batch=sizes[chain[0].target_topic],
                 records_per_second=limits.records_per_second,
                 bytes_per_second=limits.bytes_per_second,
             )
-            groups.setdefault(shard.source, []).append(job)
-        return sorted(groups.values(), key=lambda jobs: -sum(job.shard.records for job in jobs))
+            # All lives of a topic are in one chain, or in chains of their own.
+            groups.setdefault(chain[0].source, []).append(job)
+        return sorted(groups.values(), key=lambda jobs: -sum(job.records for job in jobs))
+
+    def _claim(self, plan: RepublishPlan) -> Claim:
+        """Claim that the run opens; an attempt before may have planned long ago, and sent nothing.
+
+        Raises:
+            ConfigError: When another run has begun to send the same.
+            TopicError: When a target is a source that holds records.
+        """
+        check_sources(
+            self.archive,
+            self.cluster,
+            [target.topic for target in plan.targets],
+            is_asked=self.into_source,
+            follows=plan.through is not None,
+        )
+        return claim_opening(self.archive.root, plan, repeats=self.repeats)
 
     def _check_targets(self, plan: RepublishPlan) -> None:
         """Refuse a target that was made again: what was sent to it before is gone.
@@ -314,19 +363,8 @@ class Republish:
         Raises:
             TopicError: Names it.
         """
-        if self.cluster.cluster_id() != plan.cluster_id:
-            raise TopicError(
-                f"run {plan.key} sends to Kafka cluster {plan.cluster_id}, this is "
-                f"{self.cluster.cluster_id()}; go on with that one, or name another run"
-            )
-        topics = self.cluster.topics([target.topic for target in plan.targets])
-        for target in plan.targets:
-            if topics[target.topic].id != target.id:
-                raise TopicError(
-                    f"topic {target.topic} was made again since run {plan.key} began: its id is "
-                    f"{topics[target.topic].id}, expected {target.id}. Nothing more was sent; name "
-                    "another run to begin anew"
-                )
+        bound = Binding.of_plan(plan)
+        refuse_other_target(self.cluster, bound, plan.key, said="Nothing more was sent")
 
     def _seal(
         self,

@@ -18,9 +18,12 @@ from kafka_drain.republishing.plan import (
 )
 from kafka_drain.republishing.selection import Selection
 
-__all__ = ["RepublishRequest"]
+__all__ = ["RESTORED", "RepublishRequest"]
 
 _TOPIC = "{topic}"
+
+#: The target where none is named: the source may hold the records still.
+RESTORED = "{topic}.restored"
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class RepublishRequest:
 
     Attributes:
         target_topic: Target of all records; `{topic}` in it stands for the topic that a record
-            came from, as in `{topic}_restored`. None sends each to the topic it came from.
+            came from, as in `{topic}.restored`. None sends each to the topic it came from.
         rename: Target topic by source topic, before `target_topic`.
         selection: Which records.
         delivery: `exactly_once` or `at_least_once`.
@@ -41,12 +44,14 @@ class RepublishRequest:
         sealed_only: Whether files that no validation has sealed yet are left out; else they are
             refused.
         repeats: Whether records may be sent to a topic that an earlier run sent them to.
+        into_source: Whether records may go into a topic that the archive drains and that holds
+            records.
 
     Raises:
         ConfigError: When a value is not acceptable, or two contradict each other.
     """
 
-    target_topic: str | None = None
+    target_topic: str | None = RESTORED
     rename: Mapping[str, str] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
     delivery: str = EXACTLY_ONCE
@@ -57,8 +62,18 @@ class RepublishRequest:
     creates_target: bool = False
     sealed_only: bool = False
     repeats: bool = False
+    into_source: bool = False
 
     def __post_init__(self) -> None:
+        for option, target in (
+            ("target_topic", self.target_topic),
+            *((f"rename of {topic}", target) for topic, target in self.rename.items()),
+        ):
+            if target is not None and not target.strip():
+                raise ConfigError(
+                    f"{option} = {target!r} is not acceptable; accepted: a topic's name, in which "
+                    f"{_TOPIC} is the topic that a record came from; {RESTORED} without one"
+                )
         for name, accepted in (
             ("delivery", DELIVERIES),
             ("transactions", TRANSACTIONS),

@@ -4,6 +4,8 @@ plan.json         what is sent where; written once, before anything else
 opened.json       the progress of all shards is in Kafka; nothing was sent before this file
 offset-map.json   source offsets to target offsets
 receipt.json      the run has ended, and what verify found; a run that has one sends no more
+
+Beside the runs, `openings/` says which of them may open (openings.py).
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from kafka_drain.locations import read_bytes
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.sealed_json import SealError, seal, unseal
 
-__all__ = ["RepublishRun", "list_runs", "run_key"]
+__all__ = ["OPENINGS", "RepublishRun", "list_runs", "run_key"]
 
 _FOLDER = "republish"
+
+#: Beside the runs' folders; no run's key is like it, as those end in a hash.
+OPENINGS = "openings"
 
 
 def run_key(name: str) -> str:
@@ -132,4 +137,5 @@ def list_runs(root: UPath) -> Iterator[RepublishRun]:
     folder = root / _FOLDER
     if folder.is_dir():
         for name in sorted(entry.name for entry in folder.iterdir()):
-            yield RepublishRun(root, name)
+            if name != OPENINGS:
+                yield RepublishRun(root, name)

@@ -1,7 +1,7 @@
-"""Exactly once: how one shard is sent. The same function in the worker and on Spark's executors.
+"""Exactly once: how a chain of shards is sent, by the worker and on Spark's executors alike.
 
     make the producer; init_transactions     # fence: older attempts can no longer commit
-    read the shard's progress                # after the fence, each time a producer is made
+    read the chain's progress                # after the fence, each time a producer is made
     missing, or of another plan -> refuse    # a lost ledger is never "start again"
     begin; produce the rows from the progress on; send_offsets_to_transaction(progress); commit
 
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import (
     DeliveryError,
     KafkaDrainError,
@@ -34,26 +35,30 @@ from kafka_drain.errors import (
     SupersededError,
 )
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.chains import place
 from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
+from kafka_drain.republishing.pacing import LONGEST, Pacer
 from kafka_drain.republishing.producer import (
+    SETTINGS,
     TRANSACTION_TIMEOUT_MS,
     ProducerLost,
     fenced_producer,
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republishing.rows import provenance, rows_of
+from kafka_drain.republishing.rows import offset_of_nul, provenance, rows_of
 from kafka_drain.republishing.shard_reader import read_shard
 from kafka_drain.republishing.shards import ProgressSlot, Shard
 
 __all__ = ["SendJob", "send_shard"]
 
-#: A transaction ends after so many records, bytes or seconds, whichever comes first.
+#: A transaction ends after so many records or bytes, whichever comes first, and within the seconds
+#: that pacing.py gives it: these at most.
 TRANSACTION_RECORDS = 250_000
 TRANSACTION_BYTES = 256 << 20
-TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 / 3
+TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 * LONGEST
 
 #: Bounds are looked at after so many records.
 STEP = 2_000
@@ -64,15 +69,15 @@ PATIENCE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class SendJob:
-    """All that sending one shard needs; crosses to other processes.
+    """All that sending one chain needs; crosses to other processes.
 
     Attributes:
         root: The archive's folder, a path or a URL.
-        key: The run's key.
+        key: The run's name in Kafka (`RepublishPlan.kafka_name`).
         plan: The plan's hash.
         attempt: Number of this attempt of the run, from 1.
         attempts: Where attempts are counted.
-        shard: What to send.
+        shards: What to send, in this order; they share one progress.
         partitions: How many partitions the target has.
         transactions: `strict` or `fast`.
         adds_provenance: Whether headers say where each record came from.
@@ -87,7 +92,7 @@ class SendJob:
     plan: str
     attempt: int
     attempts: ProgressSlot
-    shard: Shard
+    shards: tuple[Shard, ...]
     partitions: int
     transactions: str
     adds_provenance: bool
@@ -97,7 +102,23 @@ class SendJob:
     bytes_per_second: float = 0
 
     def __str__(self) -> str:
-        return f"sending {self.shard.source}"
+        return f"sending {self.what}"
+
+    @property
+    def shard(self) -> Shard:
+        """The first shard, after which the chain is named."""
+        return self.shards[0]
+
+    @property
+    def what(self) -> str:
+        """What is sent, for people."""
+        more = len(self.shards) - 1
+        return f"{self.shard.source} and {more:,} more" if more else str(self.shard.source)
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return sum(shard.records for shard in self.shards)
 
     def shared_by(self, writers: int) -> SendJob:
         """Return the job with its part of the limits, where so many are sent side by side."""
@@ -113,7 +134,7 @@ class SendJob:
             **vars(self),
             "settings": dict(self.settings),
             "attempts": [self.attempts.group, self.attempts.tp.topic, self.attempts.tp.partition],
-            "shard": self.shard.to_dict(),
+            "shards": [shard.to_dict() for shard in self.shards],
         }
 
     @classmethod
@@ -121,12 +142,12 @@ class SendJob:
         """Read what `to_dict` wrote."""
         group, topic, partition = document["attempts"]
         attempts = ProgressSlot(group, TopicPartition(topic, partition))
-        shard = Shard.from_dict(document["shard"])
-        return cls(**(document | {"attempts": attempts, "shard": shard}))
+        shards = tuple(map(Shard.from_dict, document["shards"]))
+        return cls(**(document | {"attempts": attempts, "shards": shards}))
 
 
 def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int:
-    """Send what of a shard wasn't sent yet, exactly once, in order.
+    """Send what of a chain wasn't sent yet, exactly once, in order.
 
     Args:
         job: What to send.
@@ -148,25 +169,25 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
 
 
 def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> int:
-    source = _Source(job)
+    source, pacer = _Source(job), Pacer(SETTINGS["transaction.timeout.ms"] / 1000)
     committed, alive = 0, time.monotonic()
     while True:
         try:
-            for records in _transactions(job, ledger, source, stopped):
+            for records in _transactions(job, ledger, source, pacer, stopped):
                 committed += records
                 alive = time.monotonic()
             return committed
         except ProducerLost as lost:
             _refuse_if_superseded(job, ledger)
             if time.monotonic() - alive > PATIENCE_SECONDS:
-                raise explained(lost.error, f"sending {job.shard.source}") from lost
+                raise explained(lost.error, str(job)) from lost
             time.sleep(0.5)
 
 
 def _transactions(
-    job: SendJob, ledger: Ledger, source: _Source, stopped: Callable[[], bool]
+    job: SendJob, ledger: Ledger, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
 ) -> Iterator[int]:
-    """Commit transactions until the shard is done, with as many producers as the mode demands.
+    """Commit transactions until the chain is done, with as many producers as the mode demands.
 
     Yields:
         How many records each one held.
@@ -174,7 +195,7 @@ def _transactions(
     Raises:
         ProducerLost: When the producer can't go on; what was in flight counts as not known.
     """
-    shard = job.shard
+    shard, wanted = job.shard, job.records
     while True:
         refusals: list[KafkaError] = []
         producer = fenced_producer(
@@ -187,26 +208,31 @@ def _transactions(
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
         )
         progress = read_progress(job, ledger)
-        while progress.records < shard.records:
-            source.go_to(progress.offset)
+        while progress.records < wanted:
+            source.go_to(progress)
             try:
-                following = _send_transaction(job, producer, ledger, source, progress, stopped)
+                following = _send_transaction(
+                    job, producer, ledger, source, pacer, progress, stopped
+                )
             except BaseException as error:
+                source.forget()
+                pacer.failed()
                 _abort(producer)
                 refused = next((refusal for refusal in refusals if is_terminal(refusal)), None)
                 if refused is not None and isinstance(error, ProducerLost | SourceRecordError):
-                    raise explained(refused, f"sending {shard.source} to {shard.target}") from None
+                    at = source.shard
+                    raise explained(refused, f"sending {at.source} to {at.target}") from None
                 raise
             yield following.records - progress.records
             progress = following
             if job.transactions == "strict":
                 break
-        if progress.records >= shard.records:
+        if progress.records >= wanted:
             return
 
 
 def read_progress(job: SendJob, ledger: Ledger) -> Progress:
-    """Read how far the shard has got.
+    """Read how far the chain has got.
 
     Raises:
         ProgressError: When that isn't known.
@@ -233,19 +259,15 @@ def _send_transaction(
     producer: Producer,
     ledger: Ledger,
     source: _Source,
+    pacer: Pacer,
     progress: Progress,
     stopped: Callable[[], bool],
 ) -> Progress:
     """Send rows and their progress in one transaction, and return the progress that counts now."""
     slot = job.shard.progress
     repeat(producer.begin_transaction, "begin_transaction")
-    sent, offset = _produce(job, producer, source, stopped)
-    following = Progress(offset, progress.records + sent, job.plan)
-    if following.records > job.shard.records or (not sent):
-        raise ManifestInvalidError(
-            f"the files hold {following.records:,} records of {job.shard.source} up to offset "
-            f"{offset:,}, the plan {job.shard.records:,}; this transaction was aborted"
-        )
+    sent = _produce(job, producer, source, pacer, stopped)
+    following = Progress(source.next_offset, progress.records + sent, job.plan)
     repeat(
         lambda: producer.send_offsets_to_transaction(
             [entry(slot, following)], ledger.group_metadata(slot.group), 60.0
@@ -254,29 +276,42 @@ def _send_transaction(
     )
     # Waits for all acknowledgements, fails if one is missing, and never gives up half way.
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
+    pacer.committed()
     return following
 
 
 def _produce(
-    job: SendJob, producer: Producer, source: _Source, stopped: Callable[[], bool]
-) -> tuple[int, int]:
-    """Queue rows until the transaction is full; return how many, and the offset to go on with."""
+    job: SendJob,
+    producer: Producer,
+    source: _Source,
+    pacer: Pacer,
+    stopped: Callable[[], bool],
+) -> int:
+    """Queue rows until the transaction is full; return how many."""
     began = time.monotonic()
+    pacer.begin()
     sent = size = 0
     while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
-        batch = source.take(_step(job, sent, size))
-        if batch is None:
-            break
-        source.at = _queue(job, producer, batch) + 1
-        sent += batch.num_rows
-        size += _bytes(batch)
-        producer.poll(0)
+        room = pacer.room(len(producer))
+        if room > 0 or not sent:
+            taken = source.take(_step(job, sent, size), room)
+            if taken is None:
+                break
+            batch, batch_bytes = taken
+            source.queued(batch.num_rows, _queue(job, producer, source.shard, batch))
+            pacer.queued(batch.num_rows, batch_bytes)
+            sent += batch.num_rows
+            size += batch_bytes
+            _served(lambda: producer.poll(0))
+        else:
+            # Sends what there is at once, full batch or not.
+            _served(lambda: producer.flush(0.02))
         if stopped():
-            raise DeliveryError(f"sending {job.shard.source} was stopped; a retry goes on")
+            raise DeliveryError(f"{job} was stopped; a retry goes on")
         _pause(job, sent, size, time.monotonic() - began)
-        if time.monotonic() - began > TRANSACTION_SECONDS:
+        if pacer.is_over:
             break
-    return sent, source.at
+    return sent
 
 
 def _step(job: SendJob, sent: int, size: int) -> int:
@@ -291,10 +326,17 @@ def _step(job: SendJob, sent: int, size: int) -> int:
     return max(1, rows)
 
 
-def _queue(job: SendJob, producer: Producer, batch: pa.RecordBatch) -> int:
-    """Queue some records, each of them; return the last one's offset."""
-    shard = job.shard
+def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch) -> int:
+    """Queue some records of a shard, each of them; return the last one's offset."""
     topic, partition = shard.target_topic, shard.target_partition
+    refused = offset_of_nul(batch)
+    if refused is not None:
+        raise SourceRecordError(
+            f"the record at offset {refused:,} of {shard.source} has a header with a NUL in its "
+            "name, where librdkafka would cut the name off; its transaction was aborted. Leave the "
+            "record out (offsets), or send it with delivery at_least_once, which Spark's Kafka "
+            "sink does"
+        )
     # Records without a key stay together by where they came from, see placement.py.
     keyless = shard.source.partition % job.partitions
     produce = producer.produce
@@ -310,15 +352,37 @@ def _queue(job: SendJob, producer: Producer, batch: pa.RecordBatch) -> int:
                 break
             except BufferError:
                 # The queue is full. Reports of success don't come: a short wait, and again.
-                producer.poll(0.005)
+                _served(lambda: producer.poll(0.005))
             except KafkaException as error:
                 raise _not_queued(error.args[0], shard, offset) from error
     return offset
 
 
+def _served(serve: Callable[[], object]) -> None:
+    """Let the client say what happened; a fatal error, such as a fence, is raised there.
+
+    Raises:
+        ProducerLost: When there is one.
+    """
+    try:
+        serve()
+    except KafkaException as error:
+        raise ProducerLost(error.args[0]) from error
+
+
 def _bytes(batch: pa.RecordBatch) -> int:
     """Return the bytes of keys and values."""
     return sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
+
+
+def _rows_within(batch: pa.RecordBatch, most_bytes: int) -> int:
+    """Return how many of the first rows have no more bytes together."""
+    keys, values = (
+        pc.binary_length(batch[name]).fill_null(number(0)).cast(pa.int64())
+        for name in ("key", "value")
+    )
+    up_to = pc.cumulative_sum(pc.add(keys, values))
+    return int(pc.sum(pc.less_equal(up_to, number(most_bytes))).as_py() or 0)
 
 
 def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
@@ -359,36 +423,92 @@ def _refuse_if_superseded(job: SendJob, ledger: Ledger) -> None:
 
 
 class _Source:
-    """A shard's records, from any offset on.
+    """A chain's records, from any progress on.
 
     Attributes:
-        at: The source offset that comes next, or one of a gap before it; -1 when not known.
+        shard: The one whose records are taken.
     """
 
     def __init__(self, job: SendJob) -> None:
         self._job = job
-        self.at = -1
+        self.shard = job.shard
+        self._place = 0
+        #: Of this shard: how many records were taken, and how many are queued.
+        self._taken = self._queued = 0
+        self._last = -1
+        #: Of all shards: how many records are queued; None while that isn't known.
+        self._records: int | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
-    def go_to(self, offset: int) -> None:
-        """Go on from an offset; the files are opened again unless that is where we are."""
-        if offset != self.at:
-            self.at = offset
-            self._batches = read_shard(self._job.root, self._job.shard, offset)
-            self._rest = None
+    @property
+    def next_offset(self) -> int:
+        """The source offset to go on with, one of a gap before it, or the next shard's first."""
+        if self._queued == self.shard.records and self._place + 1 < len(self._job.shards):
+            return self._job.shards[self._place + 1].first
+        return self._last + 1
 
-    def take(self, most: int) -> pa.RecordBatch | None:
-        """Return the next records, at most so many; None at the end.
+    def go_to(self, progress: Progress) -> None:
+        """Go on from a progress; the files are opened again unless that is where we are."""
+        if progress.records != self._records:
+            place_of, done = place(self._job.shards, progress.records)
+            self._open(place_of, done, progress.offset if done else 0)
+            self._records = progress.records
+
+    def take(self, most: int, most_bytes: int) -> tuple[pa.RecordBatch, int] | None:
+        """Return the next records of a shard, and the bytes of their keys and values.
 
         Few at a time are faster: Python's objects stay in the processor's cache.
+
+        Args:
+            most: So many at most.
+            most_bytes: So many bytes at most, unless the first one alone has more.
+
+        Returns:
+            None at the chain's end.
+
+        Raises:
+            ManifestInvalidError: When a shard's files hold more or fewer than the plan says.
         """
         while self._rest is None or not self._rest.num_rows:
             self._rest = next(self._batches, None)
             if self._rest is None:
-                return None
+                if self._taken < self.shard.records:
+                    raise self._not_as_planned(self._taken)
+                if self._place + 1 == len(self._job.shards):
+                    return None
+                self._open(self._place + 1, 0, 0)
         taken = self._rest.slice(0, most)
-        self._rest = self._rest.slice(most)
-        # Until they are queued, all of them, where to go on isn't known.
-        self.at = -1
-        return taken
+        size = _bytes(taken)
+        if size > most_bytes:
+            taken = taken.slice(0, max(1, _rows_within(taken, most_bytes)))
+            size = _bytes(taken)
+        self._rest = self._rest.slice(taken.num_rows)
+        self._taken += taken.num_rows
+        if self._taken > self.shard.records:
+            raise self._not_as_planned(self._taken)
+        return taken, size
+
+    def queued(self, records: int, last: int) -> None:
+        """Note that the records that were taken are queued, all of them, and the last's offset."""
+        self._queued += records
+        self._last = last
+        if self._records is not None:
+            self._records += records
+
+    def forget(self) -> None:
+        """Note that nobody knows which of the records that were taken count."""
+        self._records = None
+
+    def _open(self, place_of: int, done: int, offset: int) -> None:
+        self._place, self.shard = place_of, self._job.shards[place_of]
+        self._taken = self._queued = done
+        self._last = offset - 1
+        self._batches = read_shard(self._job.root, self.shard, offset)
+        self._rest = None
+
+    def _not_as_planned(self, found: int) -> ManifestInvalidError:
+        return ManifestInvalidError(
+            f"the files hold {found:,} records of {self.shard.source} up to offset "
+            f"{self._last + 1:,}, the plan {self.shard.records:,}; this transaction was aborted"
+        )

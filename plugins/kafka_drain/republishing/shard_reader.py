@@ -22,7 +22,7 @@ from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.republishing.row_filter import wanted_rows
 from kafka_drain.republishing.shards import Shard, ShardFile
 
-__all__ = ["read_shard"]
+__all__ = ["GROUP_BYTES", "read_shard"]
 
 #: About how much memory the batches of one group of files may take.
 GROUP_BYTES = 128 << 20
@@ -31,7 +31,9 @@ GROUP_BYTES = 128 << 20
 CHUNK_BYTES = 1 << 20
 
 
-def read_shard(root: str, shard: Shard, from_offset: int = 0) -> Iterator[pa.RecordBatch]:
+def read_shard(
+    root: str, shard: Shard, from_offset: int = 0, memory_bytes: int = GROUP_BYTES
+) -> Iterator[pa.RecordBatch]:
     """Yield a shard's wanted records in offset order.
 
     A file's bytes are compared with the plan before the first of its records comes.
@@ -41,6 +43,7 @@ def read_shard(root: str, shard: Shard, from_offset: int = 0) -> Iterator[pa.Rec
         shard: The shard.
         from_offset: Only records with this offset or a higher one; files that lie below aren't
             opened.
+        memory_bytes: About how much memory the batches may take.
 
     Yields:
         Batches with the columns of `data_files.records.SCHEMA`.
@@ -51,7 +54,7 @@ def read_shard(root: str, shard: Shard, from_offset: int = 0) -> Iterator[pa.Rec
     """
     files = [file for file in shard.files if file.last >= from_offset]
     for group in interleaved_groups(files):
-        batch_bytes = GROUP_BYTES // len(group)
+        batch_bytes = memory_bytes // len(group)
         yield from merge_streams(
             [_stream(root, file, shard, from_offset, batch_bytes) for file in group]
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from kafka_drain.access import TARGET
 from kafka_drain.archive import Archive
 from kafka_drain.data_files import read_records
 from kafka_drain.data_files.scalars import number
-from kafka_drain.errors import TopicError
+from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
 from kafka_drain.offsets import TopicPartition
@@ -24,7 +25,10 @@ from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.shards import ShardFile
 from kafka_drain.topic_settings import TopicSettings, read_topic_settings
 
-__all__ = ["Need", "create_targets", "plan_targets"]
+__all__ = ["Need", "check_names", "create_targets", "plan_targets"]
+
+#: What Kafka takes as a topic's name (org.apache.kafka.common.internals.Topic).
+_NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
 #: What a record costs in a batch beside its key, value and headers, at most: bytes.
 OVERHEAD = 100
@@ -50,17 +54,44 @@ class Need:
     sources: tuple[str, ...]
     files: tuple[ShardFile, ...]
 
-    def plus(self, other: Need) -> Need:
-        """Return what both ask together."""
-        oldest = [ms for ms in (self.oldest_ms, other.oldest_ms) if ms is not None]
-        newest = [ms for ms in (self.newest_ms, other.newest_ms) if ms is not None]
-        return Need(
-            max(self.partitions, other.partitions),
-            min(oldest, default=None),
-            max(newest, default=None),
-            tuple(dict.fromkeys((*self.sources, *other.sources))),
-            tuple(dict.fromkeys((*self.files, *other.files))),
+    @classmethod
+    def together(cls, needs: Iterable[Need]) -> Need:
+        """Return what some ask together, one at least; in one pass, as they may be thousands."""
+        needs = list(needs)
+        return cls(
+            max(need.partitions for need in needs),
+            min((need.oldest_ms for need in needs if need.oldest_ms is not None), default=None),
+            max((need.newest_ms for need in needs if need.newest_ms is not None), default=None),
+            tuple(dict.fromkeys(source for need in needs for source in need.sources)),
+            tuple(dict.fromkeys(file for need in needs for file in need.files)),
         )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that Kafka doesn't take for topics, or not beside each other.
+
+    Raises:
+        ConfigError: Names them.
+    """
+    names = sorted(names)
+    bad = [
+        f"{name!r} ({len(name):,} characters)"
+        for name in names
+        if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", "..")
+    ]
+    if bad:
+        raise ConfigError(
+            f"target topic {', '.join(bad)} is not acceptable; accepted: up to {LONGEST_NAME} "
+            "letters, digits, dots, underscores and hyphens. Nothing was made or sent"
+        )
+    by_metric: dict[str, str] = {}
+    for name in names:
+        other = by_metric.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            raise ConfigError(
+                f"target topics {other} and {name} differ in dots and underscores only, which "
+                "Kafka takes for one name in its metrics; choose another. Nothing was made or sent"
+            )
 
 
 def plan_targets(
@@ -88,8 +119,9 @@ def plan_targets(
             targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
             notes.append(f"topic {name} will be made: {settings}{wider}")
             _check_partitions(name, settings.partitions, need, request)
+            cluster.check_new_topic(name, settings)
             continue
-        topic = cluster.topics([name], TARGET)[name]
+        topic = _existing(cluster, name)
         _check_partitions(name, len(topic.partitions), need, request)
         config = cluster.topic_config(name)
         if request.delivery == EXACTLY_ONCE:
@@ -97,6 +129,16 @@ def plan_targets(
             _check_sizes(archive, name, config, need)
         targets.append(_target(cluster, topic, config))
     return tuple(targets), notes
+
+
+def _existing(cluster: KafkaCluster, name: str) -> Topic:
+    try:
+        return cluster.topics([name], TARGET)[name]
+    except TopicError as error:
+        raise TopicError(
+            f"{error}; --create-target (create_target) makes a missing target like its source. "
+            "Nothing was sent"
+        ) from error
 
 
 def _target(cluster: KafkaCluster, topic: Topic, config: Mapping[str, str]) -> Target:
@@ -149,14 +191,18 @@ def create_targets(
     needs: Mapping[str, Need],
     now: datetime,
 ) -> None:
-    """Make the target topics that are missing, like their sources.
+    """Make the target topics that are missing, like their sources, as `plan_targets` said.
 
     Raises:
         TopicError: When Kafka refuses.
     """
-    for name, need in sorted(needs.items()):
-        if not cluster.has_topic(name):
-            cluster.create_topic(name, _settings_like(archive, need, now)[0])
+    missing = {
+        name: _settings_like(archive, need, now)[0]
+        for name, need in sorted(needs.items())
+        if not cluster.has_topic(name)
+    }
+    for name, settings in missing.items():
+        cluster.create_topic(name, settings)
 
 
 def _check_partitions(name: str, partitions: int, need: Need, request: RepublishRequest) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.matching import PartitionMatch
+from kafka_drain.republishing.verdicts import gets_receipt
 
 __all__ = ["Verification", "VerifiedPartition"]
 
@@ -79,6 +80,12 @@ class Verification:
     def is_exact(self) -> bool:
         """Whether each planned record is in Kafka once, in its shard's order."""
         return all(partition.match.is_exact for partition in self.partitions)
+
+    def gets_receipt(self, delivery: str) -> bool:
+        """Whether a run of this delivery gets its receipt."""
+        return gets_receipt(
+            delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was found as JSON types, without the offset map."""

@@ -7,7 +7,7 @@ source offset went (`offset_map`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,17 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.content import content_hash
 from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.matching import Expected, PartitionMatch, Record, match_partition
-from kafka_drain.republishing.offset_map import OffsetMap, PartitionMap
+from kafka_drain.republishing.offset_map import (
+    Block,
+    OffsetMap,
+    PartitionMap,
+    offset_in_chain,
+    place_and_offset,
+)
 from kafka_drain.republishing.placement import BY_KEY, partition_of_key
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.rows import provenance, rows_of
-from kafka_drain.republishing.shard_reader import read_shard
+from kafka_drain.republishing.shard_reader import GROUP_BYTES, read_shard
 from kafka_drain.republishing.shards import Shard
 from kafka_drain.republishing.target_reader import TargetReader, key_hash
 from kafka_drain.republishing.verification import Verification, VerifiedPartition
@@ -68,7 +74,9 @@ def summed_up(
 
 def target_partitions(plan: RepublishPlan) -> list[TopicPartition]:
     """Return the target partitions that some shard sends to."""
-    return [tp for tp in plan.starts() if _senders(plan, tp)]
+    by_key = {shard.target_topic for shard in plan.shards if shard.target_partition is None}
+    fixed = {(shard.target_topic, shard.target_partition) for shard in plan.shards}
+    return [tp for tp in plan.starts() if tp.topic in by_key or (tp.topic, tp.partition) in fixed]
 
 
 def verify_partition(
@@ -107,7 +115,7 @@ def verify_partition(
             f"topic {tp.topic} can't be verified: it has id {found_id}, expected {target.id}; it "
             "was made again since the plan was made, with what had been sent to it gone"
         )
-    start = plan.starts()[tp] if start is None else start
+    start = target.start[tp.partition] if start is None else start
     log_start = cluster.earliest([tp])[tp]
     reader = TargetReader(
         cluster,
@@ -117,16 +125,21 @@ def verify_partition(
         with_keys=target.is_compacted,
         timeout_seconds=end_timeout_seconds,
     )
+    chains = _senders(plan, tp)
     with little_garbage_collection():
         for _ in range(PASSES if target.is_compacted else 1):
             match = match_partition(
-                {shard.number: _expected(root, plan, shard, tp) for shard in _senders(plan, tp)},
+                {
+                    number: _expected(root, plan, chain, tp, len(chains))
+                    for number, chain in chains.items()
+                },
                 reader.read,
                 compare_timestamps=plan.keeps_timestamps,
                 is_compacted=target.is_compacted,
             )
             if match.is_exact:
                 break
+    match = replace(match, mappings=_by_shard(match.mappings, chains))
     if log_start > start and match.lost:
         note = (
             f"Kafka has deleted the records below offset {log_start:,}, the run's begin at "
@@ -136,30 +149,63 @@ def verify_partition(
     return match
 
 
-def _senders(plan: RepublishPlan, tp: TopicPartition) -> list[Shard]:
-    return [
-        shard
-        for shard in plan.shards
-        if shard.target_topic == tp.topic and shard.target_partition in (None, tp.partition)
-    ]
+def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
+    """Return what each chain sends to a target partition, by the number of the first shard."""
+    found = {}
+    for chain in plan.chains:
+        if chain[0].target_topic == tp.topic:
+            senders = [s for s in chain if s.target_partition in (None, tp.partition)]
+            if senders:
+                found[senders[0].number] = senders
+    return found
 
 
-def _expected(root: str, plan: RepublishPlan, shard: Shard, tp: TopicPartition) -> Expected:
-    """Return what reads what a shard should have put into a target partition."""
-    target, source = plan.target(tp.topic), shard.source.partition
+def _expected(
+    root: str, plan: RepublishPlan, chain: Sequence[Shard], tp: TopicPartition, chains: int
+) -> Expected:
+    """Return what reads what a chain should have put into a target partition.
+
+    Args:
+        root: The archive.
+        plan: What was sent.
+        chain: Those of its shards that send there.
+        tp: The target partition.
+        chains: How many are read side by side, which share the memory.
+    """
+    target = plan.target(tp.topic)
     by_key, adds_provenance = plan.placement == BY_KEY, plan.adds_provenance
+    slice_rows = max(1, SLICE_ROWS // -(-chains // 4))
 
     def read() -> Iterator[Record]:
-        for batch in read_shard(root, shard):
-            for at in range(0, batch.num_rows, SLICE_ROWS):
-                rows = rows_of(batch.slice(at, SLICE_ROWS))
-                for key, value, headers, timestamp, offset in rows:
-                    if by_key and partition_of_key(key, target.partitions, source) != tp.partition:
-                        continue
-                    sent = headers
-                    if adds_provenance:
-                        sent = (headers or []) + provenance(shard, offset)
-                    hashed = key_hash(key) if target.is_compacted else 0
-                    yield content_hash(key, value, sent), timestamp, offset, hashed
+        for place, shard in enumerate(chain):
+            source, begin = shard.source.partition, offset_in_chain(place, 0)
+            for batch in read_shard(root, shard, memory_bytes=GROUP_BYTES // chains):
+                for at in range(0, batch.num_rows, slice_rows):
+                    rows = rows_of(batch.slice(at, slice_rows))
+                    for key, value, headers, timestamp, offset in rows:
+                        if (
+                            by_key
+                            and partition_of_key(key, target.partitions, source) != tp.partition
+                        ):
+                            continue
+                        sent = headers
+                        if adds_provenance:
+                            sent = (headers or []) + provenance(shard, offset)
+                        hashed = key_hash(key) if target.is_compacted else 0
+                        yield content_hash(key, value, sent), timestamp, begin + offset, hashed
 
     return read
+
+
+def _by_shard(
+    mappings: Mapping[int, tuple[Block, ...]], chains: Mapping[int, Sequence[Shard]]
+) -> dict[int, tuple[Block, ...]]:
+    """Return where each shard's records are, from where each chain's are."""
+    found: dict[int, list[Block]] = {}
+    for number, blocks in mappings.items():
+        for block in blocks:
+            place, start = place_and_offset(block.source_start)
+            end = start + block.source_end - block.source_start
+            shard = chains[number][place].number
+            found.setdefault(shard, []).append(block._replace(source_start=start, source_end=end))
+    return {number: tuple(blocks) for number, blocks in found.items()}

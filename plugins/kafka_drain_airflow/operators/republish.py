@@ -68,7 +68,9 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     :param pipeline: the pipeline whose archive is republished
     :param target_topic: target of all records; ``{topic}`` in it is the topic that a record came
-        from; None sends each to the topic it came from (templated)
+        from; ``{topic}.restored`` when None or empty (templated)
+    :param into_source: whether records may go into a source that holds records, where they are
+        twice then; without a ``target_topic`` each goes to the topic it came from (templated)
     :param rename: target topic by source topic, before ``target_topic`` (templated)
     :param topics: only these source topics; none for all (templated)
     :param partitions: only these source partitions; none for all (templated)
@@ -84,6 +86,8 @@ class RepublishToKafkaOperator(SparkJobOperator):
     :param sealed_only: whether files that aren't sealed yet are left out; else refused (templated)
     :param follow: whether only what was sealed since the last run is sent; runs of one task of one
         DAG follow each other (templated)
+    :param run_name: name of the run: the same name goes on with it, also at a terminal; None for
+        one of this task's own in each DAG run, or for a follower of this task's own (templated)
     :param repeat: whether records may be sent that an earlier run sent to this topic (templated)
     :param records_per_second: limit; 0 for none (templated)
     :param bytes_per_second: limit, of keys and values; 0 for none (templated)
@@ -92,10 +96,19 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = (
         *SparkJobOperator.template_fields,
-        *("target_topic", "rename", "topics", "partitions", "offsets", "from_time", "to_time"),
+        *(
+            "target_topic",
+            "into_source",
+            "rename",
+            "topics",
+            "partitions",
+            "offsets",
+            "from_time",
+            "to_time",
+        ),
         *("delivery", "transactions", "engine", "placement", "provenance", "create_target"),
-        *("sealed_only", "follow", "repeat", "records_per_second", "bytes_per_second"),
-        "is_dry_run",
+        *("sealed_only", "follow", "run_name", "repeat"),
+        *("records_per_second", "bytes_per_second", "is_dry_run"),
     )
     ui_color = "#fdebd0"
 
@@ -103,6 +116,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         self,
         *,
         target_topic: str | None = None,
+        into_source: bool | str = False,
         rename: Mapping[str, str] | None = None,
         topics: Sequence[str] | str = (),
         partitions: Sequence[Any] | str = (),
@@ -117,6 +131,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         create_target: bool | str = False,
         sealed_only: bool | str = False,
         follow: bool | str = False,
+        run_name: str | None = None,
         repeat: bool | str = False,
         records_per_second: float | str = 0,
         bytes_per_second: float | str = 0,
@@ -125,6 +140,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.target_topic = target_topic
+        self.into_source = into_source
         self.rename = rename
         self.topics = topics
         self.partitions = partitions
@@ -139,6 +155,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
         self.create_target = create_target
         self.sealed_only = sealed_only
         self.follow = follow
+        self.run_name = run_name
         self.repeat = repeat
         self.records_per_second = records_per_second
         self.bytes_per_second = bytes_per_second
@@ -207,6 +224,8 @@ class RepublishToKafkaOperator(SparkJobOperator):
 
     def _run_name(self, context: Context) -> str:
         """Return the run's name: the same for each try of this task in this DAG run."""
+        if self.run_name not in (None, ""):
+            return str(self.run_name)
         if self._switch("follow"):
             return f"{self.dag_id} {self.task_id}"
         mapped = getattr(context["ti"], "map_index", -1)
@@ -222,12 +241,14 @@ class RepublishToKafkaOperator(SparkJobOperator):
         return interval.start.isoformat(), interval.end.isoformat()
 
     def _request(self, context: Context) -> RepublishRequest:
-        from kafka_drain.republishing.request import RepublishRequest
+        from kafka_drain.republishing.request import RESTORED, RepublishRequest
         from kafka_drain.republishing.selection import Selection
 
         from_time, to_time = self._times(context)
+        into_source = self._switch("into_source")
+        unnamed = None if into_source else RESTORED
         return RepublishRequest(
-            target_topic=None if self.target_topic in (None, "") else str(self.target_topic),
+            target_topic=unnamed if self.target_topic in (None, "") else str(self.target_topic),
             rename=dict(self.rename or {}),
             selection=Selection.of(
                 topics=listed(self.topics),
@@ -244,6 +265,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
             creates_target=self._switch("create_target"),
             sealed_only=self._switch("sealed_only") or self._switch("follow"),
             repeats=self._switch("repeat"),
+            into_source=into_source,
         )
 
     def _switch(self, name: str) -> bool:

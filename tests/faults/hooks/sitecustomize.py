@@ -1,5 +1,7 @@
 """Makes transactions small, so that a short run decides many; and several processes pay.
 
+Notes who goes on with a chain of which a part was committed before: the attempt and the process.
+
 Python imports this in each process whose PYTHONPATH holds this folder: the command, the processes
 that it starts, and those of Spark's executors. The code that runs is the product's.
 """
@@ -7,13 +9,32 @@ that it starts, and those of Spark's executors. The code that runs is the produc
 import importlib.util
 import os
 import sys
+import threading
 
+_FOUND = os.environ.get("FAULTS_FOUND")
 _RECORDS = os.environ.get("FAULTS_TRANSACTION_RECORDS")
 
 if _RECORDS and importlib.util.find_spec("kafka_drain"):
     from kafka_drain.republishing import sending
 
     sending.TRANSACTION_RECORDS = int(_RECORDS)
+    if _FOUND:
+        _send_shard, _read_progress = sending._send_shard, sending.read_progress
+        _begun = threading.local()
+
+        def send_shard(job, *arguments):
+            _begun.now = True
+            return _send_shard(job, *arguments)
+
+        def read_progress(job, ledger):
+            progress = _read_progress(job, ledger)
+            if _begun.now and 0 < progress.records < job.records:
+                with open(_FOUND, "a") as found:
+                    found.write(f"{job.attempt} {os.getpid()}\n")
+            _begun.now = False
+            return progress
+
+        sending._send_shard, sending.read_progress = send_shard, read_progress
     if "kafka_drain.cli" in sys.orig_argv:
         from kafka_drain.republishing import worker
 

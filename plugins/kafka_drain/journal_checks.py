@@ -1,0 +1,410 @@
+"""An archive against its journal: is everything there that was sealed, as it was, and once?
+
+Reads, of each generation, its document and the newest receipt, and of each window both of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafka_drain.archive import Archive
+from kafka_drain.errors import ArchiveError, ManifestInvalidError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.generation import Generation
+from kafka_drain.journal import (
+    UNREADABLE,
+    Journal,
+    Noted,
+    Tip,
+    Verdict,
+    judge_document,
+    judge_tip,
+)
+from kafka_drain.journal_files import read_journal, start_journal_anew
+from kafka_drain.locations import read_bytes
+from kafka_drain.offsets import from_spark_json
+from kafka_drain.receipts import Receipt, ReceiptError
+from kafka_drain.sealing import check_link
+from kafka_drain.segment_overlaps import Claim, claims_of, find_overlaps
+from kafka_drain.window import Window
+
+__all__ = [
+    "SealedState",
+    "begin_journal_anew",
+    "check_sealed_state",
+    "generation_differs",
+    "note_of_segment",
+    "note_of_window",
+    "refuse_unsound",
+]
+
+# Something is sealed, and a receipt removed on purpose, while it is looked at.
+ATTEMPTS = 5
+
+_REASONS = {Verdict.MISSING: Reason.RECEIPT_MISSING, Verdict.CHANGED: Reason.RECEIPT_CHANGED}
+
+
+@dataclass
+class SealedState:
+    """What the journal and the archive say together.
+
+    Attributes:
+        journal: The journal.
+        findings: What is missing, changed, or there twice.
+        news: What is sealed and isn't noted: a run was killed in between, or the release that
+            sealed it kept no journal.
+        there: All that is sealed.
+        known: How many entries a receipt, at least, was sealed after.
+        newest: The newest receipt of each generation that is in order, by its folder.
+        claims: Which offsets the segments hold.
+    """
+
+    journal: Journal
+    findings: list[Finding] = field(default_factory=list)
+    news: Noted = field(default_factory=Noted)
+    there: Noted = field(default_factory=Noted)
+    known: int = 0
+    newest: dict[str, Receipt] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+
+
+def check_sealed_state(
+    archive: Archive,
+    *,
+    windows: bool = True,
+    chain_is_read: bool = False,
+    known: Mapping[str, Receipt] | None = None,
+) -> SealedState:
+    """Compare an archive with its journal; changes nothing.
+
+    Args:
+        archive: The archive.
+        windows: Whether windows are looked at, and overlaps looked for.
+        chain_is_read: Whether the caller checks every receipt of each generation itself.
+        known: Receipts that were read already, by their path relative to the archive.
+    """
+    for _ in range(ATTEMPTS):
+        journal = read_journal(archive.root)
+        state = _Look(archive, journal, known or {}, chain_is_read).look(windows)
+        if not state.findings or read_journal(archive.root).newest == journal.newest:
+            break
+        # What was read before may have been replaced since.
+        known = None
+    return state
+
+
+def refuse_unsound(archive: Archive, *, windows: bool = True) -> SealedState:
+    """Refuse to decide by an archive of which something sealed is missing or changed.
+
+    Raises:
+        ManifestInvalidError: Names it; nothing was changed.
+    """
+    state = check_sealed_state(archive, windows=windows)
+    if state.findings:
+        shown = "; ".join(map(str, state.findings[:3]))
+        more = f" (and {len(state.findings) - 3} more)" if len(state.findings) > 3 else ""
+        raise ManifestInvalidError(
+            f"{archive.root}: {shown}{more}. That means: {state.findings[0].reason.meaning}. "
+            f"What to do: {state.findings[0].reason.remedy}. Nothing was changed"
+        )
+    return state
+
+
+def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
+    """Let what is there be what was sealed: what is missing, and has no copy, is forgotten.
+
+    Args:
+        archive: The archive.
+        say: Takes what is forgotten, and the new entry's number.
+        dry_run: Whether nothing is changed.
+
+    Raises:
+        ManifestInvalidError: When what is there contradicts itself; nothing was changed.
+    """
+    for finding in check_sealed_state(archive).findings:
+        say(f"journal {archive.root}: forgets {finding}")
+    look = _Look(archive, Journal(), {}, chain_is_read=False).look(windows=True)
+    left = [found for found in look.findings if found.reason != Reason.JOURNAL_DAMAGED]
+    if left:
+        raise ManifestInvalidError(
+            f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of that would be no "
+            "proof. Nothing was changed"
+        )
+    if not dry_run:
+        number = start_journal_anew(archive.root, look.there, look.known)
+        say(f"journal {archive.root}: entry {number:,} holds what is there now")
+
+
+class _Look:
+    """One look at an archive."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        journal: Journal,
+        known: Mapping[str, Receipt],
+        chain_is_read: bool,
+    ) -> None:
+        self._archive = archive
+        self._journal = journal
+        self._known = known
+        self._chain_is_read = chain_is_read
+        self._state = SealedState(journal)
+        self._tips: dict[str, Tip] = {}
+        self._documents: dict[str, str] = {}
+        self._receipts: list[Receipt] = []
+
+    def look(self, windows: bool) -> SealedState:
+        """Return what was found."""
+        state, journal = self._state, self._journal
+        state.findings += [
+            Finding(Reason.JOURNAL_DAMAGED, where, what) for where, what in journal.problems
+        ]
+        newest = self._look_at_generations()
+        held = self._look_at_windows() if windows else []
+        self._look_at_identity([*newest, *held])
+        if windows:
+            state.claims = claims_of(newest, held)
+            state.findings += find_overlaps(state.claims)
+        state.known = max((receipt.journal for receipt in self._receipts), default=0)
+        if state.known > journal.newest and not journal.problems:
+            detail = (
+                f"ends at entry {journal.newest:,}; a receipt was sealed after entry "
+                f"{state.known:,}"
+            )
+            state.findings.append(Finding(Reason.JOURNAL_DAMAGED, "journal", detail))
+        state.there = Noted(self._tips, self._documents)
+        state.news = journal.noted.news(state.there)
+        return state
+
+    def _look_at_generations(self) -> list[Receipt]:
+        """Return the newest receipt of each generation."""
+        noted = self._journal.noted.tips
+        there = {generation.name: generation for generation in self._archive.generations()}
+        newest = []
+        for name in sorted({*there, *noted}):
+            generation = there.get(name) or Generation(
+                self._archive.root, int(name.rpartition("/")[2])
+            )
+            receipt = self._look_at_receipts(generation, noted.get(name))
+            if receipt is not None:
+                self._look_at_generation(generation, receipt)
+                self._state.newest[name] = receipt
+                newest.append(receipt)
+        return newest
+
+    def _look_at_receipts(self, generation: Generation, noted: Tip | None) -> Receipt | None:
+        """Return the newest receipt, where it is in order."""
+        names = generation.receipt_names()
+        name = noted.name if noted else names[-1] if names else ""
+        receipt, seen = None, None
+        if name in names:
+            receipt = self._read(generation.receipt_where(name))
+            seen = receipt.sha256 if receipt else UNREADABLE
+        before = sum(other <= name for other in names)
+        if noted and self._chain_is_read and seen is not None:
+            noted = replace(noted, receipts=before)
+        verdict = judge_tip(noted, names, seen)
+        where = generation.receipt_where(name)
+        if verdict == Verdict.MISSING and seen is None:
+            self._find(Reason.RECEIPT_MISSING, where, "was sealed, and isn't there")
+        elif verdict in _REASONS and noted:
+            folder = generation.receipt_where("").rstrip("/")
+            if seen == noted.sha256:
+                where, detail = folder, f"{before:,} receipts up to {name}; sealed: "
+                self._find(_REASONS[verdict], where, f"{detail}{noted.receipts:,}")
+            else:
+                detail = f"has SHA-256 {str(seen)[:12]}, sealed was {noted.sha256[:12]}"
+                self._find(Reason.RECEIPT_CHANGED, where, detail)
+        if receipt is None or verdict not in (Verdict.SOUND, Verdict.NEW):
+            return None
+        for later in names[before:]:
+            where = generation.receipt_where(later)
+            following = self._read(where)
+            if following is None:
+                return None
+            broken = check_link(following, receipt, receipt.sha256, where)
+            if broken:
+                self._state.findings += broken
+                return None
+            receipt = following
+        self._tips[generation.name] = Tip(receipt.name, len(names), receipt.sha256)
+        return receipt
+
+    def _look_at_generation(self, generation: Generation, receipt: Receipt) -> None:
+        """Compare generation.json with what was noted, and with the newest receipt."""
+        path = f"{generation.name}/generation.json"
+        try:
+            document: dict[str, Any] | None = generation.document()
+        except ArchiveError as error:
+            self._find(Reason.DOCUMENT_CHANGED, path, str(error))
+            return
+        assert document is not None
+        differs = generation_differs(document, receipt)
+        if differs:
+            self._find(Reason.DOCUMENT_CHANGED, path, differs)
+            return
+        self._look_at_document(path, _digest(_deciding(document)))
+
+    def _look_at_windows(self) -> list[Receipt]:
+        """Return the receipts of the sealed windows, where they are in order."""
+        noted = self._journal.noted.documents
+        folders = {"/".join(path.split("/")[:2]) for path in noted if path.startswith("windows/")}
+        there = {f"windows/{key}" for key in self._archive.window_keys()}
+        receipts = []
+        for folder in sorted({*there, *folders}):
+            window = Window(self._archive.root, folder.partition("/")[2])
+            path = f"{folder}/receipt.json"
+            receipt, seen = None, None
+            if folder in there:
+                try:
+                    receipt = self._read(path)
+                    seen = receipt.sha256 if receipt else UNREADABLE
+                except FileNotFoundError:
+                    pass
+            verdict = judge_document(noted.get(path), seen)
+            if verdict in _REASONS:
+                detail = "was sealed, and isn't there"
+                if verdict == Verdict.CHANGED:
+                    detail = f"has SHA-256 {str(seen)[:12]}, sealed was {noted[path][:12]}"
+                self._find(_REASONS[verdict], path, detail)
+                continue
+            if receipt is not None or f"{folder}/plan.json" in noted:
+                plan = _plan_digest(window) if folder in there else None
+                if plan in (None, UNREADABLE):
+                    detail = "isn't JSON" if plan else "isn't there"
+                    self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", detail)
+                else:
+                    self._look_at_document(f"{folder}/plan.json", plan)
+            if receipt is not None:
+                self._documents[path] = receipt.sha256
+                receipts.append(receipt)
+        return receipts
+
+    def _look_at_identity(self, receipts: list[Receipt]) -> None:
+        """Compare whose archive.json says it is with what was noted, and with the receipts."""
+        own = _identity(self._archive)
+        others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
+        if others:
+            pipeline, cluster_id = min(others)
+            detail = (
+                f"says pipeline {own[0]!r} and cluster {own[1]!r}; receipts were sealed of "
+                f"pipeline {pipeline!r} and cluster {cluster_id!r}"
+            )
+            self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
+        elif receipts:
+            self._look_at_document("archive.json", _digest(own))
+
+    def _look_at_document(self, path: str, seen: str | None) -> None:
+        noted = self._journal.noted.documents.get(path)
+        verdict = judge_document(noted, seen)
+        if verdict == Verdict.MISSING:
+            self._find(Reason.DOCUMENT_CHANGED, path, "isn't there")
+        elif verdict == Verdict.CHANGED:
+            detail = f"has digest {str(seen)[:12]}, {str(noted)[:12]} when it was sealed"
+            self._find(Reason.DOCUMENT_CHANGED, path, detail)
+        elif seen is not None:
+            self._documents[path] = seen
+
+    def _read(self, where: str) -> Receipt | None:
+        """Read a receipt; None, and a finding, where it is damaged.
+
+        Raises:
+            FileNotFoundError: When there is none.
+        """
+        receipt = self._known.get(where)
+        if receipt is None:
+            try:
+                receipt = _read_receipt(self._archive, where)
+            except ReceiptError as error:
+                self._find(Reason.RECEIPT_CORRUPT, where, str(error))
+                return None
+        self._receipts.append(receipt)
+        return receipt
+
+    def _find(self, reason: Reason, where: str, detail: str) -> None:
+        self._state.findings.append(Finding(reason, where, detail))
+
+
+def _read_receipt(archive: Archive, where: str) -> Receipt:
+    kind, name, *rest = where.split("/")
+    if kind == "windows":
+        return Window(archive.root, name).receipt()
+    return archive.generation(int(name)).read_receipt(rest[-1])
+
+
+def generation_differs(document: Mapping[str, Any], receipt: Receipt) -> str:
+    """Say in what `generation.json` contradicts the generation's newest receipt; empty if nowhere.
+
+    An archive that no journal was kept of yet has only this.
+    """
+    number = document.get("generation", receipt.generation)
+    if number != receipt.generation:
+        return f"says it is generation {number!r}, its receipts are of {receipt.generation}"
+    for topic, topic_id in receipt.topics.items():
+        said = document.get("topics", {}).get(topic, topic_id)
+        if said != topic_id:
+            return f"says topic {topic} has id {said!r}, its receipts {topic_id!r}"
+    try:
+        starts = from_spark_json(json.dumps(document["starting_offsets"]))
+    except (AttributeError, TypeError, ValueError) as error:
+        return f"has starting_offsets that can't be understood: {error!r}"
+    for part in receipt.partitions:
+        said = starts.get(part.tp, part.start_so_far)
+        if said != part.start_so_far:
+            return f"starts {part.tp} at {said:,}, its receipts at {part.start_so_far:,}"
+    return ""
+
+
+def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) -> Noted:
+    """Return what is noted of a generation whose newest receipt was just written."""
+    names = [name for name in generation.receipt_names() if name <= receipt.name]
+    return Noted(
+        {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
+        {
+            "archive.json": _digest(_identity(archive)),
+            f"{generation.name}/generation.json": _digest(_deciding(generation.document())),
+        },
+    )
+
+
+def note_of_window(archive: Archive, window: Window, receipt: Receipt) -> Noted:
+    """Return what is noted of a window whose receipt was just written."""
+    documents = {
+        "archive.json": _digest(_identity(archive)),
+        f"{window.name}/receipt.json": receipt.sha256,
+        f"{window.name}/plan.json": _digest(window.plan()),
+    }
+    return Noted(documents=documents)
+
+
+def _identity(archive: Archive) -> tuple[str, str]:
+    document = archive.document()
+    return document["pipeline"], document["cluster_id"]
+
+
+def _deciding(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of `generation.json` never changes once something is sealed.
+
+    Topics may be added as they are drained; those that were are in the receipts.
+    """
+    return {key: value for key, value in document.items() if key != "topics"}
+
+
+def _digest(value: object) -> str:
+    """Return the SHA-256 of a JSON value, however its file is spaced."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plan_digest(window: Window) -> str | None:
+    try:
+        return _digest(json.loads(read_bytes(window.folder / "plan.json")))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return UNREADABLE

@@ -1,0 +1,28 @@
+"""Documents that an archive keeps beside its proof: each run writes them anew."""
+
+from __future__ import annotations
+
+from upath import UPath
+
+from kafka_drain.documents import read_document
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+
+__all__ = ["unreadable_notes"]
+
+#: Relative to the archive.
+_NOTES = ("observed.json", "overview.json", "topics.json", "told/generations.json")
+
+
+def unreadable_notes(root: UPath) -> list[Finding]:
+    """Find those that can't be read; one that isn't there is in order."""
+    findings = []
+    for name in _NOTES:
+        try:
+            read_document(root / name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except ArchiveError as error:
+            detail = str(error).removeprefix(f"{root / name} ").partition(";")[0]
+            findings.append(Finding(Reason.NOTE_UNREADABLE, name, detail))
+    return findings

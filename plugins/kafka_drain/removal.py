@@ -1,0 +1,65 @@
+"""Which files may be removed because windows stand for them. Plain values; opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import Finding
+
+__all__ = ["Standing", "relied_on", "removable"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A sealed window that stands for sound files.
+
+    Attributes:
+        key: The window.
+        files: Its own files, relative to the archive.
+        replaces: The files that it stands for.
+    """
+
+    key: str
+    files: Collection[str]
+    replaces: Collection[str]
+
+
+def relied_on(windows: Iterable[Standing], there: Collection[str]) -> frozenset[str]:
+    """Return the windows that readers rely on once some files are gone.
+
+    Those that stand for the files; where another window stands for a window's own files, that one
+    too, as far as it goes on.
+    """
+    left = list(windows)
+    found: set[str] = set()
+    asked = set(there)
+    while asked:
+        more = [w for w in left if w.key not in found and not asked.isdisjoint(w.replaces)]
+        found |= {window.key for window in more}
+        asked = {path for window in more for path in window.files}
+    return frozenset(found)
+
+
+def removable(
+    there: Collection[str], needed: Collection[str], damage: Mapping[str, Sequence[Finding]]
+) -> list[str]:
+    """Return which of the files that windows stand for may be removed.
+
+    Args:
+        there: Those that are there.
+        needed: Files of republishes that may be resumed; these stay for now.
+        damage: By the window that is relied on, how its files differ from what was sealed.
+
+    Raises:
+        ManifestInvalidError: When a window's files aren't what was sealed: the files may be the
+            only copy.
+    """
+    for key, found in damage.items():
+        if found:
+            raise ManifestInvalidError(
+                f"window {key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
+                "nothing was removed"
+            )
+    return sorted(set(there) - set(needed))

@@ -1,0 +1,213 @@
+"""The journal: every verdict, what folding it gives, and what of it can't go unseen."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_drain.journal import (
+    REMOVED,
+    UNREADABLE,
+    WHOLE_EVERY,
+    Entry,
+    Head,
+    Noted,
+    Tip,
+    Verdict,
+    first_needed,
+    fold_journal,
+    judge_document,
+    judge_head,
+    judge_tip,
+    next_whole,
+    parse_entry,
+    parse_head,
+)
+
+SOUND, NEW, MISSING, CHANGED = Verdict.SOUND, Verdict.NEW, Verdict.MISSING, Verdict.CHANGED
+
+#: Noted, seen: verdict. All there are.
+DOCUMENTS = {
+    (None, None): SOUND,
+    (None, "a"): NEW,
+    (None, UNREADABLE): Verdict.UNREADABLE,
+    ("a", None): MISSING,
+    ("a", "a"): SOUND,
+    ("a", "b"): CHANGED,
+    ("a", UNREADABLE): Verdict.UNREADABLE,
+    (REMOVED, None): SOUND,
+    (REMOVED, "a"): SOUND,
+    (REMOVED, UNREADABLE): SOUND,
+}
+
+
+@pytest.mark.parametrize(("noted", "seen"), DOCUMENTS)
+def test_judge_document(noted: str | None, seen: str | None) -> None:
+    """What is noted has to be there as it was; what isn't may be new."""
+    assert judge_document(noted, seen) == DOCUMENTS[noted, seen]
+
+
+NAMES = ["0.json", "1.json", "2.json", "3.json"]
+
+
+@pytest.mark.parametrize(
+    ("there", "seen"), list(product(product([False, True], repeat=4), [None, "a", "b", UNREADABLE]))
+)
+@pytest.mark.parametrize("noted", [None, Tip("2.json", 3, "a")])
+def test_judge_tip(noted: Tip | None, there: tuple[bool, ...], seen: str | None) -> None:
+    """Of a generation, every receipt up to the one that was noted has to be there, and that one.
+
+    Every combination of receipts that are there, and of what the noted one says.
+    """
+    names = [name for name, is_there in zip(NAMES, there, strict=True) if is_there]
+    if not there[2]:
+        seen = None
+    verdict = judge_tip(noted, names, seen)
+
+    if noted is None:
+        assert verdict == (NEW if names else SOUND)
+    elif not all(there[:3]) or seen is None:
+        assert verdict == MISSING
+    elif seen == UNREADABLE:
+        assert verdict == Verdict.UNREADABLE
+    elif seen == "b":
+        assert verdict == CHANGED
+    else:
+        assert verdict == (NEW if there[3] else SOUND)
+
+
+def test_judge_tip_more_than_noted() -> None:
+    """A receipt that was put between those that were sealed."""
+    assert judge_tip(Tip("2.json", 2, "a"), NAMES[:3], "a") == CHANGED
+
+
+#: Head's entries and hash, newest entry, entries that a receipt knows of: whether it is whole.
+HEADS = {
+    (None, 0, 0): True,
+    (None, 0, 1): False,
+    # Killed between the first entry and the head.
+    (None, 1, 0): True,
+    (None, 1, 1): True,
+    (None, 1, 2): False,
+    (None, 2, 0): False,
+    (None, 2, 1): False,
+    ((1, "h1"), 0, 0): False,
+    ((1, "h1"), 1, 0): True,
+    ((1, "h1"), 1, 2): False,
+    ((1, "h1"), 2, 2): True,
+    ((1, "h2"), 2, 2): False,
+    ((2, "h2"), 1, 0): False,
+    ((2, "h2"), 2, 1): True,
+    ((2, "h1"), 2, 1): False,
+    # So old that its entry isn't among those that are read.
+    ((9, "h9"), 20, 0): True,
+}
+
+
+@pytest.mark.parametrize(("head", "newest", "known"), HEADS)
+def test_judge_head(head: tuple[int, str] | None, newest: int, known: int) -> None:
+    """Whatever names an entry that isn't there shows that the journal was cut."""
+    hashes = {n: f"h{n}" for n in range(max(1, first_needed(newest)) if newest else 1, newest + 1)}
+    hashes = {n: h for n, h in hashes.items() if n >= newest - 3}
+
+    told = judge_head(Head(*head) if head else None, newest, hashes, known)
+
+    assert (told == "") is HEADS[head, newest, known]
+
+
+@pytest.mark.parametrize("document", [{"entries": "1", "sha256": "a"}, {"entries": 1, "sha256": 2}])
+def test_parse_head_damaged(document: dict[str, object]) -> None:
+    """Something else than a number and a hash isn't a head."""
+    with pytest.raises(ValueError, match="entries"):
+        parse_head(document)
+    with pytest.raises(KeyError):
+        parse_head({})
+
+
+def test_whole_entries() -> None:
+    """Each sixteenth entry holds everything, and a reader starts at the newest of these."""
+    assert [first_needed(n) for n in (1, 2, 16, 17, 32, 33)] == [1, 1, 1, 17, 17, 33]
+    assert [next_whole(n) for n in (0, 1, 16, 17)] == [1, 17, 17, 33]
+
+
+HASHES = st.sampled_from(["a", "b", REMOVED])
+NOTED = st.builds(
+    Noted,
+    st.dictionaries(
+        st.sampled_from(["g1", "g2"]),
+        st.builds(
+            lambda n: Tip(f"{n:012d}.json", n + 1, f"t{n}"), st.integers(min_value=0, max_value=9)
+        ),
+    ),
+    st.dictionaries(
+        st.sampled_from(["w1", "w2", "w3"]), st.sampled_from(["a", REMOVED]), max_size=3
+    ),
+)
+
+
+@given(NOTED, NOTED, NOTED)
+def test_noted_in_any_order(a: Noted, b: Noted, c: Noted) -> None:
+    """Of two runs that note something in one moment, it doesn't matter which one goes first."""
+    assert a.plus(b) == b.plus(a)
+    assert a.plus(b).plus(c) == a.plus(b.plus(c))
+    assert not a.news(a)
+    assert a.plus(a.news(b)) == a.plus(b)
+
+
+def journal_of(noted: list[Noted]) -> list[bytes]:
+    """Write a journal, an entry for each."""
+    contents, so_far, previous = [], Noted(), None
+    for number, more in enumerate(noted, start=1):
+        so_far = so_far.plus(more)
+        is_whole = number == first_needed(number)
+        entry = Entry(number, previous, is_whole, so_far if is_whole else more, "now")
+        contents.append(entry.to_bytes())
+        previous = parse_entry(contents[-1]).sha256
+    return contents
+
+
+@given(st.lists(NOTED, min_size=1, max_size=40), st.data())
+@settings(max_examples=150)
+def test_fold_journal(noted: list[Noted], data: st.DataObject) -> None:
+    """The newest entries give all that was ever noted, and none of them is missed or changed."""
+    contents = journal_of(noted)
+    newest = len(contents)
+    needed: list[tuple[int, bytes | None]] = [
+        (n, contents[n - 1]) for n in range(first_needed(newest), newest + 1)
+    ]
+    head = Head(newest, parse_entry(contents[-1]).sha256)
+    whole = Noted()
+    for more in noted:
+        whole = whole.plus(more)
+
+    journal = fold_journal(needed, head)
+    assert (journal.problems, journal.newest, journal.noted) == ((), newest, whole)
+    assert newest - first_needed(newest) < WHOLE_EVERY
+
+    at = data.draw(st.integers(min_value=0, max_value=len(needed) - 1))
+    number, content = needed[at]
+    assert content is not None
+    cut = data.draw(st.integers(min_value=0, max_value=len(content) - 1))
+    changed = content[:cut] + bytes([content[cut] ^ 1]) + content[cut + 1 :]
+    for damaged in (None, changed, content[:cut]):
+        broken = [*needed[:at], (number, damaged), *needed[at + 1 :]]
+        assert fold_journal(broken, head).problems
+    assert fold_journal(needed[:at], head).problems
+
+
+def test_fold_journal_forged() -> None:
+    """An entry that is sealed and not the successor, or holds another number, is found."""
+    one, two = Noted(documents={"w1": "a"}), Noted(documents={"w2": "a"})
+    contents = journal_of([one, two, one])
+    other = Entry(2, "0" * 64, False, two, "now").to_bytes()
+    head = Head(3, parse_entry(contents[2]).sha256)
+
+    for forged in (other, contents[2], Entry(2, None, True, two, "now").to_bytes()):
+        journal = fold_journal([(1, contents[0]), (2, forged), (3, contents[2])], head)
+        assert journal.problems
+    for content in (b'{"a":1}\n', b"", Entry(1, None, True, one, "now").to_bytes()[:-9]):
+        with pytest.raises(ValueError, match="SHA-256"):
+            parse_entry(content)

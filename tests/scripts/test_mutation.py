@@ -1,0 +1,95 @@
+"""`make mutate`: what becomes of changes that no test notices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.mutation import (
+    DECIDING,
+    ROOT,
+    SURVIVORS,
+    Mutant,
+    Result,
+    document_of,
+    failures,
+    read_document,
+)
+
+DIFF = """\
+--- kafka_drain/gaps.py
++++ kafka_drain/gaps.py
+@@ -1,3 +1,3 @@
+ def end(self):
+-    return (
+-        a)
++    return None
+"""
+A, B = Mutant("kafka_drain.m.f", "a => b"), Mutant("kafka_drain.m.g", "c => d")
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("kafka_drain.gaps.x_end__mutmut_3", "kafka_drain.gaps.end"),
+        ("kafka_drain.gaps.x__end__mutmut_3", "kafka_drain.gaps._end"),
+        ("kafka_drain.gaps.xǁGapǁend__mutmut_12", "kafka_drain.gaps.Gap.end"),
+    ],
+)
+def test_mutant_of(name: str, function: str) -> None:
+    """A change is known by its function and its lines: mutmut's numbers move with the code."""
+    assert Mutant.of(name, DIFF) == Mutant(function, "return ( a) => return None")
+
+
+def results(alive: int, *named: Mutant, mutants: int = 100) -> dict[str, Result]:
+    """What became of a module's mutants, of which so many live."""
+    return {"m": Result(mutants, mutants - alive, frozenset(named))}
+
+
+def test_failures_with_reasons() -> None:
+    """Nothing fails where each change that no test notices has a reason, and they are few."""
+    assert failures(results(5, A), {A: "the same"}) == []
+
+
+@pytest.mark.parametrize("reasons", [{}, {B: ""}, {A: "the same"}])
+def test_failures_without_reason(reasons: dict[Mutant, str]) -> None:
+    """A change without a reason fails, however few there are."""
+    found = failures(results(1, B), reasons)
+
+    assert found[0] == "no test notices kafka_drain.m.g: c => d"
+    assert len(found) == 2
+
+
+def test_failures_too_many() -> None:
+    """Reasons don't help where tests notice too few."""
+    too_few = ["tests notice less than 95% of the changes"]
+    assert failures(results(6, A), {A: "the same"}) == too_few
+    assert failures({}, {}) == too_few
+
+
+def test_document_read_again() -> None:
+    """What is written is what is read: reasons stay, and changes that are noticed now go."""
+    gone = Mutant("kafka_drain.m.h", "e => f")
+    found = results(2, A, B, mutants=40) | {"n": Result(160, 160)}
+
+    document = document_of(found, {A: "the same", gone: "gone"})
+
+    assert read_document(document) == (found, {A: "the same", B: ""})
+    assert document["percent"] == 99.0
+
+
+def test_survivors() -> None:
+    """What the file says holds: enough is noticed, and each change that isn't has a reason."""
+    found, reasons = read_document(json.loads(SURVIVORS.read_text()))
+
+    assert failures(found, reasons) == []
+    assert set(found) == set(DECIDING)
+
+
+@pytest.mark.parametrize("module", DECIDING)
+def test_deciding_modules(module: str) -> None:
+    """The modules and their tests are there."""
+    assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()
+    for name in DECIDING[module].split():
+        assert (ROOT / "tests" / "kafka_drain" / f"test_{name}.py").is_file()

@@ -1,0 +1,75 @@
+"""Commands that run at the same time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from tests.faults.injection import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.side_by_side", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Who starts the tests may ignore it, as `nohup` in a script does; children inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def test_side_by_side_runs_at_once(tmp_path: Path) -> None:
+    """Commands run at the same time: here each one waits for the other; lines have their names."""
+    waits = "while [ ! -e {0} ]; do sleep 0.05; done; touch {1}; echo there"
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    out, _ = start(
+        f"a=touch {two}; " + waits.format(one, tmp_path / "x"),
+        f"bb=touch {one}; " + waits.format(two, tmp_path / "y"),
+    ).communicate(timeout=60)
+
+    assert sorted(out.splitlines()[:-1]) == [
+        "a  | passed",
+        "a  | there",
+        "bb | passed",
+        "bb | there",
+    ]
+
+
+def test_side_by_side_one_fails() -> None:
+    """One that fails doesn't end the others, and its exit code is said."""
+    process = start("a=exit 3", "b=true && echo whole")
+    out, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert "a | failed, exit code 3" in out
+    assert "b | whole" in out
+
+
+def test_side_by_side_interrupted(tmp_path: Path) -> None:
+    """Who interrupts it ends the commands, and what they have started."""
+    pid = tmp_path / "pid"
+    process = start(f"a=echo $$ > {pid}.tmp; mv {pid}.tmp {pid}; exec sleep 300")
+    wait_for(pid.exists, "the command's start")
+
+    process.send_signal(signal.SIGINT)
+
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    wait_for(lambda: not _lives(int(pid.read_text())), "the end of what the command has started")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A zombie has ended; whoever started it hasn't looked yet.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,412 @@
+"""A random sequence of what happens to a topic and its archive, and a judge that knows the truth.
+
+The judge shares no decision with the product: it reads the topic as consumers do, before and after
+each command, and the archive's files with pyarrow. It only asks the product which files readers
+take. After each step it holds that
+
+- readers get no record that was never committed, none twice, and each one as it was;
+- a record that a drain or a backfill has answered for is there, or the verdict is red, twice;
+- no command ends in a traceback;
+- without damage, readers can always read.
+
+At the end the archive has to come to a green verdict, unless what was damaged is nowhere else.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from kafka_drain.archive import Archive
+from kafka_drain.archive_files import ArchiveFile, archive_files
+from kafka_drain.errors import KafkaDrainError
+from tests.faults.republishing import make_target
+from tests.sequences.commands import Ended, Kill, run_command
+from tests.sequences.topic import PARTITIONS, Place, Record, Topic, read_records
+
+__all__ = ["Sequence"]
+
+#: A command's changes of the file system are about so many, at most.
+CHANGES = 60
+
+#: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
+_EXPIRED = (
+    re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention passed"),
+    re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
+)
+
+
+@dataclass
+class Sequence:
+    """A topic, its archive, and what has happened to both.
+
+    Attributes:
+        spark: The session that runs the commands' applications.
+        topic: The topic.
+        folder: The archive's.
+        chance: Decides what happens.
+        owed: Records that the archive has answered for.
+        damaged: Files that were taken away.
+        history: What has happened, for people.
+        acknowledged: Ranges that Kafka had forgotten before anybody drained them.
+        commands: How many commands were run.
+        killed: How many of them didn't live to their end.
+        ended_green: Whether the archive came back to a green verdict.
+    """
+
+    spark: Any
+    topic: Topic
+    folder: Path
+    chance: random.Random
+    owed: dict[Place, Record] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    history: list[str] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+    commands: int = 0
+    killed: int = 0
+    ended_green: bool = False
+    _republished: int = 0
+
+    def __post_init__(self) -> None:
+        self.starts_late = self.chance.random() < 0.3
+
+    @property
+    def archive(self) -> Archive:
+        return Archive.at(str(self.folder))
+
+    def run(self, steps: int) -> None:
+        """Let so many things happen, judge after each, and bring the archive back to green."""
+        try:
+            self.topic.produce(self.chance.randint(3, 12))
+            if self.chance.random() < 0.8:
+                self.drain_as_scheduled()
+            for _ in range(steps):
+                self.step()
+            self.recover()
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *self.history])) from error
+
+    def step(self) -> None:
+        """Let one thing happen, and judge what readers get."""
+        actions: dict[Callable[[], None], int] = {
+            self.produce: 6,
+            self.transact: 2,
+            self.drain_as_scheduled: 6,
+            self.drain: 2,
+            self.validate: 3,
+            self.backfill: 2,
+            self.repair: 2,
+            self.roll: 2,
+            self.maintain: 3,
+            self.reprocess: 3,
+            self.republish: 2,
+            self.lose_file: 2,
+            self.delete_records: 1,
+            self.make_again: 1,
+            self.compact: 2 if self.topic.is_compacted else 0,
+        }
+        [action] = self.chance.choices(list(actions), list(actions.values()))
+        action()
+        self.judge()
+
+    # What happens to the topic
+
+    def produce(self) -> None:
+        self.note("produce")
+        self.topic.produce(self.chance.randint(1, 12))
+
+    def transact(self) -> None:
+        commit = self.chance.random() < 0.5
+        self.note("commit" if commit else "abort")
+        self.topic.transact(self.chance.randint(1, 6), commit=commit)
+
+    def delete_records(self) -> None:
+        self.note("delete records")
+        self.topic.delete_records()
+
+    def make_again(self) -> None:
+        self.note("make again")
+        self.topic.make_again()
+        self.topic.produce(self.chance.randint(1, 20))
+
+    def compact(self) -> None:
+        self.note("compact" if self.topic.compact() else "compact: nothing was removed")
+
+    # What happens to the archive
+
+    def drain_as_scheduled(self) -> None:
+        """Let records arrive, drain and validate: an hour's run of the DAG."""
+        self.produce()
+        self.drain()
+        self.validate()
+
+    def drain(self) -> None:
+        more = ["--topic", self.topic.name, "--partition-by", "topic"]
+        if self.starts_late:
+            more += ["--source-option", "startingOffsets=latest"]
+        before = self.topic.look()
+        ended = self.command("drain", *more)
+        if ended.code == 0:
+            start = self.start()
+            self.answer_for(before, lambda place: place.offset >= start.get(place.partition, 0))
+
+    def backfill(self) -> None:
+        before = self.topic.look()
+        interval = ("--start", "2026-01-10T00:00Z", "--end", "2026-01-11T00:00Z")
+        if not self.archive.exists:
+            return
+        ended = self.command("backfill", *interval)
+        if ended.code == 0:
+            start = self.start()
+            self.answer_for(before, lambda place: place.offset < start.get(place.partition, 0))
+
+    def validate(self) -> None:
+        deep = self.chance.random() < 0.2
+        if self.command("validate", *(["--deep"] if deep else [])).code == 0:
+            self.require_owed("a green verdict")
+
+    def repair(self) -> None:
+        if self.archive.exists:
+            self.command("repair")
+
+    def roll(self) -> None:
+        if self.archive.exists:
+            self.command("roll")
+
+    def maintain(self) -> None:
+        if self.archive.exists:
+            lines = self.chance.choice(["1", "1", "1000"])
+            self.command("maintain", "--max-manifest-lines", lines, "--apply")
+
+    def reprocess(self) -> None:
+        if self.archive.exists:
+            batch = str(self.chance.choice([0, 0, 1, 2]))
+            cut = [] if self.is_reprocessing else ["--from-batch", batch]
+            self.command("reprocess", *cut, "--partition-by", "topic", "--apply")
+
+    def republish(self) -> None:
+        """Send what is sealed to a topic of its own, until it is done, and compare."""
+        if not self.archive.exists:
+            return
+        self._republished += 1
+        target = f"{self.topic.name}-out-{self._republished}"
+        # Not made like its source: Kafka would compact it before it is read.
+        make_target(self.topic.bootstrap, target, PARTITIONS)
+        wanted = Counter(record for _, record in self.read(sealed_only=True))
+        for attempt in range(3):
+            ended = self.command(
+                "republish",
+                *("--target-topic", target, "--run", target),
+                *("--engine", "worker", "--processes", "1", "--sealed-only"),
+                may_die=attempt == 0,
+            )
+            if not ended.was_killed:
+                break
+        if ended.code == 0 and wanted:
+            found = Counter(
+                record
+                for records in read_records(self.topic.bootstrap, target).values()
+                for _, record in records
+            )
+            assert found == wanted, f"republished: {found - wanted} twice, {wanted - found} lost"
+
+    def lose_file(self) -> None:
+        """Take away a file that readers take, or the half of it."""
+        files = self.files() if self.archive.exists else []
+        if files:
+            file = self.chance.choice(files)
+            self.note(f"lose {file.path}")
+            self.damaged.add(file.path)
+            path = self.folder / file.path
+            if self.chance.random() < 0.7:
+                path.unlink(missing_ok=True)
+            elif path.exists():
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    # The judge
+
+    def judge(self) -> None:
+        """Hold what readers get against what was committed."""
+        if not self.archive.exists:
+            return
+        seen: set[Place] = set()
+        for place, record in self.read():
+            assert place not in seen, f"{place} is there twice"
+            assert self.topic.committed.get(place) == record, f"{place} isn't what was committed"
+            seen.add(place)
+
+    def missing(self) -> dict[Place, Record]:
+        """Return what is owed and not there."""
+        there = {place for place, _ in self.read()}
+        return {place: record for place, record in self.owed.items() if place not in there}
+
+    def require_owed(self, what: str) -> None:
+        missing = self.missing()
+        assert not missing, f"{what}, and {len(missing)} records aren't there: {min(missing)}"
+
+    def recover(self) -> None:
+        """Do what the documents advise until the verdict is green, or fail."""
+        if not self.archive.exists:
+            return
+        if self.missing():
+            for _ in range(2):
+                assert self.command("validate", may_die=False).code != 0, "green with records lost"
+        if self.is_reprocessing:
+            self.command("reprocess", "--partition-by", "topic", "--apply", may_die=False)
+        if self.is_reprocessing:
+            self.command("reprocess", "--abandon", "--apply", may_die=False)
+        self.command("repair", may_die=False)
+        verdict = self.command("validate", may_die=False)
+        only_copies = {p for p in self.missing() if p not in self.topic.look()}
+        if only_copies:
+            assert verdict.code != 0, f"green, and {len(only_copies)} records are nowhere"
+            return
+        self.drain_to_the_end()
+        verdict = self.command("validate", "--deep", may_die=False)
+        if not self.unreadable_elsewhere():
+            assert verdict.code == 0, f"stuck: {verdict.said}"
+        if verdict.code == 0:
+            self.ended_green = True
+            self.require_owed("green at the end")
+        self.judge()
+
+    def unreadable_elsewhere(self) -> bool:
+        """Whether a damaged file had offsets of which Kafka has forgotten some."""
+        return bool(self.damaged) and (len(self.topic.lives) > 1 or self.forgot)
+
+    @property
+    def forgot(self) -> bool:
+        """Whether Kafka no longer holds all that was ever committed."""
+        return len(self.topic.look()) < len(self.topic.committed)
+
+    def drain_to_the_end(self) -> None:
+        for _ in range(3):
+            before = len(self.history)
+            self.drain()
+            if self.history[before].endswith("-> 0"):
+                return
+            self.command("validate", may_die=False)
+            self.command("roll", may_die=False)
+
+    # What both share
+
+    def command(self, name: str, *arguments: str, may_die: bool = True) -> Ended:
+        """Run a command, which a third of the time doesn't live to its end."""
+        kill = Kill()
+        if may_die and self.chance.random() < 0.4:
+            # The first changes more often: most commands make but a few.
+            kill = Kill(change=round(CHANGES ** self.chance.random()))
+            if name == "drain" and self.chance.random() < 0.5:
+                kill = Kill(spark=self.chance.choice(["before the manifest", "before the commit"]))
+        self.commands += 1
+        expired = [part for one in self.acknowledged for part in ("--acknowledge-expired", one)]
+        if name not in ("drain", "validate", "repair", "backfill"):
+            expired = []
+        ended = run_command(
+            *(self.spark, str(self.folder), kill),
+            *(name, str(self.folder), "--bootstrap-servers", self.topic.bootstrap),
+            *arguments,
+            *expired,
+        )
+        self.note(f"{' '.join([name, *arguments])} {kill if kill != Kill() else ''}-> {ended.code}")
+        if ended.code > 0:
+            self.history.append("    " + ended.said.strip()[-600:].replace("\n", "\n    "))
+        assert "Traceback" not in ended.said, ended.said
+        assert ended.code in (0, 1, 2, -9), ended.said
+        if name in ("drain", "backfill") and ended.code == 1:
+            self.accept_expired(ended.said)
+        if ended.was_killed:
+            self.killed += 1
+            # What a minute's wait comes to: the lease of the dead runs out.
+            for lease in self.folder.glob("*lock.json*"):
+                lease.unlink()
+        return ended
+
+    def accept_expired(self, said: str) -> None:
+        """Accept from now on that what nobody has drained is gone."""
+        for pattern in _EXPIRED:
+            for topic, partition, start, end in pattern.findall(said):
+                expired = f"{topic}:{partition}:{start}-{end}"
+                if expired not in self.acknowledged:
+                    self.acknowledged.append(expired)
+
+    def note(self, what: str) -> None:
+        self.history.append(what)
+
+    @property
+    def is_reprocessing(self) -> bool:
+        return (self.folder / "maintenance" / "reprocess.json").exists()
+
+    def start(self) -> dict[int, int]:
+        """Return where the newest generation starts, of the topic's life now; else 0."""
+        generation = self.archive.open_generation()
+        if generation is None or generation.document()["topics"].get(self.topic.name) != (
+            self.topic.life
+        ):
+            return {}
+        first = {}
+        for one in self.archive.generations():
+            if one.document()["topics"].get(self.topic.name) == self.topic.life:
+                for tp, offset in one.starting_offsets().items():
+                    first.setdefault(tp.partition, offset)
+        return first
+
+    def answer_for(self, before: dict[Place, Record], wanted: Callable[[Place], bool]) -> None:
+        """Note what Kafka held before and after a command as owed."""
+        after = self.topic.look()
+        self.owed |= {p: r for p, r in before.items() if p in after and wanted(p)}
+
+    def files(self) -> list[ArchiveFile]:
+        """Return the files that readers take; without damage there always is an answer."""
+        try:
+            return archive_files(self.archive)
+        except KafkaDrainError as error:
+            if not self.damaged:
+                raise AssertionError(f"can't be read: {error}") from error
+            return []
+
+    def read(self, *, sealed_only: bool = False) -> list[tuple[Place, Record]]:
+        """Read all rows of the files that readers take and that are there."""
+        found: list[tuple[Place, Record]] = []
+        for file in self.files():
+            path = self.folder / file.path
+            if sealed_only and file.sealed is None:
+                continue
+            if not path.exists() or path.stat().st_size != file.bytes:
+                assert file.path in self.damaged, f"{file.path} is gone"
+                continue
+            found += list(rows(path, file.topic_ids[self.topic.name]))
+        return found
+
+    def summary(self) -> str:
+        """Return what it came to, in a line."""
+        verdict = "green" if self.ended_green else "red" if self.archive.exists else "no archive"
+        return (
+            f"{self.commands} commands, {self.killed} killed, {len(self.topic.lives)} lives, "
+            f"{len(self.topic.committed)} records, {len(self.owed)} owed, "
+            f"{len(self.damaged)} files damaged, {verdict}"
+        )
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def rows(path: Path, life: str) -> list[tuple[Place, Record]]:
+    """Read the rows of a Parquet file."""
+    columns = ["partition", "offset", "key", "value", "headers", "timestamp"]
+    table = pq.ParquetFile(path).read(columns)
+    times = table["timestamp"].cast("int64").to_pylist()
+    found = []
+    for row, micros in zip(table.to_pylist(), times, strict=True):
+        headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+        record = (row["key"], row["value"], headers, micros // 1000)
+        found.append((Place(life, row["partition"], row["offset"]), record))
+    return found

@@ -1,0 +1,48 @@
+"""The one Spark session of a test run, configured as spark-submit configures a drain's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain import jars
+from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, JAVA_OPTIONS
+
+__all__ = ["spark_session"]
+
+
+@contextmanager
+def spark_session(warehouse: Path) -> Iterator[Any]:
+    """Start Spark in this process; its JVM's machine lives in New York.
+
+    Nothing may depend on the machine's time zone.
+
+    Args:
+        warehouse: An empty folder for Spark's own tables.
+    """
+    from pyspark.sql import SparkSession
+
+    conf = {
+        **DEFAULTS,
+        **FIXED,
+        "spark.master": "local[2]",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": " ".join([JAVA_OPTIONS, *AVRO_LIMITS]),
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+    options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
+    jar_list = ",".join(
+        str(jar) for conf in (jars.CONNECTOR, jars.S3) for jar in jars.verified(conf)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --jars {jar_list} pyspark-shell")
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("TZ", "America/New_York")
+        session = SparkSession.builder.getOrCreate()
+    yield session
+    session.stop()
