@@ -55,6 +55,7 @@ class Sequence:
         chance: Decides what happens.
         owed: Records that the archive has answered for.
         damaged: Files that were taken away.
+        taken: The records that they held.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
         commands: How many commands were run.
@@ -68,6 +69,7 @@ class Sequence:
     chance: random.Random
     owed: dict[Place, Record] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
+    taken: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
     commands: int = 0
@@ -224,8 +226,10 @@ class Sequence:
         if files:
             file = self.chance.choice(files)
             self.note(f"lose {file.path}")
-            self.damaged.add(file.path)
             path = self.folder / file.path
+            if file.path not in self.damaged:
+                self.taken |= {place for place, _ in rows(path, file.topic_ids[self.topic.name])}
+            self.damaged.add(file.path)
             if self.chance.random() < 0.7:
                 path.unlink(missing_ok=True)
             elif path.exists():
@@ -271,21 +275,16 @@ class Sequence:
             return
         self.drain_to_the_end()
         verdict = self.command("validate", "--deep", may_die=False)
-        if not self.unreadable_elsewhere():
+        if not self.nowhere_else():
             assert verdict.code == 0, f"stuck: {verdict.said}"
         if verdict.code == 0:
             self.ended_green = True
             self.require_owed("green at the end")
         self.judge()
 
-    def unreadable_elsewhere(self) -> bool:
-        """Whether a damaged file had offsets of which Kafka has forgotten some."""
-        return bool(self.damaged) and (len(self.topic.lives) > 1 or self.forgot)
-
-    @property
-    def forgot(self) -> bool:
-        """Whether Kafka no longer holds all that was ever committed."""
-        return len(self.topic.look()) < len(self.topic.committed)
+    def nowhere_else(self) -> set[Place]:
+        """Return the records of damaged files that neither Kafka nor another file holds."""
+        return self.taken - self.topic.look().keys() - {place for place, _ in self.read()}
 
     def drain_to_the_end(self) -> None:
         for _ in range(3):
