@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from upath import UPath
@@ -21,6 +23,7 @@ __all__ = [
     "make_folder",
     "read_bytes",
     "require_reachable",
+    "sync_files",
     "sync_folder",
 ]
 
@@ -28,6 +31,9 @@ __all__ = [
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
 
 _READ_AHEAD = 8 << 20
+
+#: A disk takes in many files at a time in little more time than one.
+_SYNC_LANES = 16
 
 #: What botocore raises when it finds no credentials, or half of them.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
@@ -100,6 +106,48 @@ def sync_folder(path: UPath) -> None:
             raise
     finally:
         os.close(opened)
+
+
+def sync_files(root: UPath, paths: Iterable[str]) -> None:
+    """Let files that others wrote, and the names that lead to them, be there after a power cut.
+
+    Spark's sink leaves that to the operating system, which takes half a minute. A store has what it
+    answered for.
+
+    Args:
+        root: The archive's folder.
+        paths: The files, relative to it.
+
+    Raises:
+        ArchiveError: When a file isn't there, or the disk fails.
+    """
+    if not is_local(root):
+        return
+    files = sorted(paths)
+    folders = {folder for file in files for folder in _folders_of(file)}
+
+    def sync_file(file: str) -> None:
+        opened = os.open(str(root / file), os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+    try:
+        with ThreadPoolExecutor(_SYNC_LANES) as pool:
+            list(pool.map(sync_file, files))
+            list(pool.map(lambda folder: sync_folder(root / folder), sorted(folders)))
+    except OSError as error:
+        raise ArchiveError(
+            f"{error.filename or root} can't be written to its disk: {error.strerror or error}; "
+            "nothing was sealed. Look at the system's log, then validate again"
+        ) from error
+
+
+def _folders_of(file: str) -> list[str]:
+    """Return the folders of a file, from the archive's own: ``, `data` and `data/topic=t`."""
+    parts = file.split("/")[:-1]
+    return ["/".join(parts[:length]) for length in range(len(parts) + 1)]
 
 
 def read_bytes(path: UPath) -> bytes:

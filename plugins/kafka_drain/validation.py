@@ -30,6 +30,7 @@ from kafka_drain.journal_checks import SealedState, check_sealed_state, note_of_
 from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, utc_now
+from kafka_drain.locations import sync_files
 from kafka_drain.notes import unreadable_notes
 from kafka_drain.observations import (
     observe,
@@ -482,6 +483,7 @@ def _seal(
     assert validation.cluster is not None
     bounds = _bounds(validation.cluster, identity, set(proven[-1][0].ranges))
     generation = state.generation
+    sync_files(generation.root, (file.path for _, files in proven for file in files))
     for part, files in proven:
         own = [cut for gap in gaps for cut in _within(gap, part)]
         receipt = seal_segment(

@@ -30,7 +30,7 @@ from kafka_drain.journal_checks import note_of_window, refuse_unsound
 from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
-from kafka_drain.locations import hadoop_path
+from kafka_drain.locations import hadoop_path, sync_files
 from kafka_drain.manifest import SinkFile
 from kafka_drain.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_json
@@ -259,6 +259,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
         ManifestInvalidError: When something that was sealed is missing or changed.
     """
     state = refuse_unsound(archive)
+    sync_files(archive.root, (file.path for file in receipt.files))
     window.write_receipt(replace(receipt, journal=state.journal.newest))
     sealed = window.receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(archive, window, sealed)))

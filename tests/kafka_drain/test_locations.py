@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from upath import UPath
 
-from kafka_drain.errors import MachineError
-from kafka_drain.locations import hadoop_path, is_local, locate, make_folder
+from kafka_drain.errors import ArchiveError, MachineError
+from kafka_drain.locations import hadoop_path, is_local, locate, make_folder, sync_files
 
 
 def test_locate_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -75,3 +77,48 @@ def test_make_folder_in_store() -> None:
     make_folder(path)
 
     assert not path.exists()
+
+
+def test_sync_files_with_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each file its bytes and all names that lead to it: once, however many files."""
+    for name in ("a", "b"):
+        (tmp_path / "data" / f"topic={name}").mkdir(parents=True)
+        (tmp_path / "data" / f"topic={name}" / "1.parquet").touch()
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def follow(opened: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{opened}"), tmp_path))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", follow)
+
+    sync_files(UPath(tmp_path), ["data/topic=a/1.parquet", "data/topic=b/1.parquet"])
+
+    files = {"data/topic=a/1.parquet", "data/topic=b/1.parquet"}
+    assert set(synced[:2]) == files
+    assert sorted(synced[2:]) == [".", "data", "data/topic=a", "data/topic=b"]
+
+
+def test_sync_files_gone(tmp_path: Path) -> None:
+    """What has gone since it was read isn't there after a power cut either."""
+    with pytest.raises(ArchiveError, match=r"gone\.parquet can't be .+; nothing was sealed"):
+        sync_files(UPath(tmp_path), ["gone.parquet"])
+
+
+def test_sync_files_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that can't write is no reason to seal."""
+
+    def fail(opened: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(ArchiveError, match="Input/output error"):
+        sync_files(UPath(tmp_path), ["a"])
+
+
+def test_sync_files_in_store() -> None:
+    """A store has what it answered for."""
+    sync_files(locate("memory://folder/archive"), ["a"])
