@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import uuid
 from typing import Any, Literal
 
@@ -18,8 +19,10 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.locations import is_local, make_folder, read_bytes, sync_folder
 
 __all__ = [
+    "clear_unfinished",
     "create_document",
     "create_text",
+    "is_unfinished",
     "read_document",
     "read_note",
     "replace_document",
@@ -35,6 +38,25 @@ NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EM
 
 #: S3's answers to a write whose condition didn't hold, or that met another one.
 _REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
+
+
+#: What a document is written as before it gets its name.
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{32}\.tmp")
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file is what a kill or a crash left of a document that was being written."""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+def clear_unfinished(path: UPath) -> None:
+    """Remove what killed writers of a document left beside it; the caller is its only writer."""
+    if not is_local(path) or not path.parent.is_dir():
+        return
+    for name in os.listdir(str(path.parent)):
+        found = _UNFINISHED.fullmatch(name)
+        if found and found["name"] == path.name:
+            path.with_name(name).unlink(missing_ok=True)
 
 
 def read_document(path: UPath, *keys: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.archive import Archive
+from kafka_drain.documents import clear_unfinished
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
@@ -161,6 +162,9 @@ def prepare_drain(
     job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
+    # Of documents that drains alone write.
+    for name in ("archive.json", "topics.json", f"{generation.name}/generation.json"):
+        clear_unfinished(plan.archive.root / name)
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,

@@ -45,7 +45,6 @@ __all__ = [
     "Lease",
     "find_lease",
     "hold_lease",
-    "is_lease_file",
     "is_renewed_since",
     "refuse_while_held",
     "utc_now",
@@ -67,11 +66,6 @@ LOOKS = 30
 def utc_now() -> datetime:
     """Return the time."""
     return datetime.now(timezone.utc)
-
-
-def is_lease_file(name: str) -> bool:
-    """Whether a file in an archive's folder is its lease, or what a crash left of one."""
-    return name == NAME or (name.startswith(f".{NAME}.") and name.endswith(".tmp"))
 
 
 def is_renewed_since(

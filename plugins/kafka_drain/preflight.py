@@ -17,6 +17,7 @@ from kafka_drain.access import DRAINED
 from kafka_drain.acknowledgements import parse_acknowledgements
 from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.documents import is_unfinished
 from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.gaps import classify_gaps
@@ -33,7 +34,8 @@ from kafka_drain.kafka_side import (
     refuse_truncated,
     retention_warnings,
 )
-from kafka_drain.lease import Clock, is_lease_file, utc_now
+from kafka_drain.lease import NAME as LEASE
+from kafka_drain.lease import Clock, utc_now
 from kafka_drain.locations import is_local, require_reachable
 from kafka_drain.moved import moved_from
 from kafka_drain.observations import Observations, expiry_warnings, read_observations
@@ -235,8 +237,8 @@ def _check_folder(root: UPath) -> None:
         )
     if not root.exists() or (root / "archive.json").exists():
         return
-    # A first drain that was killed early leaves its lease.
-    if any(not is_lease_file(entry.name) for entry in root.iterdir()):
+    # A first drain that was killed early leaves its lease, or half a document.
+    if any(entry.name != LEASE and not is_unfinished(entry.name) for entry in root.iterdir()):
         raise ArchiveError(
             f"{root} isn't empty and isn't an archive (it has no archive.json); "
             "choose an empty or new folder"

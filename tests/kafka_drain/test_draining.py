@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_drain import draining
 from kafka_drain.archive import Archive
-from kafka_drain.draining import DrainJob, compile_spec, finish_drain, prepare_drain, read_batches
+from kafka_drain.draining import (
+    DrainJob,
+    compile_spec,
+    finish_drain,
+    open_drain,
+    prepare_drain,
+    read_batches,
+)
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -19,6 +29,8 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan
 from kafka_drain.value_schemas import ValuePlan
+from tests.forks import run_forked
+from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 
 A0 = TopicPartition("a", 0)
@@ -199,3 +211,39 @@ def test_prepare_drain_retention_option_removed(
         prepare_drain(drained, cluster, folder)
 
         assert Archive.at(pipeline.archive).document()["retention"] == "7d"
+
+
+def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:
+    """Open the first drain to a folder, until the nth change of it; 0 for none."""
+    draining.prepare_application = fake_application  # type: ignore[assignment]
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=archive)
+    # A lease that was left has run out by then.
+    now = datetime.now(timezone.utc) + timedelta(seconds=seconds_later)
+    Path(run).mkdir(mode=0o700)
+    kill_at_change(archive, change)
+    with open_drain(pipeline, cluster, Path(run), run="r", say=print, clock=lambda: now):
+        pass
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_open_drain_killed(is_there: bool, tmp_path: Path) -> None:
+    """A first drain that is killed before any change of the file system is just begun again.
+
+    The folder may have been made by somebody else, and may be empty.
+    """
+    archive, change, code = tmp_path / "archive", 0, -9
+    while code:
+        change += 1
+        shutil.rmtree(archive, ignore_errors=True)
+        if is_there:
+            archive.mkdir()
+        code = run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-1", change, 0.0)
+
+        assert not run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-2", 0, 100.0)
+        opened = Archive.at(str(archive)).open_generation()
+        assert opened is not None
+        assert opened.document()["reason"] == "first"
+        left = [path for path in archive.rglob("*.tmp") if ".lock.json." not in path.name]
+        assert left == []
+    assert change > 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -466,9 +467,10 @@ def test_open_drain_to_file(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_preflight_of_folder_with_lease(cluster: Any, tmp_path: Path) -> None:
-    """A new folder in which only a lease was left is as good as an empty one."""
+    """A new folder with only a lease, or half a document, in it is as good as an empty one."""
     (tmp_path / "lock.json").touch()
-    (tmp_path / ".lock.json.0123.tmp").touch()
+    (tmp_path / f".lock.json.{uuid.uuid4().hex}.tmp").touch()
+    (tmp_path / f".archive.json.{uuid.uuid4().hex}.tmp").touch()
 
     assert preflight(pipeline_to(tmp_path), cluster).offsets == 30
 
