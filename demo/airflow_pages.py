@@ -64,6 +64,8 @@ class Scene(TypedDict, total=False):
         dags: URIs of archives, by more DAGs, whose task `validate` has them as outlets.
         groups: The DAGs of these that a group's DAG drains for, by the group's DAG.
         runs: States of runs, by DAG and run, oldest first.
+        times: When runs began and ended (ISO 8601), by DAG and run; those that aren't here have
+            neither.
         xcoms: What tasks have noted.
         tasks: States of tasks, by DAG, run and task; those with notes run, unless they are here.
     """
@@ -72,6 +74,7 @@ class Scene(TypedDict, total=False):
     dags: Mapping[str, str]
     groups: Mapping[str, list[str]]
     runs: Mapping[str, Mapping[str, str]]
+    times: Mapping[str, Mapping[str, tuple[str, str]]]
     xcoms: list[XCom]
     tasks: list[tuple[str, str, str, str]]
 
@@ -271,7 +274,10 @@ def _fill(scene: Scene) -> None:
                 at = _BEGAN + timedelta(hours=hours)
                 ids[dag_id, run_id] = number = len(ids) + 1
                 run = {"dag_id": dag_id, "run_id": run_id, "run_type": "scheduled", "state": state}
-                add(DagRun, id=number, run_after=at, execution_date=at, **run)
+                times = scene.get("times", {}).get(dag_id, {}).get(run_id, ())
+                began, ended = map(datetime.fromisoformat, times) if times else (None, None)
+                dates = {"run_after": at, "execution_date": at}
+                add(DagRun, id=number, start_date=began, end_date=ended, **dates, **run)
         tasks: dict[tuple[str, str, str], str] = {}
         for xcom in scene.get("xcoms", []):
             said = json.dumps(xcom["value"])

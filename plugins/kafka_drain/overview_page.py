@@ -10,7 +10,15 @@ from typing import Any
 from kafka_drain.gap_reasons import is_harmless
 from kafka_drain.html_parts import Html, many, page, rect, size_text, table, tag, time_text
 from kafka_drain.progress import duration_text
-from kafka_drain.standing import ACTIVE, LastRun, Standing, headline_kind, last_run, standing_of
+from kafka_drain.standing import (
+    ACTIVE,
+    LastRun,
+    Standing,
+    headline_kind,
+    is_older,
+    last_run,
+    standing_of,
+)
 
 __all__ = [
     "SCRIPT",
@@ -75,12 +83,16 @@ class Run:
         words: What is shown when the mouse is over it.
         link: Where Airflow shows it.
         began: When it began, as ISO 8601; empty while it waits.
+        ended: When it ended; empty before that.
+        was_validated: Whether its own validation of the archive has succeeded.
     """
 
     state: str
     words: str
     link: str
     began: str = ""
+    ended: str = ""
+    was_validated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ class ArchiveRow:
         report: Where the newest report is shown; empty without one.
         overview: What its validation left; None without one.
         problem: Why it can't be read; empty when it can.
-        runs: The last runs, oldest first.
+        runs: The last runs, the one that ended last at the end.
     """
 
     name: str
@@ -163,12 +175,21 @@ class ArchiveRow:
         )
 
     def _is_older(self) -> bool:
-        """Whether the last validation was before the newest run began that has ended."""
+        """Whether the last validation is too old to prove what the last run left."""
         ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
-        if not (self.overview and ended and ended[-1].began):
+        if not (self.overview and ended):
             return False
-        validated_at = datetime.fromisoformat(self.overview["validated_at"])
-        return validated_at < datetime.fromisoformat(ended[-1].began)
+        last = ended[-1]
+        return is_older(
+            datetime.fromisoformat(self.overview["validated_at"]),
+            began=_moment(last.began),
+            ended=_moment(last.ended),
+            was_validated=last.was_validated,
+        )
+
+
+def _moment(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 
 from kafka_drain.gap_reasons import is_harmless
@@ -20,6 +21,7 @@ __all__ = [
     "cell_colour",
     "ended_of",
     "headline_kind",
+    "is_older",
     "last_run",
     "proof_of",
     "standing_of",
@@ -51,6 +53,24 @@ def last_run(states: Iterable[str]) -> LastRun:
         if state in ("success", "failed"):
             return LastRun(state)
     return LastRun.RUNNING if known else LastRun.NONE
+
+
+def is_older(
+    validated_at: datetime, *, began: datetime | None, ended: datetime | None, was_validated: bool
+) -> bool:
+    """Whether a validation is too old to prove what a run left that has ended.
+
+    A run that failed may have drained until its end, also when somebody validated meanwhile.
+
+    Args:
+        validated_at: When the validation was.
+        began: When the run did; None where nobody knows.
+        ended: When it did; None where nobody knows.
+        was_validated: Whether the run's own validation of this archive has succeeded: it comes
+            after all that the run drains.
+    """
+    since = began if was_validated else ended
+    return since is None or validated_at < since
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +105,7 @@ def standing_of(
         is_readable: Whether what validation left can be read here.
         verdict: The last validation's; None without one.
         last: How the newest run that has ended did.
-        is_older: Whether the last validation was before that run began.
+        is_older: Whether the last validation is too old to prove what that run left.
         expires_soon: Whether Kafka may soon delete what isn't drained.
     """
     if not is_readable:

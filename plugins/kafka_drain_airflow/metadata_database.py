@@ -31,7 +31,6 @@ if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.xcom import XComModel  # type: ignore[attr-defined]
 
     ASSET_ID = TaskOutletAssetReference.asset_id
-    # When a run may start; a backfill's is when it was asked for.
     RUN_TIME = DagRun.run_after
 else:
     from airflow.models.dataset import DatasetModel as AssetModel
@@ -57,6 +56,9 @@ __all__ = [
 
 #: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
 PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
+#: When a run's state was last another one. Its date says nothing of that: one of long ago is run
+#: by a backfill, or cleared and run again.
+CHANGED_AT = func.coalesce(DagRun.end_date, DagRun.start_date, DagRun.queued_at, RUN_TIME)
 RUNS = 8
 #: Drains are looked for among so many of the newest.
 NEWEST = 40
@@ -102,7 +104,7 @@ def groups_of(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
 
 
 def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, list[Run]]:
-    """Return the last runs of archives, oldest first.
+    """Return the last runs of archives, the one that ended or began last at the end.
 
     Args:
         session: Of Airflow's database.
@@ -118,22 +120,45 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
             DagRun.run_id,
             DagRun.state,
             DagRun.start_date,
-            RUN_TIME.label("run_time"),
+            DagRun.end_date,
+            CHANGED_AT.label("changed_at"),
             func.row_number()
-            .over(partition_by=DagRun.dag_id, order_by=RUN_TIME.desc())
+            .over(partition_by=DagRun.dag_id, order_by=(CHANGED_AT.desc(), DagRun.id.desc()))
             .label("age"),
         )
         .where(DagRun.dag_id.in_(names))
         .subquery()
     )
-    query = select(newest).where(newest.c.age <= RUNS).order_by(newest.c.run_time)
+    tasks = {_validation(name, dag_id) for dag_id, together in names.items() for name in together}
+    succeeded = (
+        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id)
+        .join(newest, _are_of(newest))
+        .where(
+            newest.c.age <= RUNS, TaskInstance.task_id.in_(tasks), TaskInstance.state == "success"
+        )
+    )
+    validated = {tuple(row) for row in session.execute(succeeded)}
+    query = select(newest).where(newest.c.age <= RUNS)
     found: dict[str, list[Run]] = {}
-    for row in session.execute(query):
+    for row in session.execute(query.order_by(newest.c.changed_at, newest.c.age.desc())):
         words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
-        began = row.start_date.isoformat() if row.start_date else ""
+        began, ended = (at.isoformat() if at else "" for at in (row.start_date, row.end_date))
         for name in names[row.dag_id]:
-            found.setdefault(name, []).append(Run(str(row.state), words, link, began))
+            # Others of a group may have failed in the same run.
+            key = (row.dag_id, row.run_id, _validation(name, row.dag_id))
+            run = Run(str(row.state), words, link, began, ended, key in validated)
+            found.setdefault(name, []).append(run)
     return {name: runs[-RUNS:] for name, runs in found.items()}
+
+
+def _validation(name: str, dag_id: str) -> str:
+    """Return the id of the task of a DAG that validates an archive, by its own drain's name."""
+    return VALIDATION if dag_id == name else f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}"
+
+
+def _are_of(runs: Any) -> Any:
+    """Return what task instances of some runs meet."""
+    return and_(TaskInstance.dag_id == runs.c.dag_id, TaskInstance.run_id == runs.c.run_id)
 
 
 def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
@@ -141,7 +166,7 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
     age = func.row_number().over(
         partition_by=DagRun.dag_id,
         # What runs comes before what has ended meanwhile.
-        order_by=(case((DagRun.state == "running", 0), else_=1), RUN_TIME.desc()),
+        order_by=(case((DagRun.state == "running", 0), else_=1), CHANGED_AT.desc()),
     )
     runs = (
         select(DagRun.dag_id, DagRun.run_id, age.label("age"))
@@ -153,11 +178,10 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
         *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
         XComModel.key == PROGRESS_KEY,
     )
-    newest = and_(TaskInstance.dag_id == runs.c.dag_id, TaskInstance.run_id == runs.c.run_id)
     query = (
         select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
         .add_columns(XComModel.value)
-        .join(runs, newest)
+        .join(runs, _are_of(runs))
         .join(XComModel, and_(*of_task), isouter=True)
         .where(runs.c.age == 1)
         .order_by(TaskInstance.dag_id, TaskInstance.start_date, TaskInstance.task_id)

@@ -231,8 +231,8 @@ def test_overview_page_order() -> None:
     assert "3 of 5 archives to look at; 285 records in 12.0 MB" in page
 
 
-BEFORE = (NOW - timedelta(minutes=30)).isoformat()
-SINCE = (NOW - timedelta(minutes=1)).isoformat()
+#: The validation was five minutes ago.
+EARLY, BEFORE, SINCE = ((NOW - timedelta(minutes=ago)).isoformat() for ago in (40, 30, 1))
 
 
 @pytest.mark.parametrize(
@@ -247,14 +247,28 @@ SINCE = (NOW - timedelta(minutes=1)).isoformat()
         ([row("a", runs=[Run("failed", "", "")])], "1 of 1 archive to look at", " findings"),
         ([row("a", runs=[Run("running", "", "")])], "1 archive, 1 not validated yet", " waiting"),
         (
-            [row("a", overview=overview(), runs=[Run("failed", "", "", BEFORE)])],
+            [row("a", overview=overview(), runs=[Run("failed", "", "", EARLY, BEFORE)])],
             "1 archive, nothing wrong: ",
             "",
         ),
-        (
-            [row("a", overview=overview(), runs=[Run("failed", "", "", SINCE)])],
-            "1 of 1 archive to look at",
-            " findings",
+        *(
+            ([row("a", overview=overview(), runs=[run])], "1 of 1 archive to look at", " findings")
+            for run in (
+                Run("failed", "", "", SINCE, SINCE),
+                # Validated by hand while it ran.
+                Run("failed", "", "", BEFORE, SINCE),
+                Run("failed", "", "", BEFORE),
+                Run("success", "", "", BEFORE, SINCE),
+            )
+        ),
+        # Its own validation succeeded: another archive's didn't.
+        *(
+            (
+                [row("a", overview=overview(), runs=[Run(state, "", "", BEFORE, SINCE, True)])],
+                "1 archive, nothing wrong: ",
+                "",
+            )
+            for state in ("failed", "success")
         ),
     ],
 )
@@ -273,7 +287,10 @@ def test_overview_page_words() -> None:
         expires_at=(NOW + timedelta(hours=5)).isoformat(),
         gaps={"control": 2, "lost": 1},
     )
-    runs = [Run("success", "success: r1", "/dags/drain_a/runs/r1"), Run("failed", "f", "/x")]
+    runs = [
+        Run("success", "success: r1", "/dags/drain_a/runs/r1", EARLY, EARLY, True),
+        Run("failed", "f", "/x", EARLY, BEFORE),
+    ]
 
     _, cells = Words(page := overview_page([row("a", overview=seen, runs=runs)], NOW)).rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from itertools import product
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafka_drain.standing import (
     cell_colour,
     ended_of,
     headline_kind,
+    is_older,
     last_run,
     proof_of,
     standing_of,
@@ -26,7 +28,7 @@ YES, NO = True, False
 VERDICTS = (None, "findings", "complete", "a later release's word")
 SUCCESS, FAILED, RUNNING, NONE = LastRun.SUCCESS, LastRun.FAILED, LastRun.RUNNING, LastRun.NONE
 
-#: Readable, verdict, newest run that ended, validated before that run; words, colour, urgent.
+#: Readable, verdict, run that ended last, validated too early for it; words, colour, urgent.
 STANDINGS: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
     ((NO, ANY, ANY, ANY), ("unreadable", "bad", YES)),
     ((YES, None, NONE, ANY), ("not validated", "quiet", NO)),
@@ -94,6 +96,48 @@ def test_last_run(states: tuple[str, ...]) -> None:
     ended = [state for state in states if state not in ACTIVE]
 
     assert last_run(states) == (ended[-1] if ended else RUNNING if states else NONE)
+
+
+def minute(number: int | None) -> datetime | None:
+    start = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+    return None if number is None else start + timedelta(minutes=number)
+
+
+@pytest.mark.parametrize(
+    ("at", "began", "ended", "was_validated", "older"),
+    [
+        # The run's own validation comes after all that it drains.
+        (15, 0, 20, YES, NO),
+        (0, 0, 20, YES, NO),
+        (-5, 0, 20, YES, YES),
+        (25, 0, 20, YES, NO),
+        # One by hand while it drains proves only what was there.
+        (5, 0, 20, NO, YES),
+        (-5, 0, 20, NO, YES),
+        (20, 0, 20, NO, NO),
+        (25, 0, 20, NO, NO),
+        # A run that never began may be failed by hand.
+        (5, None, 20, NO, YES),
+        (25, None, 20, NO, NO),
+        # Where nobody knows, nothing is proven.
+        (25, 0, None, NO, YES),
+        (25, None, None, NO, YES),
+        (25, None, 20, YES, YES),
+        (25, 0, None, YES, NO),
+    ],
+)
+def test_is_older(
+    at: int, began: int | None, ended: int | None, was_validated: bool, older: bool
+) -> None:
+    """Only a validation after all that a run may have drained proves what it left."""
+    validated_at = minute(at)
+    assert validated_at
+
+    found = is_older(
+        validated_at, began=minute(began), ended=minute(ended), was_validated=was_validated
+    )
+
+    assert found is older
 
 
 KINDS = ("good", "quiet", "warning", "bad")

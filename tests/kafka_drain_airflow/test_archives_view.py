@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,43 @@ def lose_a_file(folder: Path) -> Path:
     return folder
 
 
+def at(clock: str) -> str:
+    """Return a time of the day of the validation, which is at 11:00."""
+    return f"2026-11-22T{clock}:00+00:00"
+
+
+#: Of one validated archive: runs by their dates, when they began and ended, and their tasks.
+PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] = {
+    # The older of two runs was cleared, and has failed.
+    "cleared": (
+        {"r1": "failed", "r2": "success"},
+        {"r1": (at("11:30"), at("11:40")), "r2": (at("10:50"), at("11:01"))},
+        [("drain_cleared", "r2", "validate", "success")],
+    ),
+    # Somebody has validated by hand while the run drained.
+    "by_hand": ({"r1": "failed"}, {"r1": (at("10:50"), at("11:20"))}, []),
+    # A backfill of what was long ago, and later runs that were validated.
+    "backfilled": (
+        {"r0": "failed"} | {f"s{number}": "success" for number in range(9)},
+        {"r0": (at("11:30"), at("11:40"))}
+        | {f"s{number}": (at("10:50"), at("11:01")) for number in range(9)},
+        [("drain_backfilled", f"s{number}", "validate", "success") for number in range(9)],
+    ),
+    # After it, all was validated.
+    "since": (
+        {"r1": "failed", "r2": "success"},
+        {"r1": (at("10:30"), at("10:40")), "r2": (at("10:50"), at("11:01"))},
+        [("drain_since", "r2", "validate", "success")],
+    ),
+    # What failed came after its validation, which proved all that the run drained.
+    "validated": (
+        {"r1": "failed"},
+        {"r1": (at("10:50"), at("11:20"))},
+        [("drain_validated", "r1", "validate", "success")],
+    ),
+}
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     """What an Airflow of its own answers: by user and address, status, text and headers."""
@@ -95,13 +133,20 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     scene: Scene = {"dags": dags, "runs": dict.fromkeys(dags, runs), "xcoms": []}
     scene["groups"] = {"drain_group_g": ["drain_b"]}
     scene["runs"] = {**scene["runs"], "drain_b": {"run+0": "failed"}, "drain_group_g": runs}
+    for name, (states, times, tasks) in PROVEN.items():
+        dags[f"drain_{name}"] = f"file://{shutil.copytree(validated, folder / name)}"
+        scene["runs"] = {**scene["runs"], f"drain_{name}": states}
+        scene["times"] = {**scene.get("times", {}), f"drain_{name}": times}
+        scene["tasks"] = [*scene.get("tasks", []), *tasks]
     for key, value in (
         ("progress", PROGRESS),
         ("return_value", {"b": {"offsets": 777, "seconds": 2.0}, "c": {"offsets": 1}}),
     ):
         noted = {"dag_id": "drain_group_g", "run_id": "run+9", "task_id": "drain"}
         scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
-    for number, dag_id in enumerate(name for name in dags if name != "drain_b"):
+    for number, dag_id in enumerate(
+        name for name in dags if name != "drain_b" and name.removeprefix("drain_") not in PROVEN
+    ):
         # Anybody's task may note something under that name; a window's drain tells other things.
         progress: Any = "mine" if number % 2 else PROGRESS
         result = {"plan": 1} if number % 2 else {"offsets": 9000, "seconds": 6.0}
@@ -114,6 +159,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     # Of one archive, a newer run's Spark starts; of another, the task has ended.
     scene["runs"] = {**scene["runs"], "drain_golden": runs | {"run+10": "running"}}
     scene["tasks"] = [
+        *scene["tasks"],
         ("drain_golden", "run+10", "drain", "running"),
         ("drain_web", "run+9", "drain", "success"),
     ]
@@ -142,9 +188,24 @@ def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
         "golden": "not validated",
         "b": "not validated",
         "lost": "findings",
+        **dict.fromkeys(PROVEN, "complete"),
     }
     assert rows["a"]["overview"]["files"] == 7
     assert "is in no store that this server asks" in rows["web"]["problem"]
+
+
+def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
+    """An archive is complete only until a run has failed since, whatever the run's date."""
+    _, text, _ = answers[f"viewer {DATA}"]
+
+    rows = {row["name"]: row["standing"] for row in json.loads(text)["archives"]}
+    assert {name: rows[name] for name in PROVEN} == {
+        "cleared": "complete before, last run failed",
+        "by_hand": "complete before, last run failed",
+        "backfilled": "complete before, last run failed",
+        "since": "complete",
+        "validated": "complete",
+    }
 
 
 def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
