@@ -129,21 +129,22 @@ def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
     return findings
 
 
-def _sweep(tp: TopicPartition, claims: Iterable[Claim]) -> list[Finding]:
+def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
     found: dict[tuple[str, str], list[OffsetRange]] = {}
-    active: list[Claim] = []
-    left: dict[str, int] = {}
-    for claim in claims:
-        active = [other for other in active if other.range.end > claim.range.start]
-        for other in active:
+    active: list[int] = []
+    # By claim: what one segment of a generation leaves to windows isn't another segment's to give.
+    left = [claim.left for claim in claims]
+    for number, claim in enumerate(claims):
+        active = [n for n in active if claims[n].range.end > claim.range.start]
+        for other_number in active:
+            other = claims[other_number]
             both = OffsetRange(claim.range.start, min(other.range.end, claim.range.end))
-            leaving = max(other, claim, key=lambda c: c.left)
-            rest = left.setdefault(leaving.owner, leaving.left)
-            if not may_overlap(other, claim, len(both), rest):
+            leaving = max(other_number, number, key=lambda n: claims[n].left)
+            if not may_overlap(other, claim, len(both), left[leaving]):
                 found.setdefault((other.owner, claim.owner), []).append(both)
             elif not stands_for(other, claim):
-                left[leaving.owner] -= len(both)
-        active.append(claim)
+                left[leaving] -= len(both)
+        active.append(number)
     return [
         Finding(
             Reason.SEGMENT_OVERLAP,

@@ -408,22 +408,55 @@ def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:
     assert_found_twice(tmp_path / "archive", HOW["open"], "segment_overlap")
 
 
+def cut(generation: Generation, batch: int, drained: Path, offsets: Iterable[int]) -> None:
+    """Let a file of partition 0 be written without some records; its manifest has the size."""
+    write_rows(drained, "parquet", [row(P0, offset) for offset in offsets])
+    log = Path(str(generation.data / "_spark_metadata" / str(batch)))
+    lines = log.read_text().split("\n")
+    entry = json.loads(lines[1]) | {"size": drained.stat().st_size}
+    log.write_text("\n".join([lines[0], json.dumps(entry), *lines[2:]]))
+
+
 def test_repair_before_sealing_sound(tmp_path: Path) -> None:
     """What a repair drained again before the batch was sealed is held once, not twice."""
     archive = sealed_copy(tmp_path / "archive")
     opened = open_next(archive, "parquet", ["topic"])
     drained, _ = add_batch(opened, 0, END, END + 8)
-    # The file was written without what a repair drains again; its manifest has the size.
-    write_rows(drained, "parquet", [row(P0, offset) for offset in range(END, END + 5)])
-    log = Path(str(opened.data / "_spark_metadata" / "0"))
-    lines = log.read_text().split("\n")
-    entry = json.loads(lines[1]) | {"size": drained.stat().st_size}
-    log.write_text("\n".join([lines[0], json.dumps(entry), *lines[2:]]))
+    cut(opened, 0, drained, range(END, END + 5))
     seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
 
     first, second = validated(archive), validated(archive)
 
     assert (first.receipts_written, second.receipts_written) == (1, 0)
+
+
+@pytest.mark.parametrize("sealed_between", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_two_repairs_before_sealing_sound(
+    together: bool, sealed_between: bool, tmp_path: Path
+) -> None:
+    """Each batch leaves to repairs what it lost itself, sealed together or one after another."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    lost: list[int] = []
+    for batch, fewer in enumerate((3, 5)):
+        start = END + 10 * batch
+        drained, _ = add_batch(opened, batch, start, start + 10)
+        cut(opened, batch, drained, range(start, start + 10 - fewer))
+        lost += range(start + 10 - fewer, start + 10)
+        if not together:
+            seal_rows(archive, f"repair_{batch}", {P0: lost})
+            lost = []
+            if sealed_between:
+                assert validated(archive).receipts_written == 1
+    if together:
+        seal_rows(archive, "repair_1", {P0: lost[:3]})
+        seal_rows(archive, "repair_2", {P0: lost[3:]})
+
+    for _ in range(2):
+        validated(archive)
+
+    assert len(opened.receipt_names()) == 2
 
 
 #: Of each kind, something that no plan may be made with.

@@ -52,6 +52,30 @@ def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int)
             [claim("g", 0, 10, left=2), claim("v", 2, 4), claim("w", 5, 6)],
             [("w", "[5, 6), as g")],
         ),
+        # Two segments of one generation leave their own each, sealed or not: one, or both, mended.
+        (
+            [
+                claim("g", 0, 100, left=5),
+                claim("g", 100, 200, left=10),
+                claim("v", 10, 15),
+                claim("w", 120, 130),
+            ],
+            [],
+        ),
+        (
+            [claim("g", 0, 100), claim("g", 100, 200, left=10), claim("w", 120, 130)],
+            [],
+        ),
+        # One that reaches over both takes its part of each.
+        (
+            [claim("g", 0, 100, left=5), claim("g", 100, 200, left=10), claim("w", 95, 110)],
+            [],
+        ),
+        # What the one leaves isn't the other's.
+        (
+            [claim("g", 0, 100, left=5), claim("g", 100, 200, left=10), claim("w", 10, 20)],
+            [("w", "[10, 20), as g")],
+        ),
         # A window that stands for the generation's files takes nothing of that.
         ([claim("g", 0, 10, left=2), claim("v", 0, 1, "g"), claim("w", 2, 4)], []),
         (
