@@ -60,6 +60,7 @@ class SealedState:
         there: All that is sealed.
         known: How many entries a receipt, at least, was sealed after.
         newest: The newest receipt of each generation that is in order, by its folder.
+        windows: The receipts of sealed windows that are in order.
         claims: Which offsets the segments hold.
     """
 
@@ -69,6 +70,7 @@ class SealedState:
     there: Noted = field(default_factory=Noted)
     known: int = 0
     newest: dict[str, Receipt] = field(default_factory=dict)
+    windows: list[Receipt] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -168,6 +170,7 @@ class _Look:
         held = self._look_at_windows() if windows else []
         self._look_at_identity([*newest, *held])
         if windows:
+            state.windows = held
             state.claims = claims_of(newest, held)
             state.findings += find_overlaps(state.claims)
         state.known = max((receipt.journal for receipt in self._receipts), default=0)

@@ -44,6 +44,9 @@ _MANIFEST = (
 )
 #: What has to be restored from a copy before anything can be said to be lost.
 _SEALED = (
+    Reason.RECEIPT_CORRUPT,
+    Reason.RECEIPT_CHANGED,
+    Reason.RECEIPT_HOLE,
     Reason.RECEIPT_MISSING,
     Reason.DOCUMENT_CHANGED,
     Reason.SEGMENT_OVERLAP,

@@ -101,6 +101,7 @@ class _Validation:
     now: datetime
     say: Callable[[str], None]
     read_many: ReadFiles
+    writes: bool
 
 
 def validate_archive(
@@ -114,6 +115,7 @@ def validate_archive(
     run: str | None = None,
     clock: Clock = utc_now,
     read_many: ReadFiles = read_committed_files,
+    writes: bool = True,
 ) -> Report:
     """Validate an archive, and seal the batches that are proven complete.
 
@@ -129,6 +131,7 @@ def validate_archive(
         run: Name of the run, by which a retry is told from another run; None for the time.
         clock: The time; replaced in tests.
         read_many: Reads the new files where there are more than MANY_FILES.
+        writes: Whether it seals and notes; otherwise nothing in the archive is changed.
 
     Raises:
         ConfigError: When an acknowledged range can't be understood.
@@ -160,6 +163,7 @@ def validate_archive(
         now=now,
         say=say,
         read_many=read_many,
+        writes=writes,
     )
     _explain_windows(validation)
     previous: str | None = None
@@ -187,7 +191,8 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
     observed = observe(
         read_observations(archive), bounds, validation.run, validation.now.timestamp()
     )
-    write_observations(archive, observed)
+    if validation.writes:
+        write_observations(archive, observed)
     if archive.document().get("isolation_level") == "read_uncommitted":
         return []
     return stalled_findings(observed)
@@ -196,7 +201,9 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
 def _note(validation: _Validation, generations: Sequence[Generation]) -> None:
     """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
     report, sealed = validation.report, validation.sealed
-    if validation.cluster is None or any(f.reason in _OF_SEALED for f in report.findings):
+    if validation.cluster is None or not validation.writes:
+        return
+    if any(f.reason in _OF_SEALED for f in report.findings):
         return
     noted = sealed.there
     if report.sealed:
@@ -336,7 +343,7 @@ def _validate_open(
     report.findings += _observe(validation, state)
     if validation.cluster is None or errors(state.findings) or not sealed.chain_is_whole:
         return sealed.last_hash
-    if validation.sealed.findings:
+    if validation.sealed.findings or not validation.writes:
         return sealed.last_hash
     proven = _of_same_topics(validation, state, identity, _proven(parts, files, found, gaps, state))
     return _seal(validation, state, sealed, identity, proven, gaps)

@@ -26,7 +26,7 @@ from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.generation import list_data_files
 from kafka_drain.job_spec import WindowSpec, read_result
-from kafka_drain.journal_checks import note_of_window, refuse_unsound
+from kafka_drain.journal_checks import SealedState, note_of_window, refuse_unsound
 from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import wait_for_lease
@@ -37,6 +37,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_jso
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.receipts import Receipt
 from kafka_drain.sealing import Identity, seal_window
+from kafka_drain.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.sink_options import PARTITION_COLUMNS
 from kafka_drain.source_options import DEFAULTS, STARTING_POSITIONS
 from kafka_drain.spark_errors import no_result, spark_error, too_far_records
@@ -257,13 +258,29 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
     Raises:
         ManifestInvalidError: When something that was sealed is missing or changed.
+        LockedError: When another segment was sealed meanwhile that holds some of its offsets.
     """
     state = refuse_unsound(archive)
+    _refuse_overlap(state, receipt)
     sync_files(archive.root, (file.path for file in receipt.files))
     window.write_receipt(replace(receipt, journal=state.journal.newest))
     sealed = window.receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(archive, window, sealed)))
     return sealed
+
+
+def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
+    """Refuse a window that holds what a segment holds that was sealed since it was planned."""
+    if any(other.window == receipt.window for other in state.windows):
+        # Another attempt was faster: that receipt counts.
+        return
+    overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
+    if overlaps:
+        raise LockedError(
+            f"window {receipt.window}: another run has sealed some of its offsets meanwhile "
+            f"({'; '.join(f'{f.where} {f.detail}' for f in overlaps[:3])}); nothing was sealed "
+            "here, a retry plans anew"
+        )
 
 
 def seal_superseding(
@@ -283,16 +300,17 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
 
     Raises:
         LockedError: When another run was faster; a retry plans anew.
+        ManifestInvalidError: When something that was sealed is missing or changed.
     """
     if window.is_sealed:
         return
     replaces = set(receipt.replaces)
-    sealed = {w.key: w for w in archive.windows() if w.is_sealed}
+    sealed = {other.window: other for other in refuse_unsound(archive).windows}
     for other in sealed.values():
-        taken = replaces.intersection(other.receipt().replaces)
+        taken = replaces.intersection(other.replaces)
         if taken:
             raise LockedError(
-                f"window {window.key}: window {other.key} has taken the place of "
+                f"window {window.key}: window {other.window} has taken the place of "
                 f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
                 "sealed here"
             )

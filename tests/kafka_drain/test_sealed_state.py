@@ -20,9 +20,16 @@ from kafka_drain.abandoning import plan_abandon
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.backfill_planning import plan_backfill
+from kafka_drain.cli import main as run_command
 from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files import read_offsets
-from kafka_drain.errors import ArchiveError, CheckpointError, ManifestInvalidError, TopicError
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    LockedError,
+    ManifestInvalidError,
+    TopicError,
+)
 from kafka_drain.findings import Reason, errors
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
@@ -40,7 +47,7 @@ from kafka_drain.sealing import Identity, seal_deletion, seal_window
 from kafka_drain.superseding import remove_superseded, remove_unsealed
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
-from kafka_drain.windows import freeze_window
+from kafka_drain.windows import freeze_window, seal_superseding
 from tests.kafka_drain.golden import (
     END,
     P0,
@@ -105,6 +112,19 @@ def seal_rows(
     **plan: Any,
 ) -> Receipt:
     """Write a window with the records of some offsets, and its receipt."""
+    receipt = write_window(archive, key, rows, replaces, **plan)
+    assert Window(archive.root, key).write_receipt(receipt)
+    return receipt
+
+
+def write_window(
+    archive: Archive,
+    key: str,
+    rows: dict[TopicPartition, Iterable[int]],
+    replaces: Iterable[CommittedFile] = (),
+    **plan: Any,
+) -> Receipt:
+    """Write a window with the records of some offsets; return its receipt, not written yet."""
     window = Window(archive.root, key)
     document = archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
@@ -138,7 +158,6 @@ def seal_rows(
     else:
         gaps = [Gap(tp, r, GapReason.DELETED) for tp, r in ranges.items()]
         receipt = seal_deletion(gaps, **sealed)
-    assert window.write_receipt(receipt)
     return receipt
 
 
@@ -457,6 +476,93 @@ def test_two_repairs_before_sealing_sound(
         validated(archive)
 
     assert len(opened.receipt_names()) == 2
+
+
+def test_window_of_sealed_meanwhile(tmp_path: Path) -> None:
+    """What a batch was sealed with while Spark drained it again isn't sealed a second time."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    add_batch(opened, 0, END, END + 8)
+    # As long as the manifest was damaged, these looked lost.
+    receipt = write_window(archive, "repair_1", {P0: range(END + 5, END + 8)})
+    assert validated(archive).receipts_written == 1
+    before = sealed_now(tmp_path / "archive")
+
+    for _ in range(2):
+        with pytest.raises(LockedError, match=r"repair_1: another run .* as generations/0002"):
+            seal_superseding(
+                archive, Window(archive.root, "repair_1"), receipt, run="test", say=print
+            )
+
+    assert sealed_now(tmp_path / "archive") == before
+    assert validated(archive).receipts_written == 0
+
+
+def test_window_beside_damaged_receipt(copy: Path) -> None:
+    """A window's receipt that can't be read is named when another window is to be sealed."""
+    archive = Archive.at(str(copy))
+    receipt = write_window(archive, "repair_9", {P0: range(800, 810)})
+    path = copy / "windows" / BACKFILL / "receipt.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    before = sealed_now(copy)
+
+    with pytest.raises(ManifestInvalidError, match=f"receipt_corrupt: windows/{BACKFILL}/"):
+        seal_superseding(archive, Window(archive.root, "repair_9"), receipt, run="test", say=print)
+
+    assert sealed_now(copy) == before
+
+
+CORRUPT: dict[str, Damage] = {
+    "receipt of the closed generation": lambda root: min((root / G1 / "receipts").iterdir()),
+    "receipt of the open generation": lambda root: root / G2 / "receipts" / "000000000002.json",
+    "receipt of a window": lambda root: root / "windows" / BACKFILL / "receipt.json",
+}
+
+
+def all_lost(cluster: Any, missing: dict[TopicPartition, list[OffsetRange]]) -> list[Gap]:
+    """Say as a Kafka does that still holds all records."""
+    return [Gap(tp, r, GapReason.LOST) for tp, ranges in missing.items() for r in ranges]
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+def test_repair_beside_damaged_receipt(
+    what: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drained for hours that can't be sealed then: a damaged receipt comes first."""
+    monkeypatch.setattr("kafka_drain.gap_explanation.classify_gaps", all_lost)
+    archive = Archive.at(str(copy))
+    lost = sealed_files(archive.generation(2), P1)[0]
+    (copy / lost.path).unlink()
+    path = CORRUPT[what](copy)
+    path.write_bytes(path.read_bytes()[:-9])
+
+    report = validate_archive(archive, golden_cluster())
+
+    assert GapReason.LOST in {gap.reason for gap in report.gaps}
+    assert plan_repair(archive, report).nothing_to_do
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    """Return all files of an archive."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_repair_dry_run_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run seals nothing, notes nothing, and leaves no file."""
+    root = tmp_path / "archive"
+    archive = sealed_copy(root)
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 8)
+    shutil.rmtree(root / "journal")
+    (root / "journal.json").unlink()
+    before = everything(root)
+    monkeypatch.setattr("kafka_drain.commands.repair.the_cluster", lambda options: golden_cluster())
+
+    run_command(["repair", str(root), "--dry-run"])
+
+    assert "nothing was changed" in capsys.readouterr().err
+    assert everything(root) == before
 
 
 #: Of each kind, something that no plan may be made with.

@@ -19,7 +19,7 @@ from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.commands.report_answer import answer_report
 from kafka_drain.exit_codes import FAILED, OK
 from kafka_drain.findings import errors
-from kafka_drain.journal_checks import begin_journal_anew
+from kafka_drain.journal_checks import begin_journal_anew, refuse_unsound
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import hold_lease
 from kafka_drain.repairing import RepairPlan, plan_repair, repair_manifest
@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
             say,
             deep=options.deep,
             acknowledge_expired=options.acknowledge_expired,
+            writes=not options.dry_run,
         )
 
     if options.new_journal:
@@ -87,6 +88,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
     pipeline, archive = the_pipeline(options), plan.archive
+    # Not only when hours of draining are over: what is unsound now can't be sealed then.
+    refuse_unsound(archive)
     document = archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
     window = open_window(
