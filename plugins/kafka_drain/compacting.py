@@ -20,11 +20,14 @@ from kafka_drain.archive import Archive
 from kafka_drain.closed_segments import read_closed
 from kafka_drain.compaction_plan import Compaction, plan_pieces
 from kafka_drain.compaction_proof import prove_compaction
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import Reason
 from kafka_drain.generation import Generation
 from kafka_drain.job_spec import CompactSpec
 from kafka_drain.locations import hadoop_path
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.receipts import Receipt
+from kafka_drain.sealed_files import damage_of
 from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.sink_options import COMPRESSIONS, PARTITION_COLUMNS
 from kafka_drain.spark_submit import Submit, prepare_application
@@ -187,6 +190,8 @@ def finish_compaction(
         window.name, piece, job.ranges, files, result["fingerprint"], _deletions(archive, topics)
     )
     refuse_findings(window, [*findings, *proof.findings])
+    if not proof.is_compared:
+        _refuse_changed(archive, compaction)
     document = archive.document()
     receipt = seal_window(
         [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
@@ -201,6 +206,25 @@ def finish_compaction(
         sealed_at=now_text(),
     )
     return seal_superseding(archive, window, receipt, run=run, say=say)
+
+
+def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
+    """Refuse what Spark read of files that aren't what was sealed: they are the only evidence.
+
+    Raises:
+        ManifestInvalidError: Names them; nothing was sealed, and nothing goes.
+    """
+    found = [
+        damage_of(archive.root, file.sealed, file.sealed.bytes, deep=True)
+        for file in compaction.files
+        if file.sealed is not None
+    ]
+    changed = [str(finding) for finding in found if finding is not None]
+    if changed:
+        raise ManifestInvalidError(
+            f"{compaction.name} isn't compacted: {'; '.join(changed[:5])}. What to do: "
+            f"{Reason.FILE_CHANGED.remedy}. Nothing was sealed"
+        )
 
 
 def _deletions(archive: Archive, topic_ids: Mapping[str, str]) -> list[Receipt]:

@@ -27,10 +27,13 @@ class CompactionProof:
     Attributes:
         gaps: Offsets that they don't hold, with the reasons that older receipts have sealed.
         findings: What isn't as it was; nothing is sealed then.
+        is_compared: Whether the records were compared with what Spark read from Kafka. Otherwise
+            only the old files' own hashes can tell that they are what was sealed.
     """
 
     gaps: list[Gap]
     findings: list[Finding]
+    is_compared: bool
 
 
 def prove_compaction(
@@ -74,7 +77,7 @@ def prove_compaction(
     if sealed is not None and fingerprint != sealed:
         detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
         findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
-    return CompactionProof(gaps, findings)
+    return CompactionProof(gaps, findings, is_compared=sealed is not None)
 
 
 def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:

@@ -131,9 +131,9 @@ class MadeArchive:
         window.write_receipt(receipt)
         return list(files_of_receipt(window, receipt, "parquet"))
 
-    def write(self, folder: str, batch: Batch) -> None:
+    def write(self, folder: str, batch: Batch, **columns: Any) -> list[CommittedFile]:
         """Write the files of a batch, of which no receipt says anything, as Spark does."""
-        self._write(folder, "0", batch, {})
+        return self._write(folder, "0", batch, columns)
 
     def files(self) -> list[ArchiveFile]:
         """List all sealed files: generations, then windows."""

@@ -164,6 +164,10 @@ def test_sealed_fingerprint(
 
     assert sealed_fingerprint(sealed, records) == known
 
+    compacted = piece(sealed, records)
+    proof = prove_compaction("windows/c", compacted, compacted.ranges, [], BOTH)
+    assert proof.is_compared is (known is not None)
+
 
 def test_sealed_fingerprint_other_gaps() -> None:
     """Gaps but those that a window fills leave it known."""
