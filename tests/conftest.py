@@ -118,7 +118,7 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
     end and the drain's.
     """
     from kafka_drain_spark.drain import run_drain
-    from kafka_drain_spark.job import SPARK_ERRORS, explain
+    from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, failed_result
 
     def run(
         pipeline: Pipeline, *, before: Meddle = nothing, after: Meddle = nothing, **options: Any
@@ -133,9 +133,9 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
             before()
             try:
                 result = run_drain(session, DrainSpec.read(Path(folder) / "drain.json"))
-            except SPARK_ERRORS as error:
+            except (JobFailed, *SPARK_ERRORS) as error:
                 # As `run_jobs` does.
-                result = {"error": explain(error)}
+                result = failed_result(error)
             write_private(job.result_path, result)
             after()
             return finish_drain(job)

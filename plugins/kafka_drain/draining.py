@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -273,21 +273,34 @@ def finish_drain(job: DrainJob) -> dict[str, Any]:
     plan, memory = job.plan, job.application.driver_memory
     if result is None:
         raise no_result("drain", memory)
+    fingerprints = result.pop("fingerprints", [])
     if "error" in result:
+        # What its batches committed is there; on a full disk, the drain's own error says more.
+        with suppress(ArchiveError, OSError):
+            _leave_fingerprints(plan, fingerprints)
         # Records that have come since may have been read as well.
-        read = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in plan.start.items()}
+        reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in plan.start.items()}
         raise spark_error(
             result["error"],
             what="drain",
             memory=memory,
-            too_far=lambda: too_far_records(job.cluster, read),
+            too_far=lambda: too_far_records(job.cluster, reach),
         )
-    generation = plan.archive.open_generation()
-    fingerprints = result.pop("fingerprints", [])
-    if generation is not None and fingerprints:
-        write_fingerprints(generation, read_batches(fingerprints, plan.last_listed))
+    generation = _leave_fingerprints(plan, fingerprints)
+    if generation is not None:
         _confirm_topics(job, generation, max(each["batch"] for each in fingerprints))
     return {"archive": str(plan.archive.root), **result}
+
+
+def _leave_fingerprints(
+    plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
+) -> Generation | None:
+    """Leave what Spark read of each batch, for validation; None when it read nothing."""
+    generation = plan.archive.open_generation() if fingerprints else None
+    if generation is not None:
+        read = read_batches(fingerprints, plan.last_listed)
+        write_fingerprints(generation, read, plan.skipped)
+    return generation
 
 
 def read_batches(
@@ -324,4 +337,4 @@ def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> N
         f"{plan.archive.root}`: the next generation leaves them out, and starts at the new topic's "
         "beginning",
     )
-    write_read_from(generation, ReadFrom(last_batch, cluster_id, meant))
+    write_read_from(generation, ReadFrom(last_batch, meant))

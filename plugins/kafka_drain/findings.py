@@ -193,6 +193,14 @@ class Reason(str, Enum):
         "Kafka: they were changed since, or the format couldn't keep something",
         "restore the files from a copy, or run `kafka-drain repair` while Kafka has the records",
     )
+    CONTENT_UNKNOWN = (
+        "content_unknown",
+        "warning",
+        "a batch is proven by its offsets alone: a drain that was killed left no word of what "
+        "Spark read, or some of it has expired since, so that nobody can compare the records",
+        "nothing has to be done; to be sure of the records, drain them again into another archive "
+        "while Kafka has them, and compare",
+    )
     TOPIC_MADE_AGAIN = (
         "topic_made_again",
         "error",

@@ -2,34 +2,83 @@
 
 Spark takes it while it drains, from what it read of Kafka, before anything is written to a file:
 `bit_xor(xxhash64(topic, partition, offset, timestamp, timestampType, key, value, headers))`. The
-drain leaves it beside the generation's receipts, validation puts it into the receipt.
+drain leaves it beside the generation's receipts, validation compares the files with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.content_checks import Taken
+from kafka_drain.content_checks import Taken, together
 from kafka_drain.data_files import read_records, topic_of
 from kafka_drain.documents import read_note, write_document
 from kafka_drain.generation import Generation
 from kafka_drain.offset_checks import Segment
+from kafka_drain.offsets import (
+    OffsetRange,
+    TopicPartition,
+    from_spark_json,
+    merge,
+    ranges_between,
+)
 from kafka_drain.receipts import Receipt
 from kafka_drain.record_hashes import records_fingerprint
+from kafka_drain.window import range_rows, ranges_of
 
-__all__ = ["files_fingerprint", "read_by_spark", "write_fingerprints"]
+__all__ = [
+    "BatchNote",
+    "files_fingerprint",
+    "note_name",
+    "noted_content",
+    "notes_fit",
+    "parse_note",
+    "write_fingerprints",
+]
 
 BATCH_BYTES = 32 << 20
 
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
-def write_fingerprints(generation: Generation, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Leave what Spark computed of each batch: `batch`, `records` and `fingerprint`."""
+
+@dataclass(frozen=True, slots=True)
+class BatchNote:
+    """What a drain left of one batch, or of several.
+
+    Attributes:
+        taken: What Spark read.
+        ranges: The offsets that were read; None where an older release left the note.
+        skipped: Offsets that Kafka no longer had when the drain began.
+    """
+
+    taken: Taken
+    ranges: Mapping[TopicPartition, OffsetRange] | None
+    skipped: Ranges
+
+
+def note_name(generation: Generation, batch: int) -> str:
+    """Return where a batch's note is, relative to the archive."""
+    return f"{generation.name}/fingerprints/{batch:012d}.json"
+
+
+def write_fingerprints(
+    generation: Generation, batches: Iterable[Mapping[str, Any]], skipped: Ranges | None = None
+) -> None:
+    """Leave what Spark computed of each batch.
+
+    Args:
+        generation: Whose batches.
+        batches: `batch`, `records`, `fingerprint`, and where it `start`s and `end`s, in Spark's
+            JSON form.
+        skipped: Offsets that Kafka no longer had when the drain began.
+    """
+    more = {"skipped": range_rows(skipped)} if skipped else {}
     for batch in batches:
-        path = generation.folder / "fingerprints" / f"{batch['batch']:012d}.json"
-        write_document(path, dict(batch))
+        write_document(generation.root / note_name(generation, batch["batch"]), {**batch, **more})
 
 
 def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
@@ -45,19 +94,65 @@ def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
     return f"{value:016x}"
 
 
-def read_by_spark(generation: Generation, part: Segment) -> Taken | None:
-    """Return what Spark read of a segment.
+def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
+    """Return what Spark read of a segment, as the drains left it.
 
     Returns:
-        None when a drain was killed before it could leave it, or what it left can't be read: a
-        power cut may have left an empty file.
+        None when a drain was killed before it could leave it, when what it left can't be read (a
+        power cut may have left an empty file), or when it is of another batch with the same number:
+        checkpoint and manifest were restored to an older batch since.
     """
-    value, records = 0, 0
+    notes: list[BatchNote] = []
     for batch in range(part.first_batch, part.last_batch + 1):
-        path = generation.folder / "fingerprints" / f"{batch:012d}.json"
-        found = read_note(path, "records", "fingerprint")
-        if found is None:
+        found = read_note(generation.root / note_name(generation, batch), "records", "fingerprint")
+        note = parse_note(found) if found is not None else None
+        if note is None:
             return None
-        value ^= int(found["fingerprint"], 16)
-        records += found["records"]
-    return Taken(records, f"{value:016x}")
+        notes.append(note)
+    if not notes_fit(notes, part.ranges):
+        return None
+    skipped: dict[TopicPartition, list[OffsetRange]] = {}
+    for note in notes:
+        for tp, ranges in note.skipped.items():
+            skipped[tp] = merge([*skipped.get(tp, []), *ranges])
+    return BatchNote(together(note.taken for note in notes), part.ranges, skipped)
+
+
+def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
+    """Read a batch's note; None when it says something else."""
+    records, fingerprint = document.get("records"), document.get("fingerprint")
+    if type(records) is not int or records < 0 or not isinstance(fingerprint, str):
+        return None
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        ranges = None
+        if "end" in document:
+            start, end = from_spark_json(document["start"]), from_spark_json(document["end"])
+            ranges = {tp: r for tp, r in ranges_between(start, end) if len(r)}
+        value = int(fingerprint, 16)
+        skipped = ranges_of(document.get("skipped", []))
+        if 0 <= value < 1 << 64:
+            return BatchNote(Taken(records, f"{value:016x}"), ranges, skipped)
+    return None
+
+
+def notes_fit(notes: Sequence[BatchNote], ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
+    """Say whether notes are of the batches that read some offsets: each of them once.
+
+    Those of an older release don't say what they are of, and are taken as they are.
+
+    Args:
+        notes: What was left of each batch, oldest first.
+        ranges: What the batches read together, by the checkpoint.
+    """
+    known = [note.ranges for note in notes if note.ranges is not None]
+    if len(known) < len(notes):
+        return True
+    for tp, wanted in ranges.items():
+        at = wanted.start
+        for found in (note[tp] for note in known if tp in note):
+            if found.start != at:
+                return False
+            at = found.end
+        if at != wanted.end:
+            return False
+    return True

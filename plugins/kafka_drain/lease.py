@@ -45,6 +45,7 @@ __all__ = [
     "Lease",
     "find_lease",
     "hold_lease",
+    "is_held",
     "is_renewed_since",
     "refuse_while_held",
     "utc_now",
@@ -88,15 +89,25 @@ def refuse_while_held(root: UPath, *, clock: Clock = utc_now) -> None:
     Raises:
         LockedError: Says who holds it.
     """
+    found, now = _find_held(root, clock), clock()
+    if found is not None:
+        raise _locked(root, found, now, timedelta(seconds=SECONDS))
+
+
+def is_held(root: UPath, *, clock: Clock = utc_now) -> bool:
+    """Say whether a drain holds the lease, as `refuse_while_held` does."""
+    return _find_held(root, clock) is not None
+
+
+def _find_held(root: UPath, clock: Clock) -> FoundLease | None:
     try:
         found = find_lease(root)
     except ArchiveError:
-        return
+        return None
     if found is None or found.expires_at is None:
-        return
-    now, lasts = clock(), timedelta(seconds=SECONDS)
-    if found.takeover(now, lasts) is Takeover.HELD:
-        raise _locked(root, found, now, lasts)
+        return None
+    held = found.takeover(clock(), timedelta(seconds=SECONDS)) is Takeover.HELD
+    return found if held else None
 
 
 @contextmanager

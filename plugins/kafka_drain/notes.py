@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from upath import UPath
 
 from kafka_drain.documents import read_document
@@ -14,10 +16,15 @@ __all__ = ["unreadable_notes"]
 _NOTES = ("observed.json", "overview.json", "topics.json", "told/generations.json")
 
 
-def unreadable_notes(root: UPath) -> list[Finding]:
-    """Find those that can't be read; one that isn't there is in order."""
+def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Finding]:
+    """Find those that can't be read; one that isn't there is in order.
+
+    Args:
+        root: The archive's folder.
+        generations: Folders of generations whose notes count, relative to the archive.
+    """
     findings = []
-    for name in _NOTES:
+    for name in (*_NOTES, *(f"{folder}/read_from.json" for folder in generations)):
         try:
             read_document(root / name)
         except (FileNotFoundError, NotADirectoryError):

@@ -39,7 +39,7 @@ from kafka_drain.lease import Clock, utc_now
 from kafka_drain.locations import is_local, require_reachable
 from kafka_drain.moved import moved_from
 from kafka_drain.observations import Observations, expiry_warnings, read_observations
-from kafka_drain.offsets import TopicPartition, count, ranges_between, to_spark_json
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.schedules import interval_seconds
 from kafka_drain.starting_offsets import resolve_starting_offsets
@@ -66,6 +66,7 @@ class DrainPlan:
         hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
         warnings: What the user should know.
         skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
+        skipped: Offsets that are still to be drained, and that Kafka no longer has.
     """
 
     pipeline: Pipeline
@@ -81,6 +82,7 @@ class DrainPlan:
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     skips_expired: bool = False
+    skipped: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
 
     @property
     def offsets(self) -> int:
@@ -201,6 +203,9 @@ def preflight(
         hidden=hidden,
         warnings=warnings,
         skips_expired=bool(accepted),
+        skipped={
+            tp: [OffsetRange(at, first[tp])] for tp, at in start.items() if first.get(tp, 0) > at
+        },
     )
 
 

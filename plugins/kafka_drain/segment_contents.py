@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafka_drain.content_checks import Content, compare_content, content_of, difference
+from kafka_drain.content_checks import (
+    Content,
+    Taken,
+    compare_content,
+    content_of,
+    difference,
+    excused_offsets,
+    fingerprint_to_seal,
+    together,
+)
 from kafka_drain.contents import CommittedFile
+from kafka_drain.data_files import DataFileError
+from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.fingerprints import read_by_spark
-from kafka_drain.gap_reasons import Gap, GapReason
+from kafka_drain.fingerprints import note_name, noted_content
+from kafka_drain.gap_reasons import GapReason
 from kafka_drain.generation import Generation
-from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.segment_proof import CheckedSegment
 
-__all__ = ["ChangedContent", "check_contents", "fingerprint_to_seal"]
+__all__ = ["CheckedContents", "ContentOfWindows", "check_contents"]
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+#: Returns what the archive's windows hold of some offsets, sorted and disjoint.
+ContentOfWindows = Callable[[Ranges], Taken]
+
+_NOTHING = Taken(0, f"{0:016x}")
 
 
 @dataclass(frozen=True)
-class ChangedContent:
-    """What was found of files that don't hold what Spark read.
+class CheckedContents:
+    """What was found of segments' files when they were compared with what Spark read.
 
     Attributes:
         findings: One for each file whose records were changed: of those of a segment, which one
-            it is, nobody can tell. One for each segment with another number of records.
+            it is, nobody can tell. One for each segment with another number of records. A warning
+            for each of which nobody knows what Spark read.
         files: The files whose records were changed.
+        pending: Segments of which a drain that runs may yet say what Spark read.
+        agreeing: Last batches of the segments that hold nothing else than Spark read.
+        fingerprints: For the receipts, by the segment's last batch; None where it isn't known.
     """
 
     findings: list[Finding] = field(default_factory=list)
     files: list[CommittedFile] = field(default_factory=list)
+    pending: list[CheckedSegment] = field(default_factory=list)
+    agreeing: set[int] = field(default_factory=set)
+    fingerprints: dict[int, str | None] = field(default_factory=dict)
 
     @property
     def paths(self) -> set[str]:
-        """Paths of the files, relative to the archive."""
+        """Paths of the files whose records were changed, relative to the archive."""
         return {file.path for file in self.files}
 
     @property
     def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
-        """The offsets that the files hold."""
+        """The offsets that the files whose records were changed hold."""
         held: dict[TopicPartition, list[OffsetRange]] = {}
         for content in (content for file in self.files for content in file.contents):
             held.setdefault(content.tp, []).extend(content.ranges)
@@ -46,44 +70,95 @@ class ChangedContent:
 
 def check_contents(
     generation: Generation,
-    sound: Iterable[tuple[Segment, Sequence[CommittedFile], Sequence[Gap]]],
-) -> ChangedContent:
-    """Compare the records of segments with what Spark read, before anything is written to a file.
+    checked: Iterable[CheckedSegment],
+    content_of_windows: ContentOfWindows,
+    *,
+    is_draining: bool,
+) -> CheckedContents:
+    """Compare the records of sound segments with what Spark read, before it wrote a file.
 
     Args:
         generation: Whose segments.
-        sound: Those with which nothing else is wrong, each with its files and its gaps.
+        checked: The segments; of those with which something is wrong, nothing is compared.
+        content_of_windows: What windows hold instead of the files.
+        is_draining: Whether a drain held the lease after the batches were listed.
     """
-    changed = ChangedContent()
-    for part, files, gaps in sound:
-        read, held = read_by_spark(generation, part), content_of(files)
-        verdict = compare_content(read, held, elsewhere=_elsewhere(gaps))
-        if read is None or verdict.may_be_sealed:
-            continue
-        detail = f"{part.name} {difference(verdict, read, held)}"
-        if verdict != Content.CHANGED:
-            # Nobody can tell which offsets are meant.
-            where = files[0].path if files else f"{generation.data_name}/_spark_metadata"
-            changed.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
-            continue
-        if len(files) > 1:
-            detail += f"; one of its {len(files):,} files, or several"
-        changed.findings.extend(
-            Finding(Reason.RECORDS_CHANGED, file.path, detail) for file in files
+    found = CheckedContents()
+    for segment in checked:
+        if segment.is_sound:
+            _check_segment(generation, segment, content_of_windows, is_draining, found)
+    return found
+
+
+def _check_segment(
+    generation: Generation,
+    segment: CheckedSegment,
+    content_of_windows: ContentOfWindows,
+    is_draining: bool,
+    found: CheckedContents,
+) -> None:
+    part, own = segment.part, content_of(segment.files)
+    elsewhere = _in_windows(segment)
+    try:
+        in_windows = content_of_windows(elsewhere) if elsewhere else _NOTHING
+    except (ArchiveError, DataFileError, OSError) as error:
+        detail = f"{part.name} can't be compared with what Spark read: {error}"
+        found.findings.append(Finding(Reason.CONTENT_CHANGED, "windows", detail))
+        return
+    note, held = noted_content(generation, part), together([own, in_windows])
+    read = note.taken if note else None
+    excused = excused_offsets(segment.gaps, note.skipped if note else {})
+    verdict = compare_content(read, held, excused=excused, is_draining=is_draining)
+    if verdict.may_be_sealed:
+        found.agreeing.add(part.last_batch)
+    found.fingerprints[part.last_batch] = fingerprint_to_seal(verdict, read, own, in_windows)
+    if verdict == Content.PENDING:
+        found.pending.append(segment)
+    elif verdict == Content.UNKNOWN and held.records:
+        where = note_name(generation, part.last_batch)
+        found.findings.append(
+            Finding(Reason.CONTENT_UNKNOWN, where, _unknown(part.name, read, held))
         )
-        changed.files.extend(files)
-    return changed
+    elif read is not None and not verdict.may_be_sealed:
+        detail = f"{part.name} {difference(verdict, read, held)}"
+        _add_changed(generation, segment, verdict, detail, found)
 
 
-def fingerprint_to_seal(
-    generation: Generation, part: Segment, files: Sequence[CommittedFile], gaps: Sequence[Gap]
-) -> str | None:
-    """Return the fingerprint for a segment's receipt; None when what Spark read isn't known."""
-    read = read_by_spark(generation, part)
-    verdict = compare_content(read, content_of(files), elsewhere=_elsewhere(gaps))
-    return read.fingerprint if read and verdict in (Content.EQUAL, Content.COUNTED) else None
+def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets of a segment that windows hold."""
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for gap in segment.gaps:
+        if gap.reason == GapReason.WINDOW:
+            ranges.setdefault(gap.tp, []).append(gap.range)
+    return {tp: merge(parts) for tp, parts in ranges.items()}
 
 
-def _elsewhere(gaps: Iterable[Gap]) -> int:
-    """Return how many offsets a window holds, or somebody has accepted as expired."""
-    return sum(len(gap.range) for gap in gaps if gap.reason == GapReason.WINDOW or gap.acknowledged)
+def _unknown(name: str, read: Taken | None, held: Taken) -> str:
+    if read is None:
+        return (
+            f"{name} has {held.records:,} records that nobody can compare: what Spark read was "
+            "left by no drain, or of another batch"
+        )
+    return (
+        f"{name} has {held.records:,} records, Spark read {read.records:,}: as some have expired "
+        "since, the others can't be compared"
+    )
+
+
+def _add_changed(
+    generation: Generation,
+    segment: CheckedSegment,
+    verdict: Content,
+    detail: str,
+    found: CheckedContents,
+) -> None:
+    files = segment.files
+    if verdict != Content.CHANGED or not files:
+        # Nobody can tell which offsets are meant.
+        where = files[0].path if files else f"{generation.data_name}/_spark_metadata"
+        found.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
+        return
+    if len(files) > 1:
+        detail += f"; one of its {len(files):,} files, or several"
+    found.findings.extend(Finding(Reason.RECORDS_CHANGED, file.path, detail) for file in files)
+    found.files.extend(files)

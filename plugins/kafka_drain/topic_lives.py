@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_drain.documents import read_document, write_document
+from kafka_drain.documents import read_note, write_document
 from kafka_drain.errors import TopicError
 from kafka_drain.generation import Generation
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -62,40 +62,32 @@ class ReadFrom:
 
     Attributes:
         last_batch: The last batch that was read by then.
-        cluster_id: The cluster's id.
         topics: Topic ids by topic.
     """
 
     last_batch: int
-    cluster_id: str
     topics: Mapping[str, str]
 
 
 def write_read_from(generation: Generation, seen: ReadFrom) -> None:
     """Leave what a drain saw when Spark had read."""
-    write_document(
-        generation.folder / "read_from.json",
-        {
-            "last_batch": seen.last_batch,
-            "cluster_id": seen.cluster_id,
-            "topics": dict(seen.topics),
-        },
-    )
+    document = {"last_batch": seen.last_batch, "topics": dict(seen.topics)}
+    write_document(generation.folder / "read_from.json", document)
 
 
 def read_from(generation: Generation) -> ReadFrom | None:
-    """Return what the newest drain that came to its end saw; None when there was none.
+    """Return what the newest drain that came to its end saw.
 
-    Raises:
-        ArchiveError: When the document is damaged.
+    Returns:
+        None when there was none, or what it left can't be read: what Kafka says now decides then.
     """
-    try:
-        found = read_document(
-            generation.folder / "read_from.json", "last_batch", "cluster_id", "topics"
-        )
-    except FileNotFoundError:
+    found = read_note(generation.folder / "read_from.json", "last_batch", "topics")
+    if found is None:
         return None
-    return ReadFrom(found["last_batch"], found["cluster_id"], found["topics"])
+    last_batch, topics = found["last_batch"], found["topics"]
+    if type(last_batch) is not int or not isinstance(topics, dict):
+        return None
+    return ReadFrom(last_batch, topics)
 
 
 def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, str]:

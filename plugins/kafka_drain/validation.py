@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import takewhile
 from types import MappingProxyType
 from typing import Literal
 
@@ -19,7 +18,6 @@ from kafka_drain.acknowledgements import parse_acknowledgements, range_name
 from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import compare_with_receipts
 from kafka_drain.committed_files import ReadFiles, read_committed_files
-from kafka_drain.contents import CommittedFile
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason, errors, without_echoes
 from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
@@ -29,7 +27,7 @@ from kafka_drain.generation_state import GenerationState, read_state
 from kafka_drain.journal_checks import SealedState, check_sealed_state, note_of_segment
 from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import Clock, utc_now
+from kafka_drain.lease import Clock, is_held, utc_now
 from kafka_drain.locations import sync_files
 from kafka_drain.notes import unreadable_notes
 from kafka_drain.observations import (
@@ -39,13 +37,12 @@ from kafka_drain.observations import (
     write_observations,
 )
 from kafka_drain.offset_checks import (
-    Segment,
     check_duplicates,
     check_offsets,
     missing_offsets,
     segments,
 )
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import TopicPartition, merge
 from kafka_drain.orphans import unlisted_files
 from kafka_drain.receipts import KafkaBounds, Receipt, ReceiptError
 from kafka_drain.report import Report
@@ -57,10 +54,12 @@ from kafka_drain.sealed_files import (
     readable_receipts,
 )
 from kafka_drain.sealing import Identity, seal_segment
-from kafka_drain.segment_contents import ChangedContent, check_contents, fingerprint_to_seal
+from kafka_drain.segment_contents import CheckedContents, check_contents
 from kafka_drain.segment_overlaps import Claim, find_overlaps
+from kafka_drain.segment_proof import CheckedSegment, check_segments, provable
 from kafka_drain.topic_lives import made_again, other_lives, read_from, topic_ids_now
 from kafka_drain.window_checks import HeldByWindows, check_windows
+from kafka_drain.window_contents import content_of_windows
 
 __all__ = ["Scope", "validate_archive"]
 
@@ -99,6 +98,7 @@ class _Validation:
     report: Report
     run: str
     now: datetime
+    clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
     writes: bool
@@ -144,7 +144,9 @@ def validate_archive(
     report = Report(
         archive=str(archive.root), pipeline=document["pipeline"], scope=scope, deep=deep
     )
-    report.findings += unreadable_notes(archive.root)
+    generations = archive.generations()
+    newest = [generation.name for generation in generations[-1:]]
+    report.findings += unreadable_notes(archive.root, newest)
     windows = check_windows(archive, report, deep=deep)
     whole = scope == "all" or deep
     sealed = check_sealed_state(archive, chain_is_read=whole, known=windows.known)
@@ -161,13 +163,13 @@ def validate_archive(
         report=report,
         run=run or now.isoformat(),
         now=now,
+        clock=clock,
         say=say,
         read_many=read_many,
         writes=writes,
     )
     _explain_windows(validation)
     previous: str | None = None
-    generations = archive.generations()
     for number, generation in enumerate(generations):
         if number == len(generations) - 1:
             previous = _validate_open(validation, generation, previous)
@@ -328,13 +330,13 @@ def _validate_open(
         for path in orphans
     ]
     gaps = _explain(validation, identity, lost)
-    changed = _changed(parts, files, found, gaps, state)
-    if changed.findings:
+    checked = check_segments(parts, files, gaps, _damaged_batches(state, found))
+    contents = _compare(validation, state, identity, checked)
+    report.findings += contents.findings
+    if contents.files:
         # What they held is missing, as that of a file that can't be read: a repair drains it again.
-        files = [file for file in files if file.path not in changed.paths]
-        found += changed.findings
-        report.findings += changed.findings
-        gaps += _explain(validation, identity, changed.ranges, were_read=changed.ranges)
+        files = [file for file in files if file.path not in contents.paths]
+        gaps += _explain(validation, identity, contents.ranges, were_read=contents.ranges)
     report.add_sealed(generation, state.receipt, sealed.receipts)
     report.add_batches(newest[-CHARTED:])
     report.add_damaged(sealed.damaged)
@@ -345,8 +347,9 @@ def _validate_open(
         return sealed.last_hash
     if validation.sealed.findings or not validation.writes:
         return sealed.last_hash
-    proven = _of_same_topics(validation, state, identity, _proven(parts, files, found, gaps, state))
-    return _seal(validation, state, sealed, identity, proven, gaps)
+    proven = provable(checked, contents.agreeing)
+    proven = _of_same_topics(validation, state, identity, proven)
+    return _seal(validation, state, sealed, identity, proven, contents)
 
 
 def _identity(archive: Archive, generation: Generation) -> Identity:
@@ -374,74 +377,54 @@ def _orphans(generation: Generation, state: GenerationState, listing: Iterable[s
     return sorted(found)
 
 
-def _proven(
-    parts: Sequence[Segment],
-    files: Iterable[CommittedFile],
-    findings: Iterable[Finding],
-    gaps: Iterable[Gap],
-    state: GenerationState,
-) -> list[tuple[Segment, list[CommittedFile]]]:
-    """Return the segments that are complete, up to the first that isn't, each with its files."""
-    checked = _checked(parts, files, findings, gaps, state)
-    return [(part, own) for part, own, _ in takewhile(lambda each: each[2], checked)]
-
-
-def _changed(
-    parts: Sequence[Segment],
-    files: Iterable[CommittedFile],
-    findings: Iterable[Finding],
-    gaps: Sequence[Gap],
-    state: GenerationState,
-) -> ChangedContent:
-    """Compare the content of those segments with which nothing else is wrong."""
-    checked = _checked(parts, files, findings, gaps, state)
-    return check_contents(
-        state.generation,
-        [
-            (part, own, [cut for gap in gaps for cut in _within(gap, part)])
-            for part, own, is_sound in checked
-            if is_sound
-        ],
-    )
-
-
-def _checked(
-    parts: Sequence[Segment],
-    files: Iterable[CommittedFile],
-    findings: Iterable[Finding],
-    gaps: Iterable[Gap],
-    state: GenerationState,
-) -> list[tuple[Segment, list[CommittedFile], bool]]:
-    """Return the segments, each with its files, and whether nothing is wrong with it."""
+def _damaged_batches(state: GenerationState, findings: Iterable[Finding]) -> set[int | None]:
+    """Return the batches whose files something is wrong with; None for what is of no one file."""
     batch_of = {f"{state.generation.data_name}/{f.path}": f.batch for f in state.new}
-    bad = {batch_of.get(finding.where) for finding in errors(findings)}
-    harmful = [gap for gap in gaps if not gap.harmless]
-    by_segment: dict[int, list[CommittedFile]] = {}
-    for file in files:
-        by_segment.setdefault(_segment_of(file, parts), []).append(file)
-    checked = []
-    for number, part in enumerate(parts):
-        is_damaged = any(b is None or part.first_batch <= b <= part.last_batch for b in bad)
-        is_missing = any(cut for gap in harmful for cut in _within(gap, part))
-        checked.append((part, by_segment.get(number, []), not (is_damaged or is_missing)))
-    return checked
+    return {batch_of.get(finding.where) for finding in errors(findings)}
+
+
+def _compare(
+    validation: _Validation,
+    state: GenerationState,
+    identity: Identity,
+    checked: Sequence[CheckedSegment],
+) -> CheckedContents:
+    """Compare the content of those segments with which nothing else is wrong."""
+    windows, root = validation.windows, validation.archive.root
+    same = windows.of_same_topics(identity)
+    contents = check_contents(
+        state.generation,
+        checked,
+        lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
+        # After the batches were listed: a drain of theirs that has ended left what it had read.
+        is_draining=is_held(root, clock=validation.clock),
+    )
+    if contents.pending:
+        first = contents.pending[0].part
+        validation.say(
+            f"validate: {first.name} and later ones wait: a drain runs, and says what Spark read "
+            "when it ends"
+        )
+    return contents
 
 
 def _of_same_topics(
     validation: _Validation,
     state: GenerationState,
     identity: Identity,
-    proven: Sequence[tuple[Segment, list[CommittedFile]]],
-) -> list[tuple[Segment, list[CommittedFile]]]:
+    proven: Sequence[CheckedSegment],
+) -> list[CheckedSegment]:
     """Return the segments up to the first that may have been read of a topic made again."""
     if not proven:
         return []
     assert validation.cluster is not None
-    names = {tp.topic for part, _ in proven for tp in part.ranges}
+    names = {tp.topic for each in proven for tp in each.part.ranges}
     same = same_topics(identity, names, validation.cluster)
     now = topic_ids_now(validation.cluster, names) if same != names else dict(identity.topics)
-    seen, kept = read_from(state.generation), []
-    for part, files in proven:
+    seen = read_from(state.generation)
+    kept: list[CheckedSegment] = []
+    for each in proven:
+        part = each.part
         is_seen = seen is not None and part.last_batch <= seen.last_batch
         other = other_lives(
             identity.topics,
@@ -454,21 +437,8 @@ def _of_same_topics(
             detail = f"{part.name} isn't sealed: {made_again(other)}"
             validation.report.findings.append(Finding(Reason.TOPIC_MADE_AGAIN, where, detail))
             break
-        kept.append((part, files))
+        kept.append(each)
     return kept
-
-
-def _segment_of(file: CommittedFile, parts: Sequence[Segment]) -> int:
-    """Return the number of a file's segment: by batch, or by offsets where Spark forgot that."""
-    for number, part in enumerate(parts):
-        if file.batch is not None:
-            if part.first_batch <= file.batch <= part.last_batch:
-                return number
-        elif not file.contents or file.contents[0].first in part.ranges.get(
-            file.contents[0].tp, OffsetRange(0, 0)
-        ):
-            return number
-    return -1
 
 
 def _seal(
@@ -476,34 +446,33 @@ def _seal(
     state: GenerationState,
     sealed: SealedCheck,
     identity: Identity,
-    proven: Sequence[tuple[Segment, list[CommittedFile]]],
-    gaps: Sequence[Gap],
+    proven: Sequence[CheckedSegment],
+    contents: CheckedContents,
 ) -> str | None:
     """Write a receipt for each proven segment; return the hash of the newest."""
     before, previous = state.receipt, sealed.last_hash
     if not proven:
         return previous
-    overlaps = find_overlaps([*validation.sealed.claims, *_claims(state, identity, proven, gaps)])
+    overlaps = find_overlaps([*validation.sealed.claims, *_claims(state, identity, proven)])
     if overlaps:
         validation.report.findings += overlaps
         return previous
     assert validation.cluster is not None
-    bounds = _bounds(validation.cluster, identity, set(proven[-1][0].ranges))
+    bounds = _bounds(validation.cluster, identity, set(proven[-1].part.ranges))
     generation = state.generation
-    sync_files(generation.root, (file.path for _, files in proven for file in files))
-    for part, files in proven:
-        own = [cut for gap in gaps for cut in _within(gap, part)]
+    sync_files(generation.root, (file.path for each in proven for file in each.files))
+    for each in proven:
         receipt = seal_segment(
-            part,
-            files,
-            own,
+            each.part,
+            each.files,
+            each.gaps,
             identity=identity,
             generation=generation.number,
             before=before,
             previous=previous,
             bounds=bounds,
-            fingerprint=fingerprint_to_seal(generation, part, files, own),
-            acknowledged=[range_name(gap.tp, gap.range) for gap in own if gap.acknowledged],
+            fingerprint=contents.fingerprints[each.part.last_batch],
+            acknowledged=[range_name(gap.tp, gap.range) for gap in each.gaps if gap.acknowledged],
             sealed_at=validation.now.isoformat(timespec="milliseconds"),
         )
         receipt = replace(receipt, journal=validation.sealed.journal.newest)
@@ -518,28 +487,17 @@ def _seal(
 
 
 def _claims(
-    state: GenerationState,
-    identity: Identity,
-    proven: Sequence[tuple[Segment, list[CommittedFile]]],
-    gaps: Iterable[Gap],
+    state: GenerationState, identity: Identity, proven: Iterable[CheckedSegment]
 ) -> Iterator[Claim]:
     """Yield which offsets the generation will hold when it is sealed."""
-    for part, _ in proven:
+    for each in proven:
         left = Counter[TopicPartition]()
-        for gap in gaps:
+        for gap in each.gaps:
             if gap.reason == GapReason.WINDOW:
-                left[gap.tp] += sum(len(cut.range) for cut in _within(gap, part))
-        for tp, offsets in part.ranges.items():
+                left[gap.tp] += len(gap.range)
+        for tp, offsets in each.part.ranges.items():
             topic_id = identity.topics.get(tp.topic, "")
             yield Claim(state.generation.name, topic_id, tp, offsets, left=left[tp])
-
-
-def _within(gap: Gap, part: Segment) -> Iterator[Gap]:
-    """Yield what of a gap lies in a segment."""
-    span = part.ranges.get(gap.tp)
-    if span is not None and overlapping([gap.range], span):
-        start, end = max(gap.range.start, span.start), min(gap.range.end, span.end)
-        yield replace(gap, range=OffsetRange(start, end))
 
 
 def _bounds(

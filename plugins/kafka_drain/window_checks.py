@@ -44,11 +44,22 @@ class HeldByWindows:
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, of topics with the same ids."""
         found: dict[TopicPartition, list[OffsetRange]] = {}
-        for receipt in self.receipts:
+        for receipt in self.of_same_topics(identity):
             for part in receipt.partitions:
                 if receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
                     found.setdefault(part.tp, []).append(part.range)
         return {tp: merge(ranges) for tp, ranges in found.items()}
+
+    def of_same_topics(self, identity: Identity) -> list[Receipt]:
+        """Return the receipts that are of a topic with the same id."""
+        return [
+            receipt
+            for receipt in self.receipts
+            if any(
+                receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic)
+                for part in receipt.partitions
+            )
+        ]
 
     def without_replaced(
         self, files: Iterable[CommittedFile]

@@ -437,7 +437,7 @@ def _check_content(
 ) -> list[Finding]:
     """Compare the records in a window's files with what Spark read."""
     read, held = Taken(result["records"], result["fingerprint"]), content_of(files)
-    verdict = compare_content(read, held, elsewhere=0)
+    verdict = compare_content(read, held)
     if verdict.may_be_sealed:
         return []
     return [Finding(Reason.CONTENT_CHANGED, window.name, difference(verdict, read, held))]

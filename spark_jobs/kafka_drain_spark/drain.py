@@ -28,7 +28,7 @@ from kafka_drain_spark.decoding import (
 )
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.internal_topics import find_internal_topics
-from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
@@ -86,15 +86,29 @@ class Batches:
 
     @property
     def fingerprints(self) -> list[dict[str, Any]]:
-        """What was observed of each batch's records: batch, records, fingerprint.
+        """What was observed of each batch's records: batch, records, fingerprint, start, end.
 
-        A batch that was committed before, and that Spark skips, isn't among them.
+        Of the partitions, those that the batch read something of. A batch that was committed
+        before, and that Spark skips, isn't among them.
         """
         return [
-            {"batch": batch, **fingerprint_of(report["observedMetrics"][NAME])}
+            {
+                "batch": batch,
+                **fingerprint_of(report["observedMetrics"][NAME]),
+                **self._bounds(report),
+            }
             for batch, report in sorted(self._reports.items())
             if report.get("observedMetrics", {}).get(NAME)
         ]
+
+    def _bounds(self, report: dict[str, Any]) -> dict[str, str]:
+        start = self._source_offsets(report, "startOffset") or self._start
+        end = self._source_offsets(report, "endOffset")
+        read = {tp: r for tp, r in ranges_between(start, end) if len(r)}
+        return {
+            "start": to_spark_json({tp: r.start for tp, r in read.items()}),
+            "end": to_spark_json({tp: r.end for tp, r in read.items()}),
+        }
 
     @property
     def value_counts(self) -> dict[str, int]:
@@ -128,8 +142,8 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         decoded, values (how many were, and weren't).
 
     Raises:
-        JobFailed: When Spark can't make columns of what `values` says.
-        StreamingQueryException: When the query failed.
+        JobFailed: When Spark can't make columns of what `values` says, or the query failed; has
+            the fingerprints of the batches that it committed before.
     """
     start = from_spark_json(spec.start)
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
@@ -137,7 +151,12 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
     progress = Progress("offsets", planned)
     batches = Batches(start)
     query = start_query(spark, spec)
-    follow(spark, spec, query, batches, progress)
+    try:
+        follow(spark, spec, query, batches, progress)
+    except SPARK_ERRORS as error:
+        batches.update(query)
+        # Its last batch failed; those before it are committed.
+        raise JobFailed(explain(error), {"fingerprints": batches.fingerprints}) from error
     seconds = progress.seconds
     if len(batches):
         behind = batches.behind_latest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from py4j import protocol  # type: ignore[import-untyped]
@@ -15,7 +16,14 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.job_spec import write_private
 
-__all__ = ["SPARK_ERRORS", "JobFailed", "explain", "run_jobs", "secret_options"]
+__all__ = [
+    "SPARK_ERRORS",
+    "JobFailed",
+    "explain",
+    "failed_result",
+    "run_jobs",
+    "secret_options",
+]
 
 #: What pyspark raises for an error in the JVM: an aborted job comes as Py4J's own exception.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
@@ -37,14 +45,23 @@ S = TypeVar("S", bound=Spec)
 
 
 class JobFailed(Exception):
-    """Raised when a job has to end with an error whose message says everything."""
+    """Raised when a job has to end with an error whose message says everything.
+
+    Args:
+        message: The error.
+        left: What its result says beside the error.
+    """
+
+    def __init__(self, message: str, left: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(message)
+        self.left = left
 
 
 def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
     """Run jobs one after the other in one session; return the process's exit code.
 
-    Each writes its result file, and one that fails stops no other. The result of a failed job is
-    `{"error": message}`: the caller turns it into its own error, and the log needs no stack trace.
+    Each writes its result file, and one that fails stops no other. The result of a failed job has
+    an `error`: the caller turns it into its own error, and the log needs no stack trace.
     """
     began = time.monotonic()
     forget_numpy()
@@ -60,13 +77,19 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
                 result = work(spark, spec)
                 result |= {"spark_version": spark.version, "session_seconds": session_seconds}
             except (JobFailed, *SPARK_ERRORS) as error:
-                result = {"error": explain(error)}
+                result = failed_result(error)
                 print(f"ERROR {result['error']}", flush=True)
                 failed = 1
             write_private(Path(spec.result_path), result)
     finally:
         spark.stop()
     return failed
+
+
+def failed_result(error: Exception) -> dict[str, Any]:
+    """Return the result of a job that failed: its error, and what it left all the same."""
+    left = error.left if isinstance(error, JobFailed) else {}
+    return {**left, "error": explain(error)}
 
 
 def forget_numpy() -> None:

@@ -130,6 +130,37 @@ def test_validate_content_changed_compacted(
         assert report.receipts_written == 0
 
 
+def test_validate_content_changed_failed_drain(
+    archive_folder: str, drain: Any, cluster: KafkaCluster, make_topic: Any, send: Any
+) -> None:
+    """Fault 88: batches that were committed before their drain failed are compared as well."""
+    topic = make_topic(partitions=1, **ANY_TIME)
+    send(topic, [*records(5), (b"k", b"v", None, 1 << 62)])
+    pipeline = Pipeline(
+        name="changed",
+        topics=[topic],
+        archive=archive_folder,
+        compression="uncompressed",
+        source_options={"maxOffsetsPerTrigger": 2},
+    )
+    with pytest.raises(SourceRecordError):
+        drain(pipeline)
+    files = [path for path in Path(archive_folder).rglob("part-*") if path.is_file()]
+    [changed] = [path for path in files if b"genuine 1" in path.read_bytes()]
+    change(changed, 1)
+    archive = Archive.at(archive_folder)
+
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+
+        assert found(report)["records_changed"] == 1
+        assert report.receipts_written == 0
+    changed.write_bytes(changed.read_bytes().replace(b"altered 1", b"genuine 1"))
+    report = validate_archive(archive, cluster)
+    assert (found(report), report.receipts_written) == ({}, 2)
+    assert all(receipt.fingerprint for receipt in report.sealed)
+
+
 def test_windows_content_changed_before_seal(
     archive_folder: str,
     drain: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,21 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from kafka_drain.archive import Archive
+from kafka_drain.committed_files import read_committed_files
+from kafka_drain.content_checks import content_of
+from kafka_drain.contents import CommittedFile
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.file_reading import read_file
 from kafka_drain.findings import errors
+from kafka_drain.fingerprints import write_fingerprints
 from kafka_drain.generation import Generation
-from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.manifest import SinkFile
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.report import Report
+from kafka_drain.sealing import Identity, seal_window
 from kafka_drain.validation import validate_archive
+from kafka_drain.window import Window
+from kafka_drain.windows import freeze_window, seal_proven
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 GOLDEN = Path(__file__).parents[1] / "data" / "sink_v1_spark4"
@@ -142,3 +152,75 @@ def write_rows(path: Path, file_format: str, rows: list[dict[str, Any]]) -> None
 
 def _checkpoint(generation: Generation) -> Path:
     return Path(str(generation.checkpoint))
+
+
+def note_batch(
+    generation: Generation, batch: int, paths: Sequence[Path], start: int, end: int, **more: Any
+) -> None:
+    """Leave what Spark read of a batch, as the drain does when Spark has ended.
+
+    Args:
+        generation: The generation.
+        batch: The batch's id.
+        paths: Its files, which hold all that Spark read.
+        start: The first offset of each partition.
+        end: Where its offsets end.
+        more: What else the drain knew, as `write_fingerprints` takes it.
+    """
+    file_format, data = generation.document()["format"], Path(str(generation.data))
+    taken = content_of(
+        found
+        for path in paths
+        if isinstance(found := _read(generation, data, path, file_format), CommittedFile)
+    )
+    document = {
+        "batch": batch,
+        "records": taken.records,
+        "fingerprint": taken.fingerprint,
+        "start": to_spark_json({P0: start, P1: start}),
+        "end": to_spark_json({P0: end, P1: end}),
+    }
+    write_fingerprints(generation, [document], **more)
+
+
+def _read(generation: Generation, data: Path, path: Path, file_format: str) -> object:
+    name, size = str(path.relative_to(data)), path.stat().st_size
+    return read_file(
+        str(generation.root), generation.data_name, SinkFile(name, size, 0, 0, "0"), file_format
+    )
+
+
+def seal_repair(
+    archive: Archive, key: str, rows: Sequence[dict[str, Any]], replaces: Sequence[str]
+) -> Path:
+    """Seal a window that stands for damaged files, as a repair does; return its data file.
+
+    Args:
+        archive: The archive.
+        key: The window's name.
+        rows: What Kafka still held of one partition.
+        replaces: The damaged files, relative to the archive.
+    """
+    window, tp = Window(archive.root, key), TopicPartition("flights", rows[0]["partition"])
+    offsets = [each["offset"] for each in rows]
+    ranges = {tp: [OffsetRange(min(offsets), max(offsets) + 1)]}
+    freeze_window(window, ranges, replaces=replaces, file_format="parquet", partition_by=["topic"])
+    path = Path(str(window.data)) / "1" / "topic=flights" / "part-00000.parquet"
+    write_rows(path, "parquet", list(rows))
+    name = str(path.relative_to(Path(str(window.data))))
+    sink_file = SinkFile(name, path.stat().st_size, 0, 0, "_SUCCESS")
+    files, found = read_committed_files(window, [sink_file], "parquet", lambda line: None)
+    assert found == []
+    document = archive.document()
+    receipt = seal_window(
+        [(tp, r) for r in ranges[tp]],
+        files,
+        (),
+        identity=Identity(document["pipeline"], document["cluster_id"], document["topics"]),
+        window=key,
+        replaces=replaces,
+        fingerprint=content_of(files).fingerprint,
+        sealed_at=NOON.isoformat(),
+    )
+    seal_proven(archive, window, receipt)
+    return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from kafka_drain import draining
 from kafka_drain.archive import Archive
+from kafka_drain.content_checks import Taken
 from kafka_drain.draining import (
     DrainJob,
     compile_spec,
@@ -22,10 +24,12 @@ from kafka_drain.draining import (
     read_batches,
 )
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.fingerprints import noted_content
 from kafka_drain.job_spec import DrainSpec
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offset_checks import Segment
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan
 from kafka_drain.value_schemas import ValuePlan
@@ -181,6 +185,53 @@ def test_finish_drain_failed(
     with pytest.raises(kind) as raised:
         finish_drain(DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({})))  # type: ignore[arg-type]
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("error", [{}, {"error": "Job aborted: No space left on device"}])
+def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path) -> None:
+    """Fault 88: what Spark read is left, also by a drain that failed after some batches."""
+    archive = Archive.at(str(tmp_path))
+    archive.create(pipeline="p", cluster_id="cluster-1", topic_ids={}, source={"topics": ["a"]})
+    generation = archive.generation(1)
+    generation.write(
+        starting_offsets={A0: 0},
+        file_format="parquet",
+        partition_by=[],
+        topic_ids={"a": "id-of-a"},
+        reason="first",
+    )
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path))
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=archive,
+        generation=generation,
+        cluster_id="cluster-1",
+        topics={},
+        starting_offsets={},
+        start={},
+        end={},
+        last_listed=0,
+        skipped={A0: [OffsetRange(0, 4)]},
+    )
+    taken = {"records": 3, "fingerprint": "0" * 15 + "7"}
+    bounds = [("0", "5"), ("5", "8"), ("8", "8")]
+    fingerprints = [
+        {"batch": n, **taken, "start": f'{{"a":{{"0":{a}}}}}', "end": f'{{"a":{{"0":{b}}}}}'}
+        for n, (a, b) in enumerate(bounds)
+    ]
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"fingerprints": fingerprints, **error}))
+    job = DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({A0: Log()}))  # type: ignore[arg-type]
+
+    with pytest.raises(SparkJobError) if error else nullcontext():
+        finish_drain(job)
+
+    # Spark had committed batch 0 before, and skips it.
+    assert noted_content(generation, Segment(0, 0, {A0: OffsetRange(0, 5)})) is None
+    found = noted_content(generation, Segment(1, 1, {A0: OffsetRange(5, 8)}))
+    assert found is not None
+    assert found.taken == Taken(3, taken["fingerprint"])
+    assert found.skipped == {A0: [OffsetRange(0, 4)]}
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,12 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore, what was repaired or accepted, and lost notes are warnings."""
+    """Only what readers ignore, what was repaired or accepted, and what notes lack are warnings."""
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
         Reason.OFFSET_EXPIRED,
+        Reason.CONTENT_UNKNOWN,
         Reason.NOTE_UNREADABLE,
     ]
 

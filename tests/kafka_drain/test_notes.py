@@ -13,7 +13,7 @@ from kafka_drain.report import note_overview, write_report
 from kafka_drain.told import begin_telling, note_windows, untold_windows
 from kafka_drain.topic_settings import TopicSettings, noted_topic_settings, write_topic_settings
 from kafka_drain.validation import validate_archive
-from tests.kafka_drain.golden import P0, add_batch, golden_cluster, sealed_copy
+from tests.kafka_drain.golden import P0, add_batch, golden_cluster, note_batch, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -39,7 +39,8 @@ def test_validate_note_unreadable(archive: Archive, name: str, content: bytes) -
     path = Path(str(archive.root)) / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
-    add_batch(archive.generation(1), 14, 42, 50)
+    paths = add_batch(archive.generation(1), 14, 42, 50)
+    note_batch(archive.generation(1), 14, paths, 42, 50)
 
     telling = begin_telling(archive, "run")
     report = validate_archive(archive, golden_cluster(), run="run")

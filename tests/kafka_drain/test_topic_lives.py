@@ -9,7 +9,7 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ArchiveError
+from kafka_drain.documents import write_document
 from kafka_drain.topic_lives import (
     Life,
     ReadFrom,
@@ -64,16 +64,28 @@ def test_read_from(tmp_path: Path) -> None:
     assert read_from(generation) is None
 
     for batch in (3, 4):
-        write_read_from(generation, ReadFrom(batch, "cluster", {"t": "1"}))
+        write_read_from(generation, ReadFrom(batch, {"t": "1"}))
 
-    assert read_from(generation) == ReadFrom(4, "cluster", {"t": "1"})
+    assert read_from(generation) == ReadFrom(4, {"t": "1"})
 
 
-def test_read_from_damaged(tmp_path: Path) -> None:
-    """A damaged document is named."""
+def test_read_from_older_release(tmp_path: Path) -> None:
+    """An older release has left the cluster's id as well."""
     generation = Archive(UPath(tmp_path)).generation(1)
-    write_read_from(generation, ReadFrom(3, "cluster", {}))
-    (tmp_path / "generations" / "0001" / "read_from.json").write_text("{}")
+    older = {"last_batch": 3, "cluster_id": "cluster", "topics": {"t": "1"}}
+    write_document(generation.folder / "read_from.json", older)
 
-    with pytest.raises(ArchiveError, match=r"read_from\.json has no last_batch"):
-        read_from(generation)
+    assert read_from(generation) == ReadFrom(3, {"t": "1"})
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"last_batch": "3", "topics": {}}', '{"last_batch": 3, "topics": "t"}'],
+)
+def test_read_from_damaged(tmp_path: Path, content: str) -> None:
+    """A damaged document says nothing: what Kafka says now decides then."""
+    generation = Archive(UPath(tmp_path)).generation(1)
+    write_read_from(generation, ReadFrom(3, {}))
+    (tmp_path / "generations" / "0001" / "read_from.json").write_text(content)
+
+    assert read_from(generation) is None

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from kafka_drain.job_spec import write_private
 from kafka_drain_spark import without_zipped_pyspark
-from kafka_drain_spark.job import JobFailed, explain, secret_options
+from kafka_drain_spark.job import JobFailed, explain, failed_result, secret_options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,6 +73,15 @@ class JavaError(Py4JJavaError):
 def test_explain_error(error: Exception, expected: str) -> None:
     """An error's line is its first, with the innermost cause when that says more."""
     assert str(expected) == explain(error)
+
+
+def test_failed_result() -> None:
+    """A failed job says what went wrong, and what it leaves all the same."""
+    left = {"fingerprints": [{"batch": 0}]}
+
+    assert failed_result(JobFailed("no", left)) == {"error": "no", **left}
+    assert failed_result(JobFailed("no")) == {"error": "no"}
+    assert failed_result(PySparkException("no")) == {"error": "no"}
 
 
 def test_secret_options_of_file(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def _run_application(spark: Any, kind: str, spec_path: str) -> str | None:
     """Run an application as spark-submit does; return the error that it ends with, if any."""
     from kafka_drain_spark.compact import run_compact
     from kafka_drain_spark.drain import run_drain
-    from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain
+    from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, failed_result
     from kafka_drain_spark.window import run_window
 
     spec: Any
@@ -146,8 +146,8 @@ def _run_application(spark: Any, kind: str, spec_path: str) -> str | None:
     try:
         result = run(spark, spec)
     except (JobFailed, *SPARK_ERRORS) as failure:
-        error = explain(failure)
-        result = {"error": error}
+        result = failed_result(failure)
+        error = str(result["error"])
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
