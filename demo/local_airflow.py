@@ -20,6 +20,7 @@ from urllib.request import urlopen
 
 from demo.airflow_session import DONE
 from demo.broker.ports import all_free, free_ports
+from demo.broker.processes import command_line, members, start_of
 
 __all__ = ["AirflowError", "LocalAirflow"]
 
@@ -211,10 +212,15 @@ class LocalAirflow:
         return self.home / "standalone.port"
 
     def running_port(self) -> int | None:
-        """Return the UI's port of the Airflow that runs here; None when none does."""
+        """Return the UI's port of the Airflow that runs here; None when none does, or where an
+        older release has started it without a note of its port.
+        """
         if self.pid() is None:
             return None
-        return int(self._port_file.read_text())
+        try:
+            return int(self._port_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
 
     def require_port(self) -> None:
         """Refuse a port that is taken.
@@ -231,9 +237,13 @@ class LocalAirflow:
         )
 
     def write_environment(self, path: Path) -> None:
-        """Write a file that gives a shell this Airflow's environment: `. path`."""
+        """Write a file that gives a shell this Airflow's environment, for this user: `. path`."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.settings.items()]
-        path.write_text(f'export PATH={shlex.quote(str(BINARIES))}:"$PATH"\n' + "".join(lines))
+        path.unlink(missing_ok=True)
+        # Kafka's connection may hold a password.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f'export PATH={shlex.quote(str(BINARIES))}:"$PATH"\n' + "".join(lines))
 
     @property
     def url(self) -> str:
@@ -241,13 +251,22 @@ class LocalAirflow:
         return f"http://127.0.0.1:{self.port}"
 
     def pid(self) -> int | None:
-        """Return the id of the running `airflow standalone`; None when there is none."""
+        """Return the id of the running `airflow standalone`, and of its group; None without one.
+
+        Another program may have its number by now: its start is compared too.
+        """
         try:
-            pid = int(self._pid_file.read_text())
+            noted, _, start = self._pid_file.read_text().strip().partition(" ")
+            pid = int(noted)
             os.killpg(pid, 0)
         except (OSError, ValueError):
             return None
-        return pid
+        now = start_of(pid)
+        if not now:  # its children outlive it
+            return pid if _has_airflow(pid) else None
+        if not start:  # noted by an older release
+            return pid if {"airflow", "standalone"} <= _words(pid) else None
+        return pid if now == start else None
 
     def start(self, timeout: float = 300.0) -> None:
         """Start scheduler, DAG processor, triggerer and API server, and wait for the UI.
@@ -271,24 +290,29 @@ class LocalAirflow:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._port_file.write_text(str(self.port))
-        self._pid_file.write_text(str(process.pid))
-        deadline = time.monotonic() + timeout
-        while not self.healthy():
-            if process.poll() is not None:
-                raise AirflowError(f"airflow standalone ended with {process.returncode}; see {log}")
-            if time.monotonic() > deadline:
-                self.stop()
-                raise AirflowError(f"Airflow didn't answer within {timeout:g} s; see {log}")
-            time.sleep(0.5)
+        try:
+            self._port_file.write_text(str(self.port))
+            self._pid_file.write_text(f"{process.pid} {start_of(process.pid)}")
+            deadline = time.monotonic() + timeout
+            while not self.healthy():
+                if process.poll() is not None:
+                    raise AirflowError(
+                        f"airflow standalone ended with {process.returncode}; see {log}"
+                    )
+                if time.monotonic() > deadline:
+                    raise AirflowError(f"Airflow didn't answer within {timeout:g} s; see {log}")
+                time.sleep(0.5)
+        except BaseException:
+            self._end(process.pid)
+            raise
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let a scheduler run what commands ask it for, and end it."""
         # Commands may name what it has yet to read.
         self.run("dags", "reserialize", log="reserialize")
-        self.start()
         try:
+            self.start()
             yield
         finally:
             self.stop()
@@ -314,8 +338,14 @@ class LocalAirflow:
         pid = self.pid()
         if pid is None:
             return False
+        self._end(pid, grace)
+        return True
+
+    def _end(self, pid: int, grace: float = 15.0) -> None:
+        """End a group of processes, which is known to be this Airflow's."""
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
-            os.killpg(pid, number)
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
                 # Our own child stays a zombie until it is waited for, whoever holds it here.
@@ -323,10 +353,29 @@ class LocalAirflow:
                     self._standalone.poll()
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                if self.pid() is None:
+                if not _is_group(pid):
                     break
                 time.sleep(0.2)
-            if self.pid() is None:
+            if not _is_group(pid):
                 break
         self._pid_file.unlink(missing_ok=True)
-        return True
+
+
+def _is_group(pid: int) -> bool:
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # macOS says so of a group of zombies
+    return True
+
+
+def _words(pid: int) -> set[str]:
+    """Return the command line of a process, programs without their folders."""
+    return {word.rpartition("/")[2] for word in command_line(pid).replace("\0", " ").split()}
+
+
+def _has_airflow(group: int) -> bool:
+    """Whether a group of processes has one of Airflow's in it."""
+    return any("airflow" in _words(pid) for pid in members(group))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["command_line", "last_lines", "send"]
+__all__ = ["command_line", "last_lines", "members", "send", "start_of"]
 
 _LINES_OF_LOG = 15
 
@@ -29,6 +29,39 @@ def command_line(pid: int) -> str:
         check=False,
     )
     return run.stdout
+
+
+def members(group: int) -> list[int]:
+    """Return the processes of a group."""
+    if sys.platform == "linux":
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    else:
+        command = ["ps", "-A", "-o", "pid="]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        pids = [int(pid) for pid in run.stdout.split()]
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group:
+                found.append(pid)
+    return found
+
+
+def start_of(pid: int) -> str:
+    """Return when a process began, in words to compare; empty when it has ended.
+
+    A number is another process's after a reboot, or when a container was started again.
+    """
+    if sys.platform == "linux":
+        try:
+            # After the name, which is in brackets and may hold anything: field 22 of `man proc`.
+            ticks = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{ticks[19]}"
+        except (OSError, IndexError):
+            return ""
+    command = ["ps", "-o", "lstart=", "-p", str(pid)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "-".join(run.stdout.split())
 
 
 def send(pid: int, number: signal.Signals) -> None:

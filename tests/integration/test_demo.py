@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,10 +32,11 @@ def ask(postgres: LocalPostgres, command: str) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder that PostgreSQL's own user can reach: pytest closes its own to others."""
-    with tempfile.TemporaryDirectory(prefix="demo-") as name:
-        yield Path(name)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The demo's folder, which others can't reach: pytest closes its own to them."""
+    folder = tmp_path_factory.mktemp("demo")
+    yield folder
+    LocalPostgres(folder / "postgres").remove()
 
 
 @pytest.mark.parametrize("name", ["plain", "with a space"])
