@@ -49,7 +49,7 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
 def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
     """Delete the sound files that sealed windows stand for; killed half way, the next run goes on.
 
-    Those stay for now that a republish was planned with and that hasn't ended.
+    Those stay for now that a republish was planned with, until it has ended or was abandoned.
 
     Every byte of the windows' files is compared with what was sealed first, and of the windows that
     stand for these. A closed generation that lost a file loses its manifest and its checkpoint too:
@@ -75,7 +75,10 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     paths = removable(there, _needed(archive) if there else (), damage)
     kept = len(there) - len(paths)
     if kept:
-        say(f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended")
+        say(
+            f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended; end "
+            "one that nobody goes on with by `kafka-drain republish ARCHIVE --abandon RUN`"
+        )
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     files = size = 0
     for number, path in enumerate(paths, start=1):
@@ -104,12 +107,13 @@ def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
 
 
 def _needed(archive: Archive) -> frozenset[str]:
-    """Return the files of republishes that were planned and haven't ended, and may be resumed."""
-    plans = (run.plan() for run in list_runs(archive.root) if not run.has_ended)
+    """Return the files of republishes that haven't ended, and may be resumed."""
+    now = utc_now()
+    plans = (run.plan() for run in list_runs(archive.root) if run.needs_its_files(now))
     return frozenset(
         file.path
         for plan in plans
-        if plan is not None and not plan.is_too_old(utc_now())
+        if plan is not None
         for shard in plan.shards
         for file in shard.files
     )

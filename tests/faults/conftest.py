@@ -26,6 +26,7 @@ from kafka_drain.draining import DrainJob, finish_drain, open_drain, prepare_dra
 from kafka_drain.job_spec import DrainSpec, write_private
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.offsets import TopicPartition as KafkaPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing import worker
 from kafka_drain.validation import validate_archive
@@ -33,6 +34,7 @@ from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case
 from tests.faults.republishing import ROOT, Record, make_target, read_topic, send_all
 from tests.faults.spark_cluster import standalone_spark
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,19 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     folder = tmp_path_factory.mktemp("own-kafka")
     with LocalKafka(folder / "kafka", properties=properties) as started:
         yield started
+
+
+@pytest.fixture
+def made_case(own_kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """An archive of two partitions with 900 records each that no Spark has made."""
+    monkeypatch.setattr(worker, "LANES", 1)
+    made = MadeArchive(tmp_path / "archive", {"made": "id-of-made"})
+    made.seal_window("0_1", {KafkaPartition("made", p): dense(0, 900, NOON) for p in range(2)})
+    content = {p: [(b"%d" % n, b"value", (), NOON + n) for n in range(900)] for p in range(2)}
+    bootstrap = own_kafka.bootstrap_servers
+    target = make_target(bootstrap, f"t-{uuid.uuid4().hex[:8]}", 2)
+    kafka = KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap}))
+    return Case(made.archive, kafka, target, content, tmp_path)
 
 
 @pytest.fixture

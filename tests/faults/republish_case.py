@@ -110,14 +110,14 @@ class Case:
     def records(self) -> int:
         return sum(map(len, self.content.values()))
 
-    def planned(self) -> Republish:
+    def planned(self, now: datetime | None = None) -> Republish:
         """Plan the run, or find its plan."""
         request = RepublishRequest(target_topic=self.target, **self.request)
         return plan_republish(
             self.archive,
             self.cluster,
             request,
-            now=utc_now(),
+            now=now or utc_now(),
             say=print,
             run=self.name or self.target,
         )

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -293,15 +292,6 @@ def test_republish_progress_deleted_meanwhile(
 
     assert case.visible("read_uncommitted") == SMALL
     refused(case, ProgressError, "which has been opened")
-
-
-def test_republish_progress_expired(half_sent: Case) -> None:
-    """An unfinished run is refused after three days, before Kafka forgets its progress."""
-    later = utc_now() + timedelta(days=3, seconds=1)
-
-    refused(half_sent, ProgressError, "hasn't ended; after 3 days", clock=lambda: later)
-
-    assert half_sent.run()["verification"]["is_exact"]
 
 
 # 53

@@ -36,6 +36,8 @@ def why_not(options: Namespace) -> str:
         return "drains again with Spark: test_reprocess.py runs it"
     if options.name == "reprocess" and options.abandon:
         return "needs a reprocess that was begun: test_abandoning.py runs it"
+    if options.name == "republish" and options.abandon:
+        return "needs a run that was begun: test_runs.py runs it"
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ArchiveError, TopicError
+from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.binding import Binding, refuse_other_target
 from kafka_drain.republishing.earlier import sent
 from kafka_drain.republishing.follow import bound_before
-from kafka_drain.republishing.republish import plan_republish
+from kafka_drain.republishing.republish import Limits, plan_republish
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
@@ -121,8 +122,9 @@ def cluster_of(**more: Any) -> Any:
 
 
 def planned(sealed: Archive, cluster: Any, **more: Any) -> Any:
-    request = RepublishRequest(target_topic="copy")
-    return plan_republish(sealed, cluster, request, now=NOW, say=lambda line: None, run="r", **more)
+    request = more.pop("request", RepublishRequest(target_topic="copy"))
+    now = more.pop("at", NOW)
+    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, run="r", **more)
 
 
 def test_plan_republish_of_older_release(sealed: Archive) -> None:
@@ -160,6 +162,64 @@ def test_plan_republish_of_other_archive(sealed: Archive) -> None:
 
     with pytest.raises(ArchiveError, match=rf"id f{{32}}, .* {sealed.identity()}; restore"):
         planned(sealed, cluster_of())
+
+
+def test_plan_republish_never_opened(sealed: Archive) -> None:
+    """A run that never opened is planned again when that is long ago, or its files are gone."""
+    begun = planned(sealed, cluster_of())
+    first = begun.run.write_plan(begun.plan)
+    [path, *_] = [Path(str(sealed.root), f.path) for s in first.shards for f in s.files]
+
+    assert planned(sealed, cluster_of(), at=NOW + timedelta(days=3)).plan == first
+    later = planned(sealed, cluster_of(), at=NOW + timedelta(days=3, seconds=1))
+    assert later.replaced == first
+    assert datetime.fromisoformat(later.plan.created_at) > NOW
+    content = path.read_bytes()
+    path.unlink()
+    with pytest.raises(ManifestInvalidError):
+        # Planned again, from what is there.
+        planned(sealed, cluster_of())
+    begun.run.mark_opened({})
+    assert planned(sealed, cluster_of(), at=NOW + timedelta(days=300)).plan == first
+    path.write_bytes(content)
+
+
+def test_plan_republish_abandoned(sealed: Archive) -> None:
+    """A run that was abandoned doesn't go on."""
+    begun = planned(sealed, cluster_of())
+    begun.run.write_plan(begun.plan)
+    begun.run.abandon(NOW)
+
+    with pytest.raises(ConfigError, match="was abandoned: what it sent isn't known"):
+        planned(sealed, cluster_of())
+
+
+def test_republish_planned_otherwise_meanwhile(sealed: Archive) -> None:
+    """Of two calls with one run's name and two requests, the one that plans later is refused."""
+    mine = planned(sealed, cluster_of())
+    theirs = planned(sealed, cluster_of(), request=RepublishRequest("copy", adds_provenance=True))
+    theirs.run.write_plan(theirs.plan)
+
+    with pytest.raises(ConfigError, match=r"began with .*'provenance': True.*, this asks for"):
+        mine.execute(None, lambda: NOW, Limits())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) -> None:
+    """What an older release began without a target goes on with `{topic}`, which means the same."""
+    cluster = FakeCluster(
+        {TopicPartition(t, p): Log() for t in sealed.document()["topics"] for p in range(2)},
+        configs={t: {"retention.ms": "-1"} for t in sealed.document()["topics"]},
+    )
+    begun = planned(sealed, cluster, request=RepublishRequest(None), follows=True)
+    plan = begun.run.write_plan(begun.plan)
+    if is_ended:
+        document = {"cluster_id": "cluster-1", "sent": sent(plan), "through": plan.through}
+        begun.run.write_receipt(document | {"request": dict(plan.request)})
+
+    planned(sealed, cluster, request=RepublishRequest("{topic}"), follows=True)
+    with pytest.raises(ConfigError, match="began with"):
+        planned(sealed, cluster, follows=True)
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])

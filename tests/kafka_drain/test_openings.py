@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from kafka_drain.documents import write_document
+from kafka_drain.documents import read_document, write_document
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republishing import openings
 from kafka_drain.republishing.openings import Claim, Decision, State, claim_opening, decide
@@ -185,6 +185,86 @@ def test_claim_opening_reads_what_is_new(tmp_path: Path) -> None:
         (folder / f"{number:08d}.json").write_text("not read")
 
     assert open_run(root, plan_of("last", 20, 21)) is None
+
+
+def claim_path(root: UPath, number: int) -> UPath:
+    return RepublishRun(root, openings.OPENINGS).folder / f"{number:08d}.json"
+
+
+@pytest.mark.parametrize("content", ["", '{"run": "a"', "{}"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_claim_opening_half_written(tmp_path: Path, content: str, number: int) -> None:
+    """A claim of which a crash left half locks nobody out; its run can't open by it any more."""
+    root = UPath(tmp_path)
+    for other in range(1, number):
+        assert open_run(root, plan_of(f"r{other}", other, other + 1)) is None
+    RepublishRun(root, "z").write_plan(plan_of("z", 90, 91))
+    paused = claim_opening(root, plan_of("z", 90, 91), repeats=False)
+    claim_path(root, number).write_text(content)
+
+    assert open_run(root, plan_of("b", 90, 91)) is None
+    assert str(open_run(root, plan_of("c", 90, 91))).startswith("run b began to send")
+    with pytest.raises(ConfigError, match="run b began to send"):
+        paused.confirm()
+    # It is settled then, and not read again.
+    assert open_run(root, plan_of("d", 80, 81)) is None
+    assert read_document(claim_path(root, number + 3))["settled"] >= number
+
+
+def test_claim_opening_half_written_opened(tmp_path: Path) -> None:
+    """A claim that was opened and is unreadable now stands in nobody's way: its run tells all."""
+    root = UPath(tmp_path)
+    assert open_run(root, plan_of("a")) is None
+    claim_path(root, 1).write_text("")
+
+    assert open_run(root, plan_of("b", 10, 20)) is None
+    assert str(open_run(root, plan_of("c"))).startswith("run a began to send")
+
+
+def test_claim_opening_refused_withdraws_nobody(tmp_path: Path) -> None:
+    """A run that is refused for one run's sake takes no other's place."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a", 0, 10))
+    waiting = claim_opening(root, plan_of("a", 0, 10), repeats=False)
+    RepublishRun(root, "b").write_plan(plan_of("b", 10, 20))
+    # Killed between the two: its claim alone says that it has opened.
+    claim_opening(root, plan_of("b", 10, 20), repeats=False).confirm()
+
+    assert str(open_run(root, plan_of("c", 0, 20))).startswith("run b began to send")
+    waiting.confirm()
+
+
+def test_claim_opening_settles_older_claims(tmp_path: Path) -> None:
+    """An undecided claim of a run that opened by a later one is settled, and not read again."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a"))
+    claim_opening(root, plan_of("a"), repeats=False)
+    assert open_run(root, plan_of("a")) is None
+
+    assert open_run(root, plan_of("b", 10, 20)) is None
+    assert read_document(claim_path(root, 3))["settled"] == 2
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeats: bool) -> None:
+    """An attempt with the plan before can't open any more; where it has, the later one doesn't."""
+    root = UPath(tmp_path)
+    run = RepublishRun(root, "a")
+    first = run.write_plan(plan_of("a"))
+    older = claim_opening(root, first, repeats=repeats)
+    if is_opened:
+        # Killed before its folder said so.
+        older.confirm()
+    second = run.write_plan(plan_of("a", 0, 20), instead_of=first)
+
+    if is_opened:
+        with pytest.raises(ConfigError, match="run a began with the plan before"):
+            claim_opening(root, second, repeats=repeats)
+    else:
+        claim_opening(root, second, repeats=repeats).confirm()
+        with pytest.raises(ConfigError, match="run a began to send"):
+            older.confirm()
 
 
 def test_claim_opening_claim_gone(tmp_path: Path) -> None:

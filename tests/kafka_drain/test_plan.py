@@ -162,6 +162,16 @@ def test_plan_kafka_name() -> None:
     assert len(plan.attempts.group) < 140
 
 
+def test_plan_transactional_name() -> None:
+    """Two plans of one run's name in copies of one archive share no transactional id."""
+    plans = [replace(PLAN, archive_id="0" * 32, sha256=digit * 64) for digit in "ab"]
+
+    assert [plan.transactional_name for plan in plans] == [
+        f"my-run-0-{'0' * 12}-{digit * 12}" for digit in "ab"
+    ]
+    assert replace(PLAN, archive_id="", sha256="a" * 64).transactional_name == "my-run-0"
+
+
 def test_plan_counts() -> None:
     """A plan counts records by shard, and a file that two shards share once."""
     assert (PLAN.records, PLAN.files) == (3_010, 2)

@@ -11,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError
+from kafka_drain.cli import main
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.republishing import runs
+from kafka_drain.republishing.abandoning import abandon_run
+from kafka_drain.republishing.follow import follower_key
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.runs import RepublishRun, list_runs, run_key
+from tests.kafka_drain.made_archive import NOW, MadeArchive
 from tests.kafka_drain.test_plan import PLAN
 
 # What Kafka takes as a group, a transactional id or a topic's name, and every file system.
@@ -70,6 +75,66 @@ def test_write_plan_once(run: RepublishRun) -> None:
     assert run.plan() == first
     assert first != second
     assert list(list_runs(run.root)) == [run]
+
+
+def test_write_plan_instead(run: RepublishRun) -> None:
+    """While a run hasn't opened, a plan may take another one's place; the last one counts."""
+    first = run.write_plan(PLAN)
+    second = run.write_plan(replace(PLAN, size=2), instead_of=first)
+
+    assert (second.size, run.plan(), run.replaced()) == (2, second, {first.sha256})
+    # Of two who plan again at one moment the later one takes what it finds.
+    assert run.write_plan(replace(PLAN, size=3), instead_of=first) == second
+    for size in range(3, 13):
+        second = run.write_plan(replace(PLAN, size=size), instead_of=second)
+    assert run.plan() == second
+    assert (second.size, len(run.replaced())) == (12, 11)
+    run.mark_opened({})
+    assert run.write_plan(replace(PLAN, size=13), instead_of=second) == second
+
+
+def test_write_plan_instead_meets_opening(
+    run: RepublishRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that opens while it is planned again goes on with the plan that it opened with."""
+    first = run.write_plan(PLAN)
+    real = runs.create_text
+
+    def create_text(path: UPath, text: str) -> bool:
+        run.mark_opened({})
+        return real(path, text)
+
+    monkeypatch.setattr(runs, "create_text", create_text)
+
+    assert run.write_plan(replace(PLAN, size=2), instead_of=first) == first
+
+
+def test_abandon(tmp_path: Path) -> None:
+    """A run is abandoned by its name, its folder's or its mirror's, unless it has ended."""
+    archive = MadeArchive(tmp_path, {"t": "id"}).archive
+    keys = [run_key("a b"), f"{follower_key('m')}.000001", f"{follower_key('m')}.000002"]
+    for key in keys:
+        RepublishRun(archive.root, key).write_plan(PLAN)
+    RepublishRun(archive.root, keys[1]).write_receipt({})
+
+    assert abandon_run(archive, "m", NOW).key == keys[2]
+    assert abandon_run(archive, "a b", NOW).is_abandoned
+    assert abandon_run(archive, keys[0], NOW).key == keys[0]
+    with pytest.raises(ConfigError, match="has ended, with a receipt"):
+        abandon_run(archive, keys[1], NOW)
+    with pytest.raises(ConfigError, match="has no run 'x'"):
+        abandon_run(archive, "x", NOW)
+
+
+def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command needs no Kafka, and says which run it has ended."""
+    archive = MadeArchive(tmp_path, {"t": "id"}).archive
+    run = RepublishRun(archive.root, run_key("mine"))
+    run.write_plan(PLAN)
+
+    assert main(["republish", str(archive.root), "--abandon", "mine"]) == 0
+    assert run.is_abandoned
+    assert run.key in capsys.readouterr().out
 
 
 def test_write_plan_gives_its_hash(run: RepublishRun) -> None:

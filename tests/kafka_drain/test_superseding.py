@@ -223,9 +223,22 @@ def test_remove_superseded_repaired(tmp_path: Path) -> None:
     assert superseded_files(made.archive) == frozenset()
 
 
-@pytest.mark.parametrize(("days", "stays"), [(1, True), (4, False)])
-def test_remove_superseded_needed(case: Superseded, days: int, stays: bool) -> None:
-    """Files of a republish that may be resumed stay for now; of one too old for that they go."""
+@pytest.mark.parametrize(
+    ("days", "state", "stays"),
+    [
+        (1, "planned", True),
+        (3, "planned", True),
+        (5, "planned", False),
+        (400, "opened", True),
+        (1, "abandoned", False),
+        (1, "ended", False),
+    ],
+)
+def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays: bool) -> None:
+    """Files of a republish that may be resumed stay, until it has ended or was abandoned.
+
+    One that never opened is planned again after three days, so that its files may go then.
+    """
     [shard, *_] = PLAN.shards
     files = tuple(replace(file, path=case.batches[0].path) for file in shard.files)
     plan = replace(
@@ -233,7 +246,14 @@ def test_remove_superseded_needed(case: Superseded, days: int, stays: bool) -> N
         created_at=(utc_now() - timedelta(days=days)).isoformat(),
         shards=(replace(shard, files=files),),
     )
-    RepublishRun(case.made.root, "r").write_plan(plan)
+    run = RepublishRun(case.made.root, "r")
+    run.write_plan(plan)
+    if state != "planned":
+        run.mark_opened({})
+    if state == "abandoned":
+        run.abandon(utc_now())
+    if state == "ended":
+        run.write_receipt({})
     RepublishRun(case.made.root, "not-planned").folder.mkdir()
     said: list[str] = []
 

@@ -12,6 +12,7 @@ from kafka_drain.commands.pipeline_arguments import the_pipeline
 from kafka_drain.exit_codes import OK
 from kafka_drain.lease import utc_now
 from kafka_drain.option_checks import integer
+from kafka_drain.republishing.abandoning import abandon_run
 from kafka_drain.republishing.engines import Engines
 from kafka_drain.republishing.plan import (
     DELIVERIES,
@@ -33,7 +34,10 @@ def run(options: argparse.Namespace) -> int:
     """Send an archive's records to Kafka."""
     if options.processes is not None:
         integer(1)("--processes", options.processes)
-    archive, cluster = Archive.at(options.archive), the_cluster(options)
+    archive = Archive.at(options.archive)
+    if options.abandon:
+        return _abandon(archive, options)
+    cluster = the_cluster(options)
     limits = Limits(options.records_per_second, options.bytes_per_second)
     republish = plan_republish(
         archive,
@@ -68,6 +72,18 @@ def run(options: argparse.Namespace) -> int:
         }
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
+    return OK
+
+
+def _abandon(archive: Archive, options: argparse.Namespace) -> int:
+    archive.document()
+    run = abandon_run(archive, options.abandon, utc_now())
+    say(
+        f"abandon {archive.root}: run {run.key} has ended here; what it sent stays in its target, "
+        "and maintenance may remove its files"
+    )
+    result = {"run": run.key, "abandoned": True}
+    answer(options, result, print_fields(result))
     return OK
 
 
@@ -211,6 +227,12 @@ def _delivery(republish: argparse.ArgumentParser) -> None:
     )
     how.add_argument(
         "--run", metavar="NAME", help="name of the run: the same name goes on with it, or is done"
+    )
+    how.add_argument(
+        "--abandon",
+        metavar="RUN",
+        help="send nothing, but end a run that nobody goes on with: its files may go then; end its "
+        "processes first",
     )
     how.add_argument(
         "--repeat",

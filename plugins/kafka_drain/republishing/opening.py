@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from kafka_drain.errors import ProgressError
+from kafka_drain.errors import ProgressError, SupersededError
 from kafka_drain.republishing.kafka_errors import explained
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
 from kafka_drain.republishing.openings import Claim
-from kafka_drain.republishing.plan import LONGEST, RepublishPlan
+from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.producer import (
     ProducerLost,
     fenced_producer,
@@ -21,17 +20,23 @@ from kafka_drain.republishing.producer import (
     shard_transactional_id,
 )
 from kafka_drain.republishing.runs import RepublishRun
-from kafka_drain.republishing.shards import PREFIX, ProgressSlot
+from kafka_drain.republishing.shards import PREFIX, ProgressSlot, Shard
 
 __all__ = ["abort_shards", "open_run"]
+
+_WAY_OUT = (
+    "end this run (`kafka-drain republish ARCHIVE --abandon RUN`) and start a new one into an "
+    "empty topic"
+)
 
 
 def open_run(
     plan: RepublishPlan,
     run: RepublishRun,
     settings: Mapping[str, Any],
-    now: datetime,
     claim: Claim | None = None,
+    *,
+    only_after: int | None = None,
 ) -> int:
     """Begin an attempt of a run; the first one writes the progress of all shards.
 
@@ -39,38 +44,36 @@ def open_run(
     write a beginning over a later one's progress. `opened.json` follows it: without that file
     no record was ever sent, so that missing progress may be written (again).
 
+    Whether the run may go on is for its progress to say, however long ago it began. Kafka forgets
+    what was committed long ago (offsets.retention.minutes, seven days): what of the progress
+    nobody moves any more is committed again.
+
     Args:
         plan: With one shard at least.
         run: Its folder.
         settings: librdkafka's settings of the target cluster.
-        now: The time.
         claim: That the run opens; None when it has opened before.
+        only_after: Number of the attempt that has to be the latest one so far; None for any.
 
     Returns:
         The attempt's number, from 1.
 
     Raises:
         ConfigError: When another run has opened with the same records; no record was sent.
-        ProgressError: When progress that was there is gone, or of another plan, or too old.
+        ProgressError: When progress that was there is gone, or of another plan.
+        SupersededError: When there is a later attempt than `only_after`; nothing was changed.
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    opened = run.is_opened
-    if opened and plan.is_too_old(now):
-        raise ProgressError(
-            f"run {plan.key} began at {plan.created_at} and hasn't ended; after {LONGEST.days} "
-            "days Kafka may have forgotten its progress. Nothing more was sent; start a new run "
-            "into an empty topic"
-        )
     # Not waiting: what an attempt before left open is decided when its shard is sent, not here.
     ledger = Ledger(settings, waits=False)
     try:
         return _in_transaction(
             settings,
-            f"{PREFIX}{plan.kafka_name}-open",
+            f"{PREFIX}{plan.transactional_name}-open",
             plan.shards[0].target_topic,
             # After the fence: an older attempt's beginning is decided.
-            lambda producer: _begin(producer, plan, ledger, run, claim),
+            lambda producer: _begin(producer, plan, ledger, run, claim, only_after),
         )
     finally:
         ledger.close()
@@ -88,23 +91,37 @@ def _in_transaction(
 
 
 def _begin(
-    producer: Producer, plan: RepublishPlan, ledger: Ledger, run: RepublishRun, claim: Claim | None
+    producer: Producer,
+    plan: RepublishPlan,
+    ledger: Ledger,
+    run: RepublishRun,
+    claim: Claim | None,
+    only_after: int | None,
 ) -> int:
     found = ledger.read([plan.attempts, *plan.slots])
     latest = found.pop(plan.attempts)
+    if only_after is not None and latest is not None and latest.offset > only_after:
+        raise SupersededError(
+            f"attempt {latest.offset} of run {plan.key} took over from attempt {only_after}"
+        )
+    is_opened = run.is_opened
     known = [progress for progress in found.values() if progress is not None]
+    if known and not is_opened:
+        replaced = run.replaced()
+        if all(at.plan in replaced and not at.records for at in known):
+            # Of a plan that never opened, in whose place this one was made (openings.py).
+            known = []
     if known and (len(known) < len(found) or any(p.plan != plan.sha256 for p in known)):
         raise ProgressError(
             f"Kafka holds the progress of {len(known):,} of {len(found):,} writers of run "
             f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them of this plan, "
             "expected all of it: it expired, was deleted, or a target topic was made again. "
-            "Nothing more was sent; start a new run into an empty topic"
+            f"Nothing more was sent; {_WAY_OUT}"
         )
-    if not known and run.is_opened:
+    if not known and is_opened:
         raise ProgressError(
             f"Kafka holds no progress of run {plan.key}, which has been opened: it expired, was "
-            "deleted, or the target topic was made again. Nothing more was sent; start a new run "
-            "into an empty topic"
+            f"deleted, or the target topic was made again. Nothing more was sent; {_WAY_OUT}"
         )
     attempt = (latest.offset if latest else 0) + 1
     entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}
@@ -112,6 +129,8 @@ def _begin(
         entries |= {
             chain[0].progress: Progress(chain[0].first, 0, plan.sha256) for chain in plan.chains
         }
+    else:
+        entries |= _finished(plan, found)
     repeat(producer.begin_transaction, "begin_transaction")
     by_group: dict[str, list[KafkaTopicPartition]] = {}
     for slot, at in entries.items():
@@ -130,20 +149,43 @@ def _begin(
     return attempt
 
 
-def abort_shards(
-    plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], now: datetime
-) -> int:
-    """Abort the open transactions of a run that was killed, so that consumers don't wait for them.
+def _finished(
+    plan: RepublishPlan, found: Mapping[ProgressSlot, Progress | None]
+) -> dict[ProgressSlot, Progress]:
+    """Return the progress of chains that are sent: no attempt will ever commit another one."""
+    return {
+        slot: progress
+        for chain, slot in zip(plan.chains, plan.slots, strict=True)
+        if (progress := found[slot]) is not None and progress.records >= _records(chain)
+    }
 
-    Counts as an attempt: whatever still runs of older ones stops at its next call.
+
+def _records(chain: Sequence[Shard]) -> int:
+    return sum(shard.records for shard in chain)
+
+
+def abort_shards(
+    plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], attempt: int
+) -> int:
+    """Abort the open transactions of an attempt that was killed: consumers don't wait for them.
+
+    Counts as an attempt: whatever still runs of older ones stops at its next call. Where a later
+    attempt has begun, nothing is left to abort, and that one is left alone.
+
+    Args:
+        plan: The run's plan.
+        run: Its folder.
+        settings: librdkafka's settings of the target cluster.
+        attempt: The attempt that was killed.
 
     Returns:
         How many shards were fenced: those that aren't done.
 
     Raises:
+        SupersededError: When there is a later attempt.
         KafkaDrainError: When Kafka doesn't let it; the transactions then end by their timeout.
     """
-    open_run(plan, run, settings, now)
+    open_run(plan, run, settings, only_after=attempt)
     ledger = Ledger(settings, waits=False)
     try:
         found = ledger.read(plan.slots)
@@ -152,9 +194,9 @@ def abort_shards(
     unfinished = 0
     for chain in plan.chains:
         first, progress = chain[0], found[chain[0].progress]
-        if progress is None or progress.records < sum(shard.records for shard in chain):
+        if progress is None or progress.records < _records(chain):
             try:
-                name = shard_transactional_id(plan.kafka_name, first.number)
+                name = shard_transactional_id(plan.transactional_name, first.number)
                 fenced_producer(settings, name, first.target_topic, 10.0)
             except ProducerLost as lost:
                 raise explained(lost.error, f"aborting {first.source}") from lost

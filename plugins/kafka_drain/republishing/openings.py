@@ -21,7 +21,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.documents import create_document, read_document
-from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.republishing.earlier import (
     is_of_same_run,
     refuse_repeated,
@@ -72,7 +72,7 @@ class Claim:
     Attributes:
         root: The archive's folder.
         number: Its place among all claims, from 1.
-        run: Key of the run.
+        run: Key of the run; empty when the claim can't be read: whoever made it was killed.
     """
 
     root: UPath
@@ -105,11 +105,11 @@ class Claim:
     @property
     def is_settled(self) -> bool:
         """Whether the runs' own folders say all that this claim does."""
-        state = self.state()
+        if self.state() is State.WITHDRAWN:
+            return True
         run = RepublishRun(self.root, self.run)
-        return state is State.WITHDRAWN or (
-            state is State.OPENED and (run.is_opened or run.has_ended)
-        )
+        # Also where a later claim of the run was the one that opened.
+        return bool(self.run) and (run.is_opened or run.has_ended)
 
     def _decide(self, state: State, by: str) -> bool:
         return create_document(self._path(".decided"), {"state": state.value, "by": by})
@@ -133,31 +133,55 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeats: bool) -> Claim:
         repeats: Whether it may send what another run sends.
 
     Raises:
-        ConfigError: When another run has sent such records, or began to; names it.
+        ConfigError: When another run has sent such records, or began to, or an attempt of this one
+            with the plan before; names it.
     """
     claim, unsettled = _append(root, plan.key)
-    if repeats:
-        return claim
+    was_planned_before = bool(RepublishRun(root, plan.key).replaced())
     try:
-        refuse_repeated(root, plan)
+        if not repeats:
+            refuse_repeated(root, plan)
+        # All are looked at before one is withdrawn: a run that is refused takes nobody's place.
+        to_withdraw = []
         for other in unsettled:
-            _pass_by(other, plan)
+            state = other.state()
+            now = _meets(other, plan, repeats=repeats)
+            of_earlier_plan = was_planned_before and other.run == plan.key
+            # One that can't be read may claim anything. Its run, if it opened, tells of itself.
+            is_unknown = not other.run and state is State.UNDECIDED
+            decision = decide(
+                state,
+                is_own=not of_earlier_plan and is_of_same_run(plan, other.run),
+                overlaps=of_earlier_plan or is_unknown or now is not None,
+            )
+            if decision is Decision.REFUSE:
+                raise _refusal(other, plan, now)
+            if decision is Decision.WITHDRAW:
+                to_withdraw.append((other, now))
+        for other, now in to_withdraw:
+            if not other.withdraw(plan.key):
+                raise _refusal(other, plan, now)
     except KafkaDrainError:
         claim.withdraw(plan.key)
         raise
     return claim
 
 
-def _pass_by(other: Claim, plan: RepublishPlan) -> None:
-    """Withdraw an earlier claim to the same records, or refuse to open beside it."""
-    is_own = is_of_same_run(plan, other.run)
-    theirs = None if is_own else RepublishRun(other.root, other.run).plan()
-    now = None if theirs is None else repeated(plan, sent(theirs))
-    decision = decide(other.state(), is_own=is_own, overlaps=now is not None)
-    if decision is Decision.WITHDRAW and not other.withdraw(plan.key):
-        decision = Decision.REFUSE
-    if decision is Decision.REFUSE and now is not None:
-        raise repeats_error(other.run, "began to send", now)
+def _meets(other: Claim, plan: RepublishPlan, *, repeats: bool) -> str | None:
+    """Return the first records of another run's claim that the plan would send again."""
+    if repeats or not other.run or is_of_same_run(plan, other.run):
+        return None
+    theirs = RepublishRun(other.root, other.run).plan()
+    return None if theirs is None else repeated(plan, sent(theirs))
+
+
+def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
+    if now is not None:
+        return repeats_error(other.run, "began to send", now)
+    return ConfigError(
+        f"an attempt of run {plan.key} began with the plan before this one. Nothing was sent; end "
+        "the run (`kafka-drain republish ARCHIVE --abandon RUN`) and name another one"
+    )
 
 
 def _append(root: UPath, run: str) -> tuple[Claim, list[Claim]]:
@@ -193,6 +217,9 @@ def _read(root: UPath, number: int) -> dict[str, Any]:
         return read_document(path, "run", "settled")
     except FileNotFoundError as error:
         raise ArchiveError(f"{path} is gone; restore it from a copy. Nothing was sent") from error
+    except ArchiveError:
+        # Where the file system has no hard links, a crash may leave half of it. It is undecided.
+        return {"run": "", "settled": 0}
 
 
 def _folder(root: UPath) -> UPath:

@@ -23,8 +23,9 @@ __all__ = [
     "DELIVERIES",
     "ENGINES",
     "EXACTLY_ONCE",
-    "LONGEST",
     "TRANSACTIONS",
+    "UNOPENED",
+    "UNOPENED_FILES",
     "RepublishPlan",
     "Target",
     "name_in_kafka",
@@ -52,14 +53,13 @@ TRANSACTIONS = ("strict", "fast")
 #: Records and bytes a second that a dry run counts with; two cores and a broker did more.
 ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 
-
-#: Kafka forgets the offsets of a group without members after seven days
-#: (offsets.retention.minutes).
-LONGEST = timedelta(days=3)
+#: So long the plan of a run that never opened stands: then the run is planned again. Its files are
+#: kept for a day more, so that what is about to open finds them.
+UNOPENED, UNOPENED_FILES = timedelta(days=3), timedelta(days=4)
 
 
 def name_in_kafka(key: str, archive_id: str) -> str:
-    """Return what a run's transactional ids and groups are made of."""
+    """Return what a run's groups are made of, and its transactional ids begin with."""
     return f"{key}-{archive_id[:ID_DIGITS]}" if archive_id else key
 
 
@@ -129,9 +129,9 @@ class RepublishPlan:
     archive_id: str = ""
     sha256: str = field(default="", compare=False)
 
-    def is_too_old(self, now: datetime) -> bool:
-        """Whether Kafka may have forgotten the progress of this run."""
-        return now - datetime.fromisoformat(self.created_at) > LONGEST
+    def is_older(self, than: timedelta, now: datetime) -> bool:
+        """Whether the plan was made longer ago."""
+        return now - datetime.fromisoformat(self.created_at) > than
 
     @property
     def records(self) -> int:
@@ -150,11 +150,20 @@ class RepublishPlan:
 
     @property
     def kafka_name(self) -> str:
-        """What the run's transactional ids and groups are made of: its key, and its archive.
+        """What the run's groups are made of: its key, and its archive.
 
         A run of the same name in another archive has others.
         """
         return name_in_kafka(self.key, self.archive_id)
+
+    @property
+    def transactional_name(self) -> str:
+        """What the run's transactional ids are made of: in a copy of the archive, a run of the same
+        name and another target has others.
+
+        A plan of version 1 may have been begun by a release that knew its key alone.
+        """
+        return f"{self.kafka_name}-{self.sha256[:12]}" if self.archive_id else self.kafka_name
 
     @property
     def attempts(self) -> ProgressSlot:

@@ -14,9 +14,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kafka_drain.archive import Archive
-from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError, VerifyError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    KafkaDrainError,
+    SupersededError,
+    VerifyError,
+)
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
 from kafka_drain.republishing.binding import Binding, refuse_other_target
@@ -35,7 +40,7 @@ from kafka_drain.republishing.ledger import Ledger
 from kafka_drain.republishing.matching import PartitionMatch
 from kafka_drain.republishing.opening import abort_shards, open_run
 from kafka_drain.republishing.openings import Claim, claim_opening
-from kafka_drain.republishing.plan import AT_LEAST_ONCE, EXACTLY_ONCE, RepublishPlan
+from kafka_drain.republishing.plan import AT_LEAST_ONCE, EXACTLY_ONCE, UNOPENED, RepublishPlan
 from kafka_drain.republishing.planning import make_plan
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.runs import RepublishRun, run_key
@@ -123,13 +128,19 @@ def plan_republish(
         asked = asked_before(archive, follower_key(name))
         bound = bound_before(archive, follower_key(name), since)
     plan, receipt = folder.plan(), folder.receipt()
-    asked = plan.request if plan is not None else asked
-    if asked is not None and dict(asked) != request.to_dict():
-        # A follower that asks for more would never send what came before.
+    if folder.is_abandoned and receipt is None:
         raise ConfigError(
-            f"run {folder.key} began with {dict(asked)}, this asks for {request.to_dict()}; ask "
-            "for the same to go on with it, or name another run"
+            f"run {folder.key} was abandoned: what it sent isn't known. Nothing was sent; name "
+            "another run, and a target that this one didn't send to"
         )
+    asked = plan.request if plan is not None else asked
+    if asked is not None:
+        # A follower that asks for more would never send what came before.
+        _refuse_other_request(folder.key, asked, request)
+    replaced = None
+    if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
+        say(f"republish {pipeline}: run {folder.key} never began, and is planned again")
+        plan, replaced = None, plan
     if plan is not None:
         _refuse_other_archive(archive, plan)
         bound = bound.plus(Binding.of_plan(plan))
@@ -155,7 +166,27 @@ def plan_republish(
             # A dry run writes nothing.
             identify=(lambda: "") if is_dry_run else archive.identify,
         )
-    return Republish(archive, cluster, folder, plan, say, request.repeats, request.into_source)
+    return Republish(archive, cluster, folder, plan, say, request, replaced)
+
+
+def _refuse_other_request(run: str, asked: Mapping[str, Any], request: RepublishRequest) -> None:
+    if not request.is_asked_by(asked):
+        raise ConfigError(
+            f"run {run} began with {dict(asked)}, this asks for {request.to_dict()}; ask for the "
+            "same to go on with it, or name another run"
+        )
+
+
+def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: datetime) -> bool:
+    """Whether a run that never opened is to be planned again: maintenance may take its files."""
+    if run.is_opened:
+        return False
+    files = {file.path for shard in plan.shards for file in shard.files}
+    return plan.is_older(UNOPENED, now) or not all(map(_there(archive), sorted(files)))
+
+
+def _there(archive: Archive) -> Callable[[str], bool]:
+    return lambda path: bool((archive.root / path).is_file())
 
 
 def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
@@ -168,7 +199,7 @@ def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Republish:
     """One run of a republish: its plan, and the steps that are left.
 
@@ -178,9 +209,9 @@ class Republish:
         run: Its folder.
         plan: What goes where.
         say: Takes lines of progress.
-        repeats: Whether records may be sent to a topic that an earlier run sent them to.
-        into_source: Whether records may go into a topic that the archive drains and that holds
-            records.
+        request: What is asked for.
+        replaced: The plan in whose place this one was made, as its run never opened.
+        attempt: Number of the attempt that this one is; 0 before it has begun.
     """
 
     archive: Archive
@@ -188,8 +219,9 @@ class Republish:
     run: RepublishRun
     plan: RepublishPlan
     say: Callable[[str], None]
-    repeats: bool
-    into_source: bool
+    request: RepublishRequest
+    replaced: RepublishPlan | None = None
+    attempt: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -231,13 +263,15 @@ class Republish:
             # Without a receipt: what is drained and sealed later can still be sent.
             self._tell("no records are selected, nothing was sent")
             return self.plan.summary() | {"records_sent": 0}
-        plan = self.run.write_plan(self.plan)
+        plan = self.run.write_plan(self.plan, instead_of=self.replaced)
+        # Somebody else may have planned at the same moment.
+        _refuse_other_request(self.run.key, plan.request, self.request)
         self._check_targets(plan)
         claim = None if self.run.is_opened else self._claim(plan)
         began = time.monotonic()
         attempt, before = 1, 0
         if plan.delivery == EXACTLY_ONCE:
-            attempt = open_run(plan, self.run, self.settings, clock(), claim)
+            self.attempt = attempt = open_run(plan, self.run, self.settings, claim)
             before = self.progress(plan)
             if before:
                 self._tell(f"attempt {attempt} goes on after {before:,} records")
@@ -269,15 +303,18 @@ class Republish:
         receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
         return receipt | {"records_sent": plan.records - before}
 
-    def abort(self, now: datetime | None = None) -> None:
-        """Abort the open transactions of a run that was stopped; says so where it can't."""
+    def abort(self) -> None:
+        """Abort the open transactions of this attempt, which was stopped; says so where it can't.
+
+        Those of a later attempt are left alone.
+        """
         plan = self.run.plan()
-        if plan is None or plan.delivery != EXACTLY_ONCE or not self.run.is_opened:
-            return
-        if self.run.receipt() is not None:
+        if plan is None or not self.attempt or self.run.receipt() is not None:
             return
         try:
-            fenced = abort_shards(plan, self.run, self.settings, now or utc_now())
+            fenced = abort_shards(plan, self.run, self.settings, self.attempt)
+        except SupersededError as error:
+            self._tell(f"{error}: nothing is left to abort")
         except KafkaDrainError as error:
             self._tell(f"open transactions end by their timeout of a minute: {error}")
         else:
@@ -324,7 +361,7 @@ class Republish:
         for chain in plan.chains:
             job = SendJob(
                 root=str(self.archive.root),
-                key=plan.kafka_name,
+                key=plan.transactional_name,
                 plan=plan.sha256,
                 attempt=attempt,
                 attempts=plan.attempts,
@@ -352,10 +389,10 @@ class Republish:
             self.archive,
             self.cluster,
             [target.topic for target in plan.targets],
-            is_asked=self.into_source,
+            is_asked=self.request.into_source,
             follows=plan.through is not None,
         )
-        return claim_opening(self.archive.root, plan, repeats=self.repeats)
+        return claim_opening(self.archive.root, plan, repeats=self.request.repeats)
 
     def _check_targets(self, plan: RepublishPlan) -> None:
         """Refuse a target that was made again: what was sent to it before is gone.

@@ -129,6 +129,17 @@ class RepublishRequest:
             "provenance": self.adds_provenance,
         }
 
+    def is_asked_by(self, asked: Mapping[str, Any]) -> bool:
+        """Whether it asks for what a run was asked for, by this release or an older one.
+
+        To the older one no target meant each record's own topic, which today `{topic}` may say.
+        """
+
+        def target(document: Mapping[str, Any]) -> dict[str, Any]:
+            return {**document, "target_topic": document.get("target_topic") or _TOPIC}
+
+        return target(asked) == target(self.to_dict())
+
     def name(self, pipeline: str) -> str:
         """Return a run's name that is the same whenever the same is asked for."""
         to = (self.target_topic or "the same topics").replace(_TOPIC, "each topic")

@@ -73,7 +73,7 @@ class SendJob:
 
     Attributes:
         root: The archive's folder, a path or a URL.
-        key: The run's name in Kafka (`RepublishPlan.kafka_name`).
+        key: The run's name in Kafka (`RepublishPlan.transactional_name`).
         plan: The plan's hash.
         attempt: Number of this attempt of the run, from 1.
         attempts: Where attempts are counted.
