@@ -21,7 +21,7 @@ from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
-from tests.kafka_drain.made_archive import NOW
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.test_earlier import plan_of
 
 CLUSTER = {"unknown": "", "same": "here", "other": "elsewhere"}
@@ -202,6 +202,46 @@ def test_republish_planned_otherwise_meanwhile(sealed: Archive) -> None:
 
     with pytest.raises(ConfigError, match=r"began with .*'provenance': True.*, this asks for"):
         mine.execute(None, lambda: NOW, Limits())  # type: ignore[arg-type]
+
+
+def two_targets(*topics: str) -> Any:
+    return FakeCluster(
+        {TopicPartition(topic, 0): Log() for topic in topics},
+        configs={topic: {"retention.ms": "-1"} for topic in topics},
+    )
+
+
+def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
+    """A mirror of two topics goes on with the one whose target wasn't deleted, and says so."""
+    made = MadeArchive(tmp_path / "archive", {"a": "1", "b": "2"})
+    made.seal_window("0_1", {TopicPartition(t, 0): dense(0, 5) for t in "ab"})
+
+    def mirrored(cluster: Any, **more: Any) -> Any:
+        request = RepublishRequest("{topic}.copy")
+        return planned(made.archive, cluster, request=request, follows=True, **more)
+
+    def end(republish: Any) -> None:
+        plan = republish.run.write_plan(republish.plan)
+        document = {"cluster_id": plan.cluster_id, "sent": sent(plan), "through": plan.through}
+        republish.run.write_receipt(document | {"request": dict(plan.request)})
+
+    end(mirrored(two_targets("a.copy", "b.copy")))
+    only_a = two_targets("a.copy")
+
+    [note] = [note for note in mirrored(only_a).plan.notes if "WARNING" in note]
+    assert "sends to topic b.copy with id id-of-b.copy, which isn't there; this one has no" in note
+    made.seal_window("1_2", {TopicPartition("a", 0): dense(5, 9)})
+    found = mirrored(only_a)
+    assert [shard.target_topic for shard in found.plan.shards] == ["a.copy"]
+    assert found.plan.through["bound"]["topics"].keys() == {"a.copy", "b.copy"}
+    end(found)
+    made.seal_window("2_3", {TopicPartition("b", 0): dense(5, 9)})
+    with pytest.raises(TopicError, match=r"b\.copy with id id-of-b\.copy, which isn't there"):
+        mirrored(only_a)
+    elsewhere = two_targets("a.copy", "b.copy")
+    elsewhere.id = "elsewhere"
+    with pytest.raises(TopicError, match="this is elsewhere"):
+        mirrored(elsewhere)
 
 
 @pytest.mark.parametrize("is_ended", [False, True])

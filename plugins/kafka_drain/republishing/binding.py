@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.republishing.plan import RepublishPlan
 
-__all__ = ["Binding", "refuse_other_target"]
+__all__ = ["Binding", "others_gone", "refuse_other_target"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ class Binding:
         known = {topic: id for topic, id in newer.topics.items() if id or topic not in self.topics}
         return Binding(newer.cluster_id or self.cluster_id, {**self.topics, **known})
 
+    def of_topics(self, names: Collection[str]) -> Binding:
+        """Return what is bound of some topics."""
+        return Binding(self.cluster_id, {t: id for t, id in self.topics.items() if t in names})
+
     def contradicted_by(self, seen: Binding) -> str | None:
         """Return what of a cluster isn't what it was; None when all is.
 
@@ -69,6 +73,20 @@ class Binding:
                     f"id is {id}"
                 )
         return None
+
+
+def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) -> list[str]:
+    """Return what became of bound topics that a run sends nothing to, for people.
+
+    A mirror of many topics goes on where one of its targets was deleted on purpose.
+    """
+    others = bound.of_topics(bound.topics.keys() - set(needed))
+    there = sorted(others.topics.keys() & set(cluster.topic_names()))
+    seen = Binding(bound.cluster_id, {n: topic.id for n, topic in cluster.topics(there).items()})
+    found = (others.of_topics([name]).contradicted_by(seen) for name in sorted(others.topics))
+    return [
+        f"WARNING an earlier run {text}; this one has no records for it" for text in found if text
+    ]
 
 
 def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said: str) -> None:

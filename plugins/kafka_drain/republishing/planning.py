@@ -23,7 +23,7 @@ from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.receipts import SealedContent, SealedFile
-from kafka_drain.republishing.binding import Binding
+from kafka_drain.republishing.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republishing.chains import chain_numbers
 from kafka_drain.republishing.earlier import refuse_repeated
 from kafka_drain.republishing.into_source import check_sources
@@ -121,6 +121,12 @@ def make_plan(
     _refuse_unknown(archive, sealed, request, is_following=files is not None)
     parts, zeros = _parts(archive, sealed, request, say)
     needs = _needs(parts, request)
+    key = key or run_key(run)
+    gone: list[str] = []
+    if bound is not None:
+        said = "Nothing was sent"
+        refuse_other_target(cluster, bound.of_topics(needs), key, said=said)
+        gone = others_gone(cluster, bound, needs)
     check_names(needs)
     warnings = check_sources(
         archive, cluster, needs, is_asked=request.into_source, follows=through is not None
@@ -134,7 +140,6 @@ def make_plan(
     if through is not None:
         here = Binding(cluster_id, {target.topic: target.id for target in targets})
         through = {**through, "bound": (bound or Binding()).plus(here).to_dict()}
-    key = key or run_key(run)
     counts = {target.topic: target.partitions for target in targets}
     archive_id = identify()
     shards = _shards(parts, request, name_in_kafka(key, archive_id), counts)
@@ -161,7 +166,7 @@ def make_plan(
         shards=shards,
         size=sum(sizes.values()),
         timestamps_replaced=zeros,
-        notes=(*reason, *warnings, *notes),
+        notes=(*reason, *warnings, *gone, *notes),
         through=through,
         archive_id=archive_id,
     )

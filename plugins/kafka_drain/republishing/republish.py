@@ -141,14 +141,16 @@ def plan_republish(
     if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
         say(f"republish {pipeline}: run {folder.key} never began, and is planned again")
         plan, replaced = None, plan
+    # Of a follower's targets some may be gone: its plan says whether this run needs them.
+    here = bound.of_topics(cluster.topic_names()) if bound.topics else bound
     if plan is not None:
         _refuse_other_archive(archive, plan)
-        bound = bound.plus(Binding.of_plan(plan))
+        here = here.plus(Binding.of_plan(plan))
     if receipt is not None:
-        bound = bound.plus(Binding.of_receipt(receipt))
-    if bound != Binding():
+        here = here.plus(Binding.of_receipt(receipt))
+    if here != Binding():
         said = "Nothing was sent" if receipt is not None else "Nothing more was sent"
-        refuse_other_target(cluster, bound, folder.key, said=said)
+        refuse_other_target(cluster, here, folder.key, said=said)
     if plan is None:
         through = through_now(archive) if follows else None
         plan = make_plan(
