@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kafka_drain.archive import Archive
 from kafka_drain.errors import KafkaUnavailableError, ProgressError
@@ -18,6 +19,7 @@ from kafka_drain.republishing import republish as republishing
 from kafka_drain.republishing.plan import RepublishPlan
 from kafka_drain.republishing.republish import Limits
 from kafka_drain.republishing.sending import SendJob
+from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, _Engine, tap
 from tests.faults.republishing import make_target
 from tests.faults.test_republish_refused import stop_after_first_shard
@@ -185,3 +187,20 @@ def test_republish_in_copy_of_archive(
     assert len(made) == 4
     assert made_case.audit().is_exact
     assert copy.audit().is_exact
+
+
+def test_republish_by_key_partitions_added(made_case: Case) -> None:
+    """A run by key goes on as it was planned where the target has got partitions since."""
+    made_case.request["placement"] = "key"
+    with pytest.raises(Stopped):
+        made_case.run(stop_after_first_shard)
+    admin = AdminClient({"bootstrap.servers": made_case.bootstrap, "log_level": 0})
+    more = NewPartitions(made_case.target, 5)
+    admin.create_partitions([more])[made_case.target].result(30)
+    wait_for(
+        lambda: len(admin.list_topics(timeout=20).topics[made_case.target].partitions) == 5,
+        "more partitions",
+    )
+
+    assert made_case.run()["verification"]["is_exact"]
+    assert made_case.visible("read_committed") == made_case.records

@@ -17,7 +17,7 @@ from kafka_drain.errors import DeliveryError
 from kafka_drain.republishing.allocation import ALLOCATION
 from kafka_drain.republishing.jobs import Job
 
-__all__ = ["Child"]
+__all__ = ["GRACE_SECONDS", "Child"]
 
 #: How long a child may take to abort its transactions and end.
 GRACE_SECONDS = 15.0

@@ -21,7 +21,7 @@ from kafka_drain.kafka_codes import UNAVAILABLE
 from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.shards import ProgressSlot
 
-__all__ = ["Ledger", "Progress", "entry"]
+__all__ = ["TIMEOUT_SECONDS", "Ledger", "Progress", "entry"]
 
 TIMEOUT_SECONDS = 60.0
 

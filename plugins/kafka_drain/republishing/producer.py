@@ -41,8 +41,6 @@ SETTINGS: dict[str, Any] = {
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 64 << 10,
-    # As the Java client's default partitioner, for records that their key places.
-    "partitioner": "murmur2_random",
     # A transaction fails as a whole when one record does: reports of success say nothing new.
     "delivery.report.only.error": True,
     "log_level": 2,

@@ -19,6 +19,7 @@ from kafka_drain.errors import (
     ConfigError,
     KafkaDrainError,
     SupersededError,
+    TransientError,
     VerifyError,
 )
 from kafka_drain.kafka_cluster import KafkaCluster
@@ -36,7 +37,7 @@ from kafka_drain.republishing.follow import (
 )
 from kafka_drain.republishing.into_source import check_sources
 from kafka_drain.republishing.jobs import VerifyJob
-from kafka_drain.republishing.ledger import Ledger
+from kafka_drain.republishing.ledger import TIMEOUT_SECONDS, Ledger
 from kafka_drain.republishing.matching import PartitionMatch
 from kafka_drain.republishing.opening import abort_shards, open_run
 from kafka_drain.republishing.openings import Claim, claim_opening
@@ -330,8 +331,8 @@ class Republish:
         finally:
             ledger.close()
 
-    def _sent(self, plan: RepublishPlan, ledger: Ledger) -> int:
-        found = ledger.read(plan.slots)
+    def _sent(self, plan: RepublishPlan, ledger: Ledger, timeout: float = TIMEOUT_SECONDS) -> int:
+        found = ledger.read(plan.slots, timeout)
         return sum(at.records for at in found.values() if at is not None)
 
     def _send(
@@ -341,11 +342,23 @@ class Republish:
         progress = Progress("records", plan.records - before)
         shown = progress.clock()
 
+        is_quiet = False
+
         def tick() -> None:
-            nonlocal shown
-            if progress.clock() - shown >= 2.0:
+            nonlocal shown, is_quiet
+            if progress.clock() - shown < 2.0:
+                return
+            try:
+                line = progress.line(self._sent(plan, ledger, timeout=5.0) - before)
+                is_quiet = False
+            except TransientError as error:
+                # Those who send have patience of their own.
+                line, was_quiet, is_quiet = f"the progress isn't known: {error}", is_quiet, True
+                if was_quiet:
+                    return
+            finally:
                 shown = progress.clock()
-                self._tell(progress.line(self._sent(plan, ledger) - before))
+            self._tell(line)
 
         try:
             engine(plan, self._jobs(plan, attempt, limits), tick)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import (
     DeliveryError,
     KafkaDrainError,
+    KafkaUnavailableError,
     ManifestInvalidError,
     ProgressError,
     SourceRecordError,
@@ -40,6 +41,7 @@ from kafka_drain.republishing.garbage import little_garbage_collection
 from kafka_drain.republishing.kafka_errors import explained, is_terminal
 from kafka_drain.republishing.ledger import Ledger, Progress, entry
 from kafka_drain.republishing.pacing import LONGEST, Pacer
+from kafka_drain.republishing.placement import partition_of_key
 from kafka_drain.republishing.producer import (
     SETTINGS,
     TRANSACTION_TIMEOUT_MS,
@@ -78,7 +80,7 @@ class SendJob:
         attempt: Number of this attempt of the run, from 1.
         attempts: Where attempts are counted.
         shards: What to send, in this order; they share one progress.
-        partitions: How many partitions the target has.
+        partitions: How many partitions the target had when the plan was made.
         transactions: `strict` or `fast`.
         adds_provenance: Whether headers say where each record came from.
         settings: librdkafka's settings of the target cluster, secrets included.
@@ -163,6 +165,7 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
         SourceRecordError: When Kafka refuses a record; those of its transaction weren't sent.
         AuthorizationError: When an ACL is missing.
         DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
+        KafkaUnavailableError: When it didn't answer all that time.
     """
     with closing(Ledger(job.settings)) as ledger, little_garbage_collection():
         return _send_shard(job, ledger, stopped)
@@ -177,11 +180,21 @@ def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> in
                 committed += records
                 alive = time.monotonic()
             return committed
-        except ProducerLost as lost:
-            _refuse_if_superseded(job, ledger)
+        except (ProducerLost, KafkaUnavailableError) as lost:
+            if stopped():
+                raise _was_stopped(job) from lost
+            # Where not even that can be asked, Kafka failed once more.
+            with suppress(KafkaUnavailableError):
+                _refuse_if_superseded(job, ledger)
             if time.monotonic() - alive > PATIENCE_SECONDS:
-                raise explained(lost.error, str(job)) from lost
+                if isinstance(lost, ProducerLost):
+                    raise explained(lost.error, str(job)) from lost
+                raise
             time.sleep(0.5)
+
+
+def _was_stopped(job: SendJob) -> DeliveryError:
+    return DeliveryError(f"{job} was stopped; a retry goes on")
 
 
 def _transactions(
@@ -307,7 +320,7 @@ def _produce(
             # Sends what there is at once, full batch or not.
             _served(lambda: producer.flush(0.02))
         if stopped():
-            raise DeliveryError(f"{job} was stopped; a retry goes on")
+            raise _was_stopped(job)
         _pause(job, sent, size, time.monotonic() - began)
         if pacer.is_over:
             break
@@ -337,14 +350,14 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
             "record out (offsets), or send it with delivery at_least_once, which Spark's Kafka "
             "sink does"
         )
-    # Records without a key stay together by where they came from, see placement.py.
-    keyless = shard.source.partition % job.partitions
+    came_from = shard.source.partition
     produce = producer.produce
     offset = -1
     for key, value, headers, timestamp, offset in rows_of(batch):
         if job.adds_provenance:
             headers = [*(headers or ()), *provenance(shard, offset)]
-        to = partition if partition is not None else keyless if key is None else -1
+        # By the plan's count of partitions, as verify does: the target may have got more since.
+        to = partition_of_key(key, job.partitions, came_from) if partition is None else partition
         while True:
             try:
                 # By position, callbacks before the timestamp: by name takes half as long again.

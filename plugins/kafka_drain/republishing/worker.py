@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from kafka_drain.errors import DeliveryError
-from kafka_drain.republishing.child import Child
+from kafka_drain.republishing.child import GRACE_SECONDS, Child
 from kafka_drain.republishing.jobs import Job, run_job
 
 __all__ = ["Worker", "processes_for", "side_by_side"]
@@ -98,14 +98,23 @@ class Worker:
             threading.Thread(target=lane, args=(number,), daemon=True)
             for number in range(side_by_side(groups, processes))
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.5)
-                tick()
-        for child in self._children:
-            child.close()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.5)
+                    tick()
+        except BaseException:
+            # Whatever ends the wait, nothing may go on sending behind its back.
+            self._end()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(GRACE_SECONDS)
+            raise
+        finally:
+            for child in self._children:
+                child.close()
         failure = None if failures.empty() else failures.get()
         if self._is_killed:
             # Who stopped it may have fenced its producers: that was no later attempt.
