@@ -12,9 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient
 
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.errors import VerifyError
@@ -293,7 +292,7 @@ def late_end(
         producers.append(identity(own_kafka, tp))
         if len(producers) == 2:
             number = next(s.number for s in plan.plan.shards if s.target_partition == 0)
-            name = producer.shard_transactional_id(plan.plan.kafka_name, number)
+            name = producer.shard_transactional_id(plan.plan.transactional_name, number)
             answers.append(end_transaction(case.bootstrap, name, producers[0]))
             raise lost_answer()
 
@@ -379,11 +378,12 @@ def test_republish_metadata_small(case: Case, own_kafka: LocalKafka) -> None:
     largest = Progress(2**63 - 1, 2**63 - 1, "f" * 64).metadata()
 
     case.run()
-    group = case.planned().plan.shards[0].progress.group
-    admin = AdminClient({"bootstrap.servers": case.bootstrap, "log_level": 0})
-    asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked)[group].result(30)
-    found = [len(at.metadata) for at in answer.topic_partitions]
+    slots = case.planned().plan.slots
+    group = slots[0].group
+    asked = [KafkaTopicPartition(slot.tp.topic, slot.tp.partition) for slot in slots]
+    reader = Consumer({"bootstrap.servers": case.bootstrap, "group.id": group})
+    found = [len(at.metadata) for at in reader.committed(asked, timeout=30)]
+    reader.close()
     consumer = Consumer({"bootstrap.servers": case.bootstrap, "group.id": "metadata"})
     with pytest.raises(KafkaException) as raised:
         consumer.commit(

@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.errors import TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.into_source import Standing, Verdict, check_sources, judge
+from kafka_drain.republishing.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -86,6 +87,20 @@ def test_check_sources_held(made: MadeArchive, id: str, says: str) -> None:
 
     [note] = check(made, logs, id, is_asked=True)
     assert note.startswith("WARNING topic t is a source of this archive and holds 2 offsets")
+
+
+@pytest.mark.parametrize(("sent_to", "is_part"), [("third", True), ("second", False)])
+def test_check_sources_restored_in_parts(made: MadeArchive, sent_to: str, is_part: bool) -> None:
+    """Where a run of the archive has restored part of an emptied source, the refusal says so."""
+    run = RepublishRun(made.root, "part-1")
+    run.write_receipt({"sent": [{"target_topic_id": sent_to}]})
+    RepublishRun(made.root, "part-2").mark_opened({})
+
+    with pytest.raises(TopicError) as caught:
+        check(made, {T0: Log(end=5), T1: Log()}, "third")
+
+    says = "(run part-1 restored part of it; where nothing else is there, go on with the next part"
+    assert (says in str(caught.value)) is is_part
 
 
 @pytest.mark.parametrize("id", ["first", "second", "third"])

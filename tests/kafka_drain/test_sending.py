@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,8 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
 from kafka_drain.republishing import republish as republishing
 from kafka_drain.republishing import sending, worker
+from kafka_drain.republishing.ledger import Progress as Progress_
+from kafka_drain.republishing.pacing import Pacer
 from kafka_drain.republishing.placement import partition_of_key
 from kafka_drain.republishing.producer import ProducerLost
 from kafka_drain.republishing.republish import Limits, Republish
@@ -218,3 +222,66 @@ def test_queue_by_key(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
     sending._queue(job(partitions=partitions), queue, shard, batch)
 
     assert queue.partitions == {key: partition_of_key(key, partitions, 1) for key in keys}
+
+
+@pytest.mark.parametrize("transactions", ["strict", "fast"])
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        ({"bytes_per_second": 100.0}, 300.0),
+        ({"records_per_second": 0.01}, 300.0),
+        ({"bytes_per_second": 10_000.0, "records_per_second": 100.0}, 3.0),
+        ({}, 0.0),
+    ],
+)
+def test_limits_of_large_records(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    transactions: str,
+    limits: dict[str, float],
+    seconds: float,
+) -> None:
+    """What one transaction may not wait for is waited for after it, with nothing left open."""
+    sizes = [10_000] * 4
+    progress = [Progress_(0, 0, "p")]
+    open_since: list[float] = []
+
+    class Source:
+        shard, next_offset = PLAN.shards[1], 0
+
+        def __init__(self, _: Any) -> None: ...
+
+        def go_to(self, _: Any) -> None: ...
+
+        def take(self, *_: Any) -> Any:
+            return (SimpleNamespace(num_rows=1), sizes.pop()) if sizes else None
+
+        def queued(self, *_: Any) -> None: ...
+
+    class Producer:
+        def begin_transaction(self) -> None:
+            open_since.append(clock.now)
+
+        def send_offsets_to_transaction(self, offsets: Any, *_: Any) -> None:
+            metadata = json.loads(offsets[0].metadata)
+            progress.append(Progress_(0, metadata["records"], "p"))
+
+        def commit_transaction(self, _: float) -> None:
+            assert clock.now - open_since[-1] <= sending.TRANSACTION_SECONDS + 1
+
+        def poll(self, _: float) -> None: ...
+
+        def __len__(self) -> int:
+            return 0
+
+    monkeypatch.setattr(sending, "_Source", Source)
+    monkeypatch.setattr(sending, "Pacer", lambda seconds: Pacer(seconds, clock.monotonic))
+    monkeypatch.setattr(sending, "fenced_producer", lambda *_, **__: Producer())
+    monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
+    monkeypatch.setattr(sending, "_queue", lambda *_: 0)
+    shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=4),))
+
+    sent = sending.send_shard(job(shards=(shard,), transactions=transactions, **limits))
+
+    assert sent == 4
+    assert clock.now >= seconds

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from kafka_drain.access import TARGET
 from kafka_drain.archive_files import ArchiveFile
-from kafka_drain.errors import AuthorizationError, TopicError
+from kafka_drain.errors import AuthorizationError, ConfigError, TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republishing.plan import Target
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.shards import ShardFile
-from kafka_drain.republishing.targets import Need, create_targets, plan_targets
+from kafka_drain.republishing.targets import Need, check_names, create_targets, plan_targets
 from kafka_drain.topic_settings import TopicSettings, write_topic_settings
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -338,3 +338,10 @@ def test_age_of_old_record_in_message(made: MadeArchive) -> None:
 
     with pytest.raises(TopicError, match=r"oldest record is of 2026-04-22T00:00:00\.007Z"):
         look(made, cluster_of(retention_ms=str(HOUR)), replace(NEED, oldest_ms=oldest))
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_check_names_of_kafka(name: str) -> None:
+    """Kafka's own topics are no targets."""
+    with pytest.raises(ConfigError, match=f"target topic {name} is one of Kafka's own"):
+        check_names(["copy", name])

@@ -11,6 +11,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republishing.runs import list_runs
 
 __all__ = ["Standing", "Verdict", "check_sources", "judge"]
 
@@ -115,7 +116,7 @@ def check_sources(
         standing, seen = _look(archive, cluster, name, exists=name in existing)
         verdict = judge(standing, is_asked=is_asked, follows=follows)
         if verdict.is_refused:
-            raise TopicError(_why(verdict, name, seen))
+            raise TopicError(_why(verdict, name, seen + _restored(archive, cluster, name)))
         if verdict is not Verdict.ELSEWHERE:
             notes.append(_note(verdict, name, seen))
     return notes
@@ -145,6 +146,23 @@ def _look(
         holds_records=offsets > 0,
     )
     return standing, (f"holds {offsets:,} offsets" if exists else "isn't there")
+
+
+def _restored(archive: Archive, cluster: KafkaCluster, name: str) -> str:
+    """Return which runs of the archive have restored part of a topic, for people."""
+    id = cluster.topics([name])[name].id
+    receipts = {run.key: run.receipt() for run in list_runs(archive.root) if run.has_ended}
+    parts = [
+        key
+        for key, receipt in receipts.items()
+        if receipt and any(sent["target_topic_id"] == id for sent in receipt["sent"])
+    ]
+    if not parts:
+        return ""
+    return (
+        f" (run {', '.join(parts)} restored part of it; where nothing else is there, go on with "
+        f"the next part: {IN_WORDS})"
+    )
 
 
 def _why(verdict: Verdict, name: str, seen: str) -> str:

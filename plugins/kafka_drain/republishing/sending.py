@@ -224,7 +224,7 @@ def _transactions(
         while progress.records < wanted:
             source.go_to(progress)
             try:
-                following = _send_transaction(
+                following, free_at = _send_transaction(
                     job, producer, ledger, source, pacer, progress, stopped
                 )
             except BaseException as error:
@@ -236,8 +236,10 @@ def _transactions(
                     at = source.shard
                     raise explained(refused, f"sending {at.source} to {at.target}") from None
                 raise
-            yield following.records - progress.records
-            progress = following
+            sent, progress = following.records - progress.records, following
+            if progress.records < wanted:
+                _pause(free_at, stopped)
+            yield sent
             if job.transactions == "strict":
                 break
         if progress.records >= wanted:
@@ -275,11 +277,15 @@ def _send_transaction(
     pacer: Pacer,
     progress: Progress,
     stopped: Callable[[], bool],
-) -> Progress:
-    """Send rows and their progress in one transaction, and return the progress that counts now."""
+) -> tuple[Progress, float]:
+    """Send rows and their progress in one transaction.
+
+    Returns:
+        The progress that counts now, and when the limits allow more, by the monotonic clock.
+    """
     slot = job.shard.progress
     repeat(producer.begin_transaction, "begin_transaction")
-    sent = _produce(job, producer, source, pacer, stopped)
+    sent, free_at = _produce(job, producer, source, pacer, stopped)
     following = Progress(source.next_offset, progress.records + sent, job.plan)
     repeat(
         lambda: producer.send_offsets_to_transaction(
@@ -290,7 +296,7 @@ def _send_transaction(
     # Waits for all acknowledgements, fails if one is missing, and never gives up half way.
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
     pacer.committed()
-    return following
+    return following, free_at
 
 
 def _produce(
@@ -299,9 +305,13 @@ def _produce(
     source: _Source,
     pacer: Pacer,
     stopped: Callable[[], bool],
-) -> int:
-    """Queue rows until the transaction is full; return how many."""
-    began = time.monotonic()
+) -> tuple[int, float]:
+    """Queue rows until the transaction is full.
+
+    Returns:
+        How many, and when the limits allow more, by the monotonic clock.
+    """
+    began = free_at = time.monotonic()
     pacer.begin()
     sent = size = 0
     while sent < TRANSACTION_RECORDS and size < TRANSACTION_BYTES:
@@ -321,10 +331,12 @@ def _produce(
             _served(lambda: producer.flush(0.02))
         if stopped():
             raise _was_stopped(job)
-        _pause(job, sent, size, time.monotonic() - began)
+        free_at = began + _seconds_due(job, sent, size)
+        # The rest of it once the transaction is committed, which mustn't run out meanwhile.
+        _pause(min(free_at, time.monotonic() + TRANSACTION_SECONDS), stopped)
         if pacer.is_over:
             break
-    return sent
+    return sent, free_at
 
 
 def _step(job: SendJob, sent: int, size: int) -> int:
@@ -404,14 +416,18 @@ def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
     return ProducerLost(error)
 
 
-def _pause(job: SendJob, records: int, size: int, seconds: float) -> None:
-    """Wait until the limits allow what was sent; never so long that the transaction runs out."""
-    due = max(
+def _seconds_due(job: SendJob, records: int, size: int) -> float:
+    """Return how long the limits want so much to take."""
+    return max(
         records / job.records_per_second if job.records_per_second else 0.0,
         size / job.bytes_per_second if job.bytes_per_second else 0.0,
     )
-    if due > seconds:
-        time.sleep(min(due - seconds, TRANSACTION_SECONDS))
+
+
+def _pause(until: float, stopped: Callable[[], bool]) -> None:
+    """Wait until a moment of the monotonic clock, unless it is stopped before."""
+    while (left := until - time.monotonic()) > 0 and not stopped():
+        time.sleep(min(left, 1.0))
 
 
 def _abort(producer: Producer) -> None:

@@ -159,6 +159,8 @@ class TargetReader:
                         self._fetch_bytes = max(LEAST_FETCH_BYTES, self._fetch_bytes // SHRINK)
                         consumer.close()
                         consumer = self._consumer(position)
+                        # What the one before fetched and didn't hand out comes once more.
+                        self._fetched = position
                         asked = now
         finally:
             consumer.close()

@@ -23,6 +23,7 @@ from kafka_drain.republishing.placement import BY_KEY
 from kafka_drain.republishing.plan import EXACTLY_ONCE, Target
 from kafka_drain.republishing.request import RepublishRequest
 from kafka_drain.republishing.shards import ShardFile
+from kafka_drain.source_options import INTERNAL_TOPICS
 from kafka_drain.topic_settings import TopicSettings, read_topic_settings
 
 __all__ = ["Need", "check_names", "create_targets", "plan_targets"]
@@ -68,12 +69,18 @@ class Need:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that Kafka doesn't take for topics, or not beside each other.
+    """Refuse names that Kafka doesn't take for topics, or not beside each other; its own, too.
 
     Raises:
         ConfigError: Names them.
     """
     names = sorted(names)
+    own = [name for name in names if name in INTERNAL_TOPICS]
+    if own:
+        raise ConfigError(
+            f"target topic {', '.join(own)} is one of Kafka's own, which takes nobody else's "
+            "records; choose another name, such as {topic}.restored. Nothing was made or sent"
+        )
     bad = [
         f"{name!r} ({len(name):,} characters)"
         for name in names
