@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_drain.republishing.damage_counts import (
     balance,
@@ -133,6 +135,47 @@ def test_with_other_times() -> None:
             {(1, 5): 1},
             1,
         ),
+        # Of two that are alike the last is missing: the other lies before what is between them.
+        (
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_A), (1, 5, 2, KEY_A)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_A)],
+            {(1, 5): 1},
+            0,
+        ),
+        (
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_B), (1, 5, 2, KEY_A)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_B)],
+            {(1, 5): 1},
+            0,
+        ),
+        # The first is missing: the other lies behind.
+        (
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_A), (1, 5, 2, KEY_A)],
+            [(2, 5, 0, KEY_A), (1, 5, 1, KEY_A)],
+            {(1, 5): 1},
+            1,
+        ),
+        # All of them have another that is alike, but the key ends with another value.
+        (
+            [(1 + n % 2, 5, n, KEY_A) for n in range(5)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_A)],
+            {(1, 5): 2, (2, 5): 1},
+            2,
+        ),
+        # The same with any time.
+        (
+            [(1 + n % 2, 0, n, KEY_A) for n in range(5)],
+            [(1, 8, 0, KEY_A), (2, 9, 1, KEY_A)],
+            {(1, 0): 2, (2, 0): 1},
+            2,
+        ),
+        # The key ends with another producer's record.
+        (
+            [(1 + n % 2, 5, n, KEY_A) for n in range(5)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_A), (9, 5, 2, KEY_A)],
+            {(1, 5): 2, (2, 5): 1},
+            3,
+        ),
         # One that was there a moment ago was compacted meanwhile; it says nothing of places.
         ([(1, 5, 0, KEY_B), (2, 5, 1, KEY_A)], [(3, 5, 0, KEY_A)], {(2, 5): 1}, 1),
     ],
@@ -142,3 +185,64 @@ def test_compacted_of(
 ) -> None:
     """Compacted is what is missing and has a later record with its key in the target."""
     assert compacted_of({0: shard(*planned)}, Target(*there), missing, True) == compacted
+
+
+def test_compacted_of_several_shards() -> None:
+    """A key may end with what any of its shards has sent last, and with nothing else."""
+    one = shard((1, 5, 0, KEY_A), (2, 5, 1, KEY_A), (3, 5, 2, KEY_A))
+    two = shard((4, 5, 0, KEY_A), (5, 5, 1, KEY_A))
+
+    def compacted(*there: int) -> int:
+        missing = {(n, 5): 1 for n in range(1, 6) if n not in there}
+        target = Target(*((n, 5, at, KEY_A) for at, n in enumerate(there)))
+        return compacted_of({0: one, 1: two}, target, missing, True)
+
+    assert compacted(3) == 4
+    assert compacted(5) == 4
+    assert compacted(3, 5) == 3
+    # Both shards' last records are missing: one of them was lost at least.
+    assert compacted(2) == 4 - 1 - 1
+    assert compacted(4) == 4 - 1 - 1
+    # One alike of another shard is where it belongs.
+    alike = {0: shard((7, 5, 0, KEY_B), (1, 5, 1, KEY_A)), 1: shard((1, 5, 0, KEY_A))}
+    there = Target((1, 5, 0, KEY_A), (7, 5, 1, KEY_B))
+    assert compacted_of(alike, there, {(1, 5): 1}, True) == 0
+
+
+#: Of each shard: its records as key and value, both small, so that many are alike.
+plans = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), max_size=6), max_size=2)
+
+
+@given(plans, st.data())
+def test_compacted_of_property(plan: list[list[tuple[int, int]]], data: st.DataObject) -> None:
+    """What compaction took is told, wherever it had got to; a key that ends otherwise is lost."""
+    shards = [
+        [(10 * key + value, 5, offset, key) for offset, (key, value) in enumerate(records)]
+        for records in plan
+    ]
+    turns = data.draw(st.permutations([i for i, s in enumerate(shards) for _ in s]))
+    rest = [list(shard) for shard in shards]
+    log = [rest[turn].pop(0) for turn in turns]
+    ends = {record[3]: at for at, record in enumerate(log)}
+    cleaned = data.draw(st.integers(0, len(log)))
+    kept = [at for at, record in enumerate(log) if at >= cleaned or ends[record[3]] == at]
+    dropped = data.draw(st.sets(st.sampled_from(kept), max_size=2)) if kept else set()
+    kept = [at for at in kept if at not in dropped]
+    there = [(log[at][0], 5, place, log[at][3]) for place, at in enumerate(kept)]
+    tokens = Counter((record[0], 5) for record in log)
+    missing = tokens - Counter((record[0], 5) for record in there)
+
+    compacted = compacted_of(
+        {number: shard(*records) for number, records in enumerate(shards)},
+        Target(*there),
+        missing,
+        True,
+    )
+
+    lost = missing.total() - compacted
+    if not dropped:
+        assert lost == 0
+    final = {record[3]: record[0] for record in there}
+    wanted = [{record[3]: record[0] for record in records} for records in shards]
+    wrong = [k for k in ends if final.get(k) not in [shard.get(k, -1) for shard in wanted]]
+    assert lost >= len(wrong)

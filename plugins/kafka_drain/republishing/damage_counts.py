@@ -167,23 +167,81 @@ def compacted_of(
 ) -> int:
     """Count the missing records that have a later one with their key in the target.
 
-    Later is: behind what precedes the missing record in its shard. Of records that are alike,
-    the first ones count as the missing ones.
+    Later is: behind what precedes the missing record in its shard. Of records that are alike, the
+    first ones count as the missing ones, unless what is there lies before what precedes the last
+    ones. Compaction never takes the last record of a key: where a key ends with a record that no
+    shard has sent last, one that came after it was lost.
     """
     places: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for h, _, offset, key in chain.from_iterable(actual(lambda: False)):
+    last: dict[int, tuple[int, Token]] = {}
+    there: dict[Token, list[int]] = {}
+    for record in chain.from_iterable(actual(lambda: False)):
+        h, _, offset, key = record
+        token = token_of(record, compare_timestamps)
         places.setdefault(h, offset)
-        last[key] = offset
+        last[key] = offset, token
+        there.setdefault(token if token in missing else (h, 0), []).append(offset)
+    there = {token: offsets for token, offsets in there.items() if token in missing}
     left = Counter(missing)
-    compacted = 0
+    by_key: Counter[int] = Counter()
+    ends_planned: set[int] = set()
+    ends_well: set[int] = set()
     for source in expected.values():
+        ends: dict[int, bool] = {}
         reached = -1
-        for record in source():
-            token = token_of(record, compare_timestamps)
-            if left[token]:
+        for record, place in _placed(source, places, there, missing, compare_timestamps):
+            key, token = record[3], token_of(record, compare_timestamps)
+            end, (h, timestamp) = last.get(key, (-1, (0, 0)))
+            if place is None and left[token]:
                 left[token] -= 1
-                compacted += last.get(record[3], -1) > reached
-            else:
-                reached = max(reached, places.get(record[0], -1))
-    return compacted
+                by_key[key] += end > reached
+            elif place is not None and (len(expected) == 1 or token not in missing):
+                # Of records that are alike, several shards' may be the ones that are there.
+                reached = max(reached, place)
+            ends[key] = end >= 0 and token in ((h, timestamp), (h, 0))
+            if ends[key]:
+                ends_planned.add(key)
+        ends_well.update(key for key, is_last in ends.items() if is_last)
+    torn = ends_planned - ends_well
+    return by_key.total() - sum(by_key[key] > 0 for key in torn)
+
+
+def _placed(
+    source: Expected,
+    places: Mapping[int, int],
+    there: Mapping[Token, list[int]],
+    missing: Mapping[Token, int],
+    compare_timestamps: bool,
+) -> Iterator[tuple[Record, int | None]]:
+    """Yield a shard's records, each with its place in the target; None where it is missing.
+
+    Args:
+        source: The shard.
+        places: The first place of each content.
+        there: Of the records of which some are missing: the places of the others, ascending. Those
+            that this shard takes are taken out.
+        missing: Records of which some are missing.
+        compare_timestamps: Whether timestamps are compared.
+    """
+    # Where each record lies at the earliest, of those that are alike and of which some are there.
+    earliest: dict[Token, list[int]] = {}
+    reached = -1
+    for record in source():
+        token = token_of(record, compare_timestamps)
+        if token in there:
+            earliest.setdefault(token, []).append(reached)
+        elif token not in missing:
+            reached = max(reached, places.get(record[0], -1))
+    taken: dict[Token, list[int | None]] = {}
+    for token, bounds in earliest.items():
+        # From the last one on: compaction takes the first ones.
+        taken[token] = [
+            there[token].pop() if there[token] and there[token][-1] > bound else None
+            for bound in reversed(bounds)
+        ]
+    for record in source():
+        token = token_of(record, compare_timestamps)
+        if token in taken:
+            yield record, taken[token].pop()
+        else:
+            yield record, None if token in missing else places.get(record[0], -1)
