@@ -402,8 +402,8 @@ def _compare(
     if contents.pending:
         first = contents.pending[0].part
         validation.say(
-            f"validate: {first.name} and later ones wait: a drain runs, and says what Spark read "
-            "when it ends"
+            f"validate: {first.name} and later ones wait: a drain holds the archive's lease, and "
+            "leaves what Spark read when it ends"
         )
     return contents
 

@@ -176,6 +176,23 @@ def test_validate_beside_drain(archive: Archive, generation: Generation, lost: N
     assert (summary(report.findings)["records_changed"], report.receipts_written) == (2, 0)
 
 
+def test_validate_beside_next_drain(archive: Archive, generation: Generation) -> None:
+    """What an earlier drain has left is sealed meanwhile; only the batches after it wait."""
+    before = add_batch(generation, 14, END, NEXT)
+    note_batch(generation, 14, before, END, NEXT)
+    add_batch(generation, 15, NEXT, NEXT + 3)
+
+    with hold_lease(archive.root, run="scheduled__2", say=print):
+        reports = [validate_archive(archive, golden_cluster()) for _ in range(2)]
+
+    assert [report.receipts_written for report in reports] == [1, 0]
+    assert [report.findings for report in reports] == [[], []]
+    receipt = generation.last_receipt()
+    assert receipt is not None
+    assert receipt.last_batch == 14
+    assert receipt.fingerprint is not None
+
+
 def test_validate_after_drain_was_killed(archive: Archive, generation: Generation) -> None:
     """What nobody can compare is said, with the number of records, and sealed by its offsets."""
     add_batch(generation, 14, END, NEXT)
