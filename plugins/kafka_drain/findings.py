@@ -251,6 +251,14 @@ class Reason(str, Enum):
         "files; readers get these records twice",
         "compare both with a copy, and restore the one that isn't as it was; don't backfill before",
     )
+    SEGMENT_HOLE = (
+        "segment_hole",
+        "error",
+        "a generation doesn't start where the one before it ends: nobody holds the offsets between",
+        "restore the later generation's generation.json, or the receipts that are gone of the "
+        "earlier one, from a copy; without one, `kafka-drain repair` drains the offsets while "
+        "Kafka has them, and `kafka-drain validate --acknowledge-expired` accepts what expired",
+    )
     JOURNAL_DAMAGED = (
         "journal_damaged",
         "error",

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kafka_drain.acknowledgements import parse_ranges, range_name
 from kafka_drain.archive import Archive
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.generation import Generation
 from kafka_drain.journal import (
+    REMOVED,
     UNREADABLE,
     Journal,
     Noted,
@@ -26,10 +29,19 @@ from kafka_drain.journal import (
 )
 from kafka_drain.journal_files import read_journal, start_journal_anew
 from kafka_drain.locations import read_bytes
-from kafka_drain.offsets import from_spark_json
+from kafka_drain.offsets import OffsetRange, from_spark_json, merge
 from kafka_drain.receipts import Receipt, ReceiptError
 from kafka_drain.sealing import check_link
-from kafka_drain.segment_overlaps import Claim, claims_of, find_overlaps
+from kafka_drain.segment_overlaps import (
+    Claim,
+    Hole,
+    Partition,
+    claims_of,
+    drained_of,
+    find_holes,
+    find_overlaps,
+    held_by_windows,
+)
 from kafka_drain.window import Window
 
 __all__ = [
@@ -37,6 +49,7 @@ __all__ = [
     "begin_journal_anew",
     "check_sealed_state",
     "generation_differs",
+    "note_of_holes",
     "note_of_segment",
     "note_of_window",
     "refuse_unsound",
@@ -44,6 +57,9 @@ __all__ = [
 
 # Something is sealed, and a receipt removed on purpose, while it is looked at.
 ATTEMPTS = 5
+
+#: So the journal names offsets that nobody holds, before the topic's id.
+_HOLES = "holes/"
 
 _REASONS = {Verdict.MISSING: Reason.RECEIPT_MISSING, Verdict.CHANGED: Reason.RECEIPT_CHANGED}
 
@@ -62,6 +78,7 @@ class SealedState:
         newest: The newest receipt of each generation that is in order, by its folder.
         windows: The receipts of sealed windows that are in order.
         claims: Which offsets the segments hold.
+        holes: Offsets between two generations that no segment holds.
     """
 
     journal: Journal
@@ -72,6 +89,7 @@ class SealedState:
     newest: dict[str, Receipt] = field(default_factory=dict)
     windows: list[Receipt] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
 
 
 def check_sealed_state(
@@ -85,7 +103,8 @@ def check_sealed_state(
 
     Args:
         archive: The archive.
-        windows: Whether windows are looked at, and overlaps looked for.
+        windows: Whether windows are looked at, overlaps looked for, and holes between any two
+            generations: else only before one that has drained nothing yet.
         chain_is_read: Whether the caller checks every receipt of each generation itself.
         known: Receipts that were read already, by their path relative to the archive.
     """
@@ -99,21 +118,47 @@ def check_sealed_state(
     return state
 
 
-def refuse_unsound(archive: Archive, *, windows: bool = True) -> SealedState:
+def refuse_unsound(archive: Archive, *, windows: bool = True, filling: bool = False) -> SealedState:
     """Refuse to decide by an archive of which something sealed is missing or changed.
+
+    Args:
+        archive: The archive.
+        windows: Whether windows are looked at.
+        filling: Whether offsets that no segment holds are no reason: a window is to hold some.
 
     Raises:
         ManifestInvalidError: Names it; nothing was changed.
     """
     state = check_sealed_state(archive, windows=windows)
-    if state.findings:
-        shown = "; ".join(map(str, state.findings[:3]))
-        more = f" (and {len(state.findings) - 3} more)" if len(state.findings) > 3 else ""
+    found = [f for f in state.findings if not (filling and f.reason == Reason.SEGMENT_HOLE)]
+    if found:
+        shown = "; ".join(map(str, found[:3]))
+        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
         raise ManifestInvalidError(
-            f"{archive.root}: {shown}{more}. That means: {state.findings[0].reason.meaning}. "
-            f"What to do: {state.findings[0].reason.remedy}. Nothing was changed"
+            f"{archive.root}: {shown}{more}. That means: {found[0].reason.meaning}. "
+            f"What to do: {found[0].reason.remedy}. Nothing was changed"
         )
     return state
+
+
+def note_of_holes(holes: Iterable[Hole]) -> Noted:
+    """Return what is noted of offsets that nobody holds, and whose loss is explained."""
+    return Noted(
+        documents={
+            f"{_HOLES}{hole.topic_id}/{range_name(hole.tp, hole.range)}": "accepted"
+            for hole in holes
+        }
+    )
+
+
+def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
+    found: dict[Partition, list[OffsetRange]] = {}
+    for path in noted.documents:
+        if path.startswith(_HOLES):
+            topic_id, _, name = path.removeprefix(_HOLES).partition("/")
+            for tp, ranges in parse_ranges("journal", [name], "").items():
+                found.setdefault((tp, topic_id), []).extend(ranges)
+    return found
 
 
 def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
@@ -128,9 +173,12 @@ def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run:
         ManifestInvalidError: When what is there contradicts itself; nothing was changed.
     """
     for finding in check_sealed_state(archive).findings:
-        say(f"journal {archive.root}: forgets {finding}")
+        if finding.reason != Reason.SEGMENT_HOLE:
+            say(f"journal {archive.root}: forgets {finding}")
     look = _Look(archive, Journal(), {}, chain_is_read=False).look(windows=True)
-    left = [found for found in look.findings if found.reason != Reason.JOURNAL_DAMAGED]
+    # What forgotten segments held is missed from then on, and drained again.
+    kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
+    left = [found for found in look.findings if found.reason not in kept]
     if left:
         raise ManifestInvalidError(
             f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of that would be no "
@@ -159,6 +207,7 @@ class _Look:
         self._tips: dict[str, Tip] = {}
         self._documents: dict[str, str] = {}
         self._receipts: list[Receipt] = []
+        self._drained: list[tuple[str, Mapping[Partition, OffsetRange] | None]] = []
 
     def look(self, windows: bool) -> SealedState:
         """Return what was found."""
@@ -173,6 +222,7 @@ class _Look:
             state.windows = held
             state.claims = claims_of(newest, held)
             state.findings += find_overlaps(state.claims)
+        self._look_for_holes(held, windows)
         state.known = max((receipt.journal for receipt in self._receipts), default=0)
         if state.known > journal.newest and not journal.problems:
             detail = (
@@ -198,7 +248,49 @@ class _Look:
                 self._look_at_generation(generation, receipt)
                 self._state.newest[name] = receipt
                 newest.append(receipt)
+                self._drained.append((name, drained_of(receipt)))
+            else:
+                self._drained.append((name, self._starts(generation, noted.get(name))))
         return newest
+
+    def _starts(
+        self, generation: Generation, noted: Tip | None
+    ) -> dict[Partition, OffsetRange] | None:
+        """Return where a generation starts that has drained nothing yet; None for another one."""
+        if noted is not None or generation.receipt_names():
+            return None
+        try:
+            topic_ids = self._archive.topic_ids(generation)
+            starts = generation.starting_offsets()
+        except ArchiveError:
+            # A finding of its own, where it is drained to.
+            return None
+        return {
+            (tp, topic_ids.get(tp.topic, "")): OffsetRange(start, start)
+            for tp, start in starts.items()
+        }
+
+    def _look_for_holes(self, held: Iterable[Receipt], windows: bool) -> None:
+        """Find offsets between two generations that no segment holds, and nobody has accepted."""
+        accounted = _accepted_holes(self._journal.noted)
+        looked_at = {name for name, _ in self._drained}
+        if not windows:
+            looked_at -= self._state.newest.keys()
+            if not any(hole.owner in looked_at for hole in find_holes(self._drained, accounted)):
+                return
+            held = self._readable_windows()
+        for key, ranges in held_by_windows(held).items():
+            accounted[key] = merge([*accounted.get(key, []), *ranges])
+        self._state.holes = [
+            hole for hole in find_holes(self._drained, accounted) if hole.owner in looked_at
+        ]
+        self._state.findings += [hole.finding() for hole in self._state.holes]
+
+    def _readable_windows(self) -> Iterator[Receipt]:
+        for window in self._archive.windows():
+            # One that can't be read is a finding of its own, where windows are looked at.
+            with suppress(FileNotFoundError, ReceiptError):
+                yield window.receipt()
 
     def _look_at_receipts(self, generation: Generation, noted: Tip | None) -> Receipt | None:
         """Return the newest receipt, where it is in order."""
@@ -276,7 +368,7 @@ class _Look:
                     detail = f"has SHA-256 {str(seen)[:12]}, sealed was {noted[path][:12]}"
                 self._find(_REASONS[verdict], path, detail)
                 continue
-            if receipt is not None or f"{folder}/plan.json" in noted:
+            if receipt is not None or noted.get(f"{folder}/plan.json", REMOVED) != REMOVED:
                 plan = _plan_digest(window) if folder in there else None
                 if plan in (None, UNREADABLE):
                     detail = "isn't JSON" if plan else "isn't there"

@@ -1,16 +1,33 @@
-"""Offsets that two sealed segments hold, where neither stands for the other. Opens nothing."""
+"""Offsets that two sealed segments hold, and those between two generations that none holds.
+
+Opens nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gap_reasons import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.receipts import Receipt
 
-__all__ = ["Claim", "claims_of", "find_overlaps", "may_overlap", "stands_for"]
+__all__ = [
+    "Claim",
+    "Hole",
+    "Partition",
+    "claims_of",
+    "drained_of",
+    "find_holes",
+    "find_overlaps",
+    "held_by_windows",
+    "may_overlap",
+    "stands_for",
+]
+
+#: A partition, and the id of the topic that its offsets count in.
+Partition = tuple[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +170,77 @@ def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
         )
         for (first, second), ranges in found.items()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets between two generations that no segment holds.
+
+    Attributes:
+        owner: The later generation's folder, relative to the archive.
+        before: The folder of the one that drained the partition before it.
+        topic_id: Id of the topic that they count in.
+        tp: The partition.
+        range: The offsets.
+    """
+
+    owner: str
+    before: str
+    topic_id: str
+    tp: TopicPartition
+    range: OffsetRange
+
+    def finding(self) -> Finding:
+        """Say it to people."""
+        detail = f"goes on with {self.tp} after {self.range}, which {self.before} doesn't hold"
+        return Finding(Reason.SEGMENT_HOLE, self.owner, detail)
+
+
+def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
+    """Return what a generation has drained, by its newest receipt."""
+    return {
+        (part.tp, receipt.topics.get(part.tp.topic, "")): OffsetRange(
+            part.start_so_far, part.range.end
+        )
+        for part in receipt.partitions
+    }
+
+
+def held_by_windows(windows: Iterable[Receipt]) -> dict[Partition, list[OffsetRange]]:
+    """Return the offsets that windows hold, or say of why nobody does."""
+    found: dict[Partition, list[OffsetRange]] = {}
+    for receipt in windows:
+        for part in receipt.partitions:
+            key = part.tp, receipt.topics.get(part.tp.topic, "")
+            found.setdefault(key, []).append(part.range)
+    return {key: merge(ranges) for key, ranges in found.items()}
+
+
+def find_holes(
+    generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
+    accounted: Mapping[Partition, Sequence[OffsetRange]],
+) -> list[Hole]:
+    """Find offsets between two generations: each starts where the one ends that drained before.
+
+    A partition that a generation leaves out goes on in a later one. Topics that were made again
+    count in other offsets.
+
+    Args:
+        generations: The folders of all, oldest first, each with what it has drained, which may be
+            nothing yet; None where nobody can say it.
+        accounted: What windows hold, and what somebody has accepted as lost; sorted, disjoint.
+    """
+    holes: list[Hole] = []
+    ends: dict[Partition, tuple[str, int]] = {}
+    for name, drained in generations:
+        if drained is None:
+            ends = {}
+            continue
+        for key, offsets in drained.items():
+            before, end = ends.get(key, (name, offsets.start))
+            between = OffsetRange(end, max(end, offsets.start))
+            held = overlapping(accounted.get(key, []), between)
+            tp, topic_id = key
+            holes += [Hole(name, before, topic_id, tp, r) for r in subtract(between, held)]
+            ends[key] = name, max(end, offsets.end)
+    return holes

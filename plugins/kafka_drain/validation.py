@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
@@ -24,7 +24,12 @@ from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
-from kafka_drain.journal_checks import SealedState, check_sealed_state, note_of_segment
+from kafka_drain.journal_checks import (
+    SealedState,
+    check_sealed_state,
+    note_of_holes,
+    note_of_segment,
+)
 from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster
 from kafka_drain.lease import Clock, is_held, utc_now
@@ -55,7 +60,7 @@ from kafka_drain.sealed_files import (
 )
 from kafka_drain.sealing import Identity, seal_segment
 from kafka_drain.segment_contents import CheckedContents, check_contents
-from kafka_drain.segment_overlaps import Claim, find_overlaps
+from kafka_drain.segment_overlaps import Claim, Hole, find_overlaps
 from kafka_drain.segment_proof import CheckedSegment, check_segments, provable
 from kafka_drain.topic_lives import made_again, other_lives, read_from, topic_ids_now
 from kafka_drain.window_checks import HeldByWindows, check_windows
@@ -80,6 +85,7 @@ _OF_SEALED = (
     Reason.RECEIPT_MISSING,
     Reason.DOCUMENT_CHANGED,
     Reason.SEGMENT_OVERLAP,
+    Reason.SEGMENT_HOLE,
     Reason.JOURNAL_DAMAGED,
 )
 
@@ -102,6 +108,7 @@ class _Validation:
     say: Callable[[str], None]
     read_many: ReadFiles
     writes: bool
+    explained: list[Hole] = field(default_factory=list)
 
 
 def validate_archive(
@@ -150,7 +157,6 @@ def validate_archive(
     windows = check_windows(archive, report, deep=deep)
     whole = scope == "all" or deep
     sealed = check_sealed_state(archive, chain_is_read=whole, known=windows.known)
-    report.findings += sealed.findings
     now = clock()
     validation = _Validation(
         archive=archive,
@@ -169,6 +175,8 @@ def validate_archive(
         writes=writes,
     )
     _explain_windows(validation)
+    _explain_holes(validation)
+    report.findings += sealed.findings
     previous: str | None = None
     for number, generation in enumerate(generations):
         if number == len(generations) - 1:
@@ -207,7 +215,7 @@ def _note(validation: _Validation, generations: Sequence[Generation]) -> None:
         return
     if any(f.reason in _OF_SEALED for f in report.findings):
         return
-    noted = sealed.there
+    noted = sealed.there.plus(note_of_holes(validation.explained))
     if report.sealed:
         noted = noted.plus(note_of_segment(validation.archive, generations[-1], report.sealed[-1]))
     note_sealed(validation.archive.root, noted)
@@ -263,6 +271,19 @@ def _explain_windows(validation: _Validation) -> None:
         document = validation.archive.document()
         identity = Identity(document["pipeline"], document["cluster_id"], receipt.topics)
         validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
+
+
+def _explain_holes(validation: _Validation) -> None:
+    """Say what Kafka has of offsets between two generations; who accepts their loss is noted."""
+    document, sealed = validation.archive.document(), validation.sealed
+    for hole in sealed.holes:
+        topic_ids = {hole.tp.topic: hole.topic_id}
+        identity = Identity(document["pipeline"], document["cluster_id"], topic_ids)
+        gaps = _explain(validation, identity, {hole.tp: [hole.range]})
+        validation.report.add_gaps(gaps, topic_ids)
+        if all(gap.harmless for gap in gaps):
+            validation.explained.append(hole)
+            sealed.findings.remove(hole.finding())
 
 
 def _explain(

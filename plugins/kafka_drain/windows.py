@@ -260,7 +260,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
         ManifestInvalidError: When something that was sealed is missing or changed.
         LockedError: When another segment was sealed meanwhile that holds some of its offsets.
     """
-    state = refuse_unsound(archive)
+    state = refuse_unsound(archive, filling=True)
     _refuse_overlap(state, receipt)
     sync_files(archive.root, (file.path for file in receipt.files))
     window.write_receipt(replace(receipt, journal=state.journal.newest))
@@ -305,7 +305,7 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
     if window.is_sealed:
         return
     replaces = set(receipt.replaces)
-    sealed = {other.window: other for other in refuse_unsound(archive).windows}
+    sealed = {other.window: other for other in refuse_unsound(archive, filling=True).windows}
     for other in sealed.values():
         taken = replaces.intersection(other.replaces)
         if taken:

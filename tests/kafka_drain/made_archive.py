@@ -93,7 +93,7 @@ class MadeArchive:
             (),
             identity=self._identity(),
             generation=self._generation,
-            before=None,
+            before=generation.last_receipt(),
             previous=None,
             bounds={},
             fingerprint=None,

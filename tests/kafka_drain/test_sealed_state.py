@@ -48,6 +48,7 @@ from kafka_drain.superseding import remove_superseded, remove_unsealed
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
 from kafka_drain.windows import freeze_window, seal_superseding
+from tests.kafka_drain.fake_cluster import Log
 from tests.kafka_drain.golden import (
     END,
     P0,
@@ -425,6 +426,131 @@ def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:
         path.write_bytes(replace(parse_receipt(path.read_bytes()), journal=0).to_bytes())
 
     assert_found_twice(tmp_path / "archive", HOW["open"], "segment_overlap")
+
+
+def open_too_late(root: Path) -> Archive:
+    """Roll a sealed archive, and edit where the next generation starts before it has drained."""
+    archive = sealed_copy(root)
+    opened = open_next(archive, "parquet", ["topic"])
+    start = {"flights": {"0": END + 5, "1": END}}
+    edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
+    return archive
+
+
+def hole_of(archive: Archive) -> list[tuple[str, str]]:
+    """Return the offsets between two generations that are found."""
+    found = check_sealed_state(archive).findings
+    return [(f.where, f.detail) for f in found if f.reason == Reason.SEGMENT_HOLE]
+
+
+BETWEEN = f"goes on with flights-0 after [{END}, {END + 5}), which {G1} doesn't hold"
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("drained", [False, True])
+def test_generation_starts_too_late(
+    drained: bool, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets between two generations that nobody holds are found, before they are drained too."""
+    monkeypatch.setattr("kafka_drain.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+    if drained:
+        skip_to(archive.generation(2), END + 5, END + 10)
+
+    assert_found_twice(tmp_path / "archive", HOW[how], "segment_hole")
+    assert hole_of(archive) == [(G2, BETWEEN)]
+    if not drained:
+        pipeline = Pipeline(name="golden", topics=["flights"], archive=str(archive.root))
+        with pytest.raises(CheckpointError, match="segment_hole"):
+            preflight(pipeline, golden_cluster())
+        with pytest.raises(CheckpointError, match="segment_hole"):
+            plan_roll(archive, golden_cluster())
+
+
+def skip_to(generation: Generation, start: int, end: int) -> None:
+    """Commit a batch that begins later in partition 0 than in partition 1."""
+    first, _ = add_batch(generation, 0, END, end)
+    cut(generation, 0, first, range(start, end))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_newest_receipts_lost_before_journal(
+    how: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed generation without its newest receipt is noticed by the one that follows it."""
+    monkeypatch.setattr("kafka_drain.gap_explanation.classify_gaps", all_lost)
+    newest(f"{G1}/receipts")(copy)
+    without_journal(copy)
+
+    assert_found_twice(copy, HOW[how], "segment_hole")
+    for _ in range(2):
+        begin_journal_anew(Archive.at(str(copy)), print, dry_run=False)
+        assert_found_twice(copy, HOW[how], "segment_hole")
+
+
+def without_journal(root: Path) -> None:
+    """Make an archive as of a release that kept no journal."""
+    remove("journal", "journal.json")(root)
+    for path in [*root.rglob("receipt.json"), *root.rglob("receipts/*.json")]:
+        path.write_bytes(replace(parse_receipt(path.read_bytes()), journal=0).to_bytes())
+    previous = None
+    for folder in (G1, G2):
+        for path in sorted((root / folder / "receipts").iterdir()):
+            receipt = replace(parse_receipt(path.read_bytes()), previous=previous)
+            path.write_bytes(receipt.to_bytes())
+            previous = parse_receipt(path.read_bytes()).sha256
+
+
+def test_hole_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Kafka still has of it a repair drains: then nothing is missing, and all is sealed."""
+    monkeypatch.setattr("kafka_drain.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+    skip_to(archive.generation(2), END + 5, END + 10)
+
+    plan = plan_repair(archive, validate_archive(archive, golden_cluster()))
+    assert plan.ranges == {P0: [OffsetRange(END, END + 5)]}
+    receipt = write_window(archive, "repair_1", {P0: range(END, END + 5)})
+    seal_superseding(archive, Window(archive.root, "repair_1"), receipt, run="test", say=print)
+
+    assert validated(archive).receipts_written == 1
+    assert validated(archive, deep=True).receipts_written == 0
+
+
+@pytest.mark.parametrize("accepted", [f"flights:0:{END}-{END + 5}", f"flights:0:0-{END + 99}"])
+def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
+    """What Kafka no longer has somebody may accept: once, as the journal keeps it."""
+    archive = open_too_late(tmp_path / "archive")
+    skip_to(archive.generation(2), END + 5, END + 10)
+    cluster = golden_cluster()
+    cluster.logs[P0] = Log(first=END + 5, end=1000)
+    less = [f"flights:0:{END}-{END + 4}", f"flights:1:{END}-{END + 5}"]
+
+    for how in ({}, {"acknowledge_expired": less}):
+        for _ in range(2):
+            report = validate_archive(archive, cluster, **how)  # type: ignore[arg-type]
+            found = {finding.reason for finding in errors(report.findings)}
+            assert found == {Reason.OFFSET_MISSING, Reason.SEGMENT_HOLE}
+            assert report.receipts_written == 0
+            assert plan_repair(archive, report).nothing_to_do
+
+    report = validate_archive(archive, cluster, acknowledge_expired=[accepted])
+    assert (errors(report.findings), report.receipts_written) == ([], 1)
+    report = validate_archive(archive, cluster)
+    assert (report.findings, report.receipts_written) == ([], 0)
+    assert hole_of(archive) == []
+    assert archive_files(archive)
+
+
+def test_hole_of_lost_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Kafka still has isn't accepted as expired."""
+    monkeypatch.setattr("kafka_drain.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+
+    for _ in range(2):
+        how = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+        report = validate_archive(archive, golden_cluster(), **how)  # type: ignore[arg-type]
+        assert Reason.SEGMENT_HOLE in {finding.reason for finding in report.findings}
+    assert hole_of(archive) == [(G2, BETWEEN)]
 
 
 def cut(generation: Generation, batch: int, drained: Path, offsets: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Which offsets two segments may both claim."""
+"""Which offsets two segments may both claim, and which no segment claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import pytest
 
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.segment_overlaps import Claim, find_overlaps, may_overlap, stands_for
+from kafka_drain.segment_overlaps import (
+    Claim,
+    Hole,
+    Partition,
+    find_holes,
+    find_overlaps,
+    may_overlap,
+    stands_for,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -108,3 +116,69 @@ def test_find_overlaps_elsewhere() -> None:
     ]
 
     assert find_overlaps([a, *others]) == []
+
+
+OLD, NEW, OTHER = (P0, "old"), (P0, "new"), (P1, "old")
+Drained = dict[Partition, OffsetRange] | None
+
+
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+def hole(owner: str, before: str, start: int, end: int) -> Hole:
+    return Hole(owner, before, "old", P0, OffsetRange(start, end))
+
+
+@pytest.mark.parametrize(
+    ("generations", "expected"),
+    [
+        ([], []),
+        # The first one starts anywhere, and so does a partition that is drained from now on.
+        ([{OLD: R(7, 9)}], []),
+        ([{OLD: R(0, 9)}, {OLD: R(9, 12), OTHER: R(5, 6)}], []),
+        ([{OLD: R(0, 9)}, {OLD: R(10, 12)}], [hole("b", "a", 9, 10)]),
+        # It has drained nothing yet.
+        ([{OLD: R(0, 9)}, {OLD: R(10, 10)}], [hole("b", "a", 9, 10)]),
+        ([{OLD: R(0, 9)}, {OLD: R(9, 9)}, {OLD: R(12, 13)}], [hole("c", "b", 9, 12)]),
+        # One that was left out goes on where it ended.
+        ([{OLD: R(0, 9)}, {OTHER: R(0, 1)}, {OLD: R(9, 12)}], []),
+        ([{OLD: R(0, 9)}, {OTHER: R(0, 1)}, {OLD: R(11, 12)}], [hole("c", "a", 9, 11)]),
+        # Made again, its offsets are others; nor are another partition's the same.
+        ([{OLD: R(0, 9)}, {NEW: R(100, 101)}], []),
+        ([{OLD: R(0, 9)}, {OTHER: R(100, 101)}], []),
+        # An overlap is another finding, and no hole behind it.
+        ([{OLD: R(0, 9)}, {OLD: R(3, 5)}, {OLD: R(9, 12)}], []),
+        ([{OLD: R(0, 9)}, {OLD: R(3, 5)}, {OLD: R(10, 12)}], [hole("c", "b", 9, 10)]),
+        # Nobody can say what the second one drained.
+        ([{OLD: R(0, 9)}, None, {OLD: R(20, 21)}], []),
+        ([{OLD: R(0, 9)}, None, {OLD: R(20, 21)}, {OLD: R(23, 24)}], [hole("d", "c", 21, 23)]),
+        # A hole is one between two generations, once.
+        (
+            [{OLD: R(0, 9)}, {OLD: R(10, 12)}, {OLD: R(14, 15)}],
+            [hole("b", "a", 9, 10), hole("c", "b", 12, 14)],
+        ),
+    ],
+)
+def test_find_holes(generations: list[Drained], expected: list[Hole]) -> None:
+    """A generation starts where the one ends that drained the partition before it."""
+    assert find_holes(zip("abcd", generations, strict=False), {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("accounted", "expected"),
+    [
+        ([R(9, 20)], []),
+        ([R(0, 99)], []),
+        ([R(9, 12), R(12, 20)], []),
+        ([R(9, 12)], [hole("b", "a", 12, 20)]),
+        ([R(12, 20)], [hole("b", "a", 9, 12)]),
+        ([R(0, 3), R(12, 15), R(40, 41)], [hole("b", "a", 9, 12), hole("b", "a", 15, 20)]),
+    ],
+)
+def test_find_holes_accounted(accounted: list[OffsetRange], expected: list[Hole]) -> None:
+    """What a window holds, or somebody accepts, is no hole; of the same partition and topic."""
+    generations: list[tuple[str, Drained]] = [("a", {OLD: R(0, 9)}), ("b", {OLD: R(20, 21)})]
+
+    assert find_holes(generations, {OLD: accounted}) == expected
+    assert find_holes(generations, {NEW: accounted, OTHER: accounted}) == [hole("b", "a", 9, 20)]

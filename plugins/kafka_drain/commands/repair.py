@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
     pipeline, archive = the_pipeline(options), plan.archive
     # Not only when hours of draining are over: what is unsound now can't be sealed then.
-    refuse_unsound(archive)
+    refuse_unsound(archive, filling=True)
     document = archive.document()
     identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
     window = open_window(
