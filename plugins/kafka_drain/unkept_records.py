@@ -12,9 +12,12 @@ UNKEPT = "not kept as it was sent: "
 
 #: What somebody can do about a record that stops its pipeline.
 WAY_OUT = (
-    "Nothing of its batch was committed. The pipeline gets past the record when Kafka no longer "
-    "has it: delete it with those before it (kafka-delete-records.sh), and accept that with "
-    "--acknowledge-expired"
+    "Nothing of its batch was committed, nor of the records before it there: don't delete those. "
+    "First archive them: `kafka-drain validate`, `kafka-drain roll` (a batch that was begun keeps "
+    "its end), and drain with the source option maxOffsetsPerTrigger=1000; the batches before the "
+    "record's are committed. Again so with 100, 10 and 1, until `validate` says that the partition "
+    "was drained up to the record. Then delete the record alone (kafka-delete-records.sh, with the "
+    "offset after it), drain without the option, and accept that with --acknowledge-expired"
 )
 
 
