@@ -184,7 +184,8 @@ class Reason(str, Enum):
         "content_changed",
         "error",
         "the records in a segment's files aren't those that Spark read from Kafka",
-        "drain the segment again into another archive while Kafka has it, and compare",
+        "drain the segment again into another archive while Kafka has it, and compare; where it "
+        "isn't sealed yet, `kafka-drain roll --leave-unsealed` lets the next generation drain it",
     )
     RECORDS_CHANGED = (
         "records_changed",
@@ -207,7 +208,8 @@ class Reason(str, Enum):
         "a topic was deleted or made again while a batch was drained, or before anybody could say "
         "which of the two the batch was read of: it is never sealed",
         "run `kafka-drain roll`: the next generation leaves the batch out, and starts at the new "
-        "topic's beginning",
+        "topic's beginning; where the topic is gone for good, `kafka-drain roll --leave-unsealed`, "
+        "which says what Kafka can't give again",
     )
     RECEIPT_CORRUPT = (
         "receipt_corrupt",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any
 
 from kafka_drain.archive import Archive
+from kafka_drain.committed_files import read_committed_files
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
@@ -20,18 +22,24 @@ from kafka_drain.errors import (
 from kafka_drain.findings import Reason, errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
+from kafka_drain.journal import REMOVED, Noted
 from kafka_drain.journal_checks import check_sealed_state
+from kafka_drain.journal_files import note_sealed
 from kafka_drain.kafka_cluster import KafkaCluster, Topic
-from kafka_drain.lease import hold_lease
+from kafka_drain.lease import hold_lease, wait_for_lease
 from kafka_drain.moved import moved_from
-from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.offset_checks import held_ranges
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.preflight import refuse_damage
 from kafka_drain.topic_lives import read_from
+from kafka_drain.window import Window, range_rows
 
 __all__ = [
     "WAIT_SECONDS",
     "RollPlan",
+    "WindowFate",
     "due_for_roll",
+    "judge_window",
     "never_sealed",
     "plan_roll",
     "roll",
@@ -54,6 +62,8 @@ class RollPlan:
         topic_ids: Ids of its topics.
         unsealed: Committed files that no receipt seals; they stay, and readers leave them out.
         left_out: Where partitions were drained to that the next generation doesn't drain.
+        given_up: What these files hold that Kafka can't give again, by partition.
+        voided: Windows with offsets that the next generation drains again; they go.
     """
 
     archive: Archive
@@ -63,6 +73,8 @@ class RollPlan:
     topic_ids: dict[str, str]
     unsealed: int
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
+    given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    voided: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         """Return the plan as people read it."""
@@ -81,7 +93,21 @@ class RollPlan:
         if self.unsealed:
             lines.append(
                 f"roll {name}: WARNING {self.unsealed:,} files that no receipt seals stay where "
-                "they are and are left out; the next drain reads their offsets again"
+                "they are and are left out of what readers take; the next drain reads again what "
+                "Kafka still has of them"
+            )
+        if self.given_up:
+            lines.append(
+                f"roll {name}: WARNING Kafka can't give again, and readers won't get: "
+                + "; ".join(
+                    f"{tp} {', '.join(map(str, ranges))}"
+                    for tp, ranges in sorted(self.given_up.items())
+                )
+            )
+        if self.voided:
+            lines.append(
+                f"roll {name}: window {', '.join(self.voided)} goes: the next drain reads its "
+                "offsets again"
             )
         return lines
 
@@ -95,10 +121,18 @@ class RollPlan:
             "starting_offsets": to_spark_json(self.starting_offsets),
             "unsealed_files": self.unsealed,
             "left_out": to_spark_json(self.left_out),
+            "given_up": range_rows(self.given_up),
+            "voided": self.voided,
         }
 
 
-def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str] = ()) -> RollPlan:
+def plan_roll(
+    archive: Archive,
+    cluster: KafkaCluster,
+    leave_out: Collection[str] = (),
+    *,
+    leave_unsealed: bool = False,
+) -> RollPlan:
     """Say where the next generation starts; changes nothing.
 
     Args:
@@ -106,14 +140,16 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
         cluster: Where it was drained from.
         leave_out: Topics, or partitions as `topic:partition`, that aren't drained any more;
             topics that don't exist any more are left out in any case.
+        leave_unsealed: Whether somebody accepts that what isn't sealed is left out of what readers
+            take, also where Kafka can't give it again.
 
     Raises:
         ConfigError: When the generation doesn't drain what is to be left out.
         ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
         CheckpointError: When batches are complete and not sealed: validate first. Or when a
             receipt that was sealed is missing or changed.
-        DataLossError: When what isn't sealed can't be drained again, or Kafka has fewer offsets
-            than were drained.
+        DataLossError: When what isn't sealed, or a window that has to go, can't be drained again,
+            or Kafka has fewer offsets than were drained.
         AuthorizationError: When a topic may not be described.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -137,9 +173,12 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
-    _check_unsealed(
-        archive, state, cluster, same, [tp for tp in ends if tp.topic in gone], recreated
-    )
+    first = cluster.earliest(same)
+    _refuse_short(cluster, same)
+    given_up = _given_up(state, same, first)
+    if not leave_unsealed:
+        gone_parts = [tp for tp in ends if tp.topic in gone]
+        _check_unsealed(archive, state, same, first, gone_parts, recreated)
     starts = same | cluster.earliest(
         TopicPartition(name, p) for name in recreated for p in there[name].partitions
     )
@@ -152,7 +191,107 @@ def plan_roll(archive: Archive, cluster: KafkaCluster, leave_out: Collection[str
         topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
         unsealed=len(state.new),
         left_out=left_out,
+        given_up=given_up,
+        voided=_drained_again(archive, state, same, first, known),
     )
+
+
+def _given_up(
+    state: GenerationState,
+    same: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return what unsealed files hold that Kafka can't give again: where a topic is gone, all.
+
+    Args:
+        state: The generation that ends.
+        same: Where the sealed batches end, of topics that are still the same.
+        first: The first offset that Kafka holds of those.
+    """
+    if not state.new:
+        return {}
+    generation = state.generation
+    files, _ = read_committed_files(
+        generation, state.new, generation.document()["format"], lambda line: None
+    )
+    found = {
+        tp: [r for r in (_below(r, first[tp]) if tp in same else r for r in ranges) if len(r)]
+        for tp, ranges in held_ranges(files).items()
+    }
+    return {tp: ranges for tp, ranges in found.items() if ranges}
+
+
+def _below(offsets: OffsetRange, end: int) -> OffsetRange:
+    return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, end)))
+
+
+def _drained_again(
+    archive: Archive,
+    state: GenerationState,
+    ends: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+) -> list[str]:
+    """Return the windows that hold offsets of what isn't sealed: a repair drained them there.
+
+    The next generation drains these offsets too. With both, readers would get them twice.
+
+    Raises:
+        DataLossError: When Kafka no longer holds all of such a window.
+    """
+    voided = []
+    for window in archive.windows():
+        if not window.is_sealed:
+            continue
+        receipt = window.receipt()
+        is_same = {name for name, id_ in receipt.topics.items() if topic_ids.get(name) == id_}
+        verdicts = {
+            judge_window(
+                part.range,
+                ends.get(part.tp) if part.tp.topic in is_same else None,
+                first.get(part.tp, 0),
+            )
+            for part in receipt.partitions
+        }
+        if not verdicts & {WindowFate.TWICE, WindowFate.TORN}:
+            continue
+        if verdicts - {WindowFate.TWICE, WindowFate.AGAIN}:
+            raise DataLossError(
+                f"window {window.key} holds offsets that the next generation drains again, and "
+                "others that Kafka no longer has: readers would get some twice, or lose some. "
+                f"Restore checkpoint and manifest of {state.generation.folder} from a copy"
+            )
+        voided.append(window.key)
+    return voided
+
+
+class WindowFate(Enum):
+    """What becomes of a window's offsets when the next generation drains."""
+
+    #: The next generation drains them as well.
+    TWICE = auto()
+    #: Of some the same, and Kafka no longer has the others.
+    TORN = auto()
+    #: It doesn't, and Kafka still has them: without the window, a repair drains them.
+    AGAIN = auto()
+    #: The window has the only copy.
+    ALONE = auto()
+
+
+def judge_window(offsets: OffsetRange, end: int | None, first: int) -> WindowFate:
+    """Say what the next generation does to a window's offsets of one partition.
+
+    Args:
+        offsets: What the window holds.
+        end: Where the next generation starts; None where it doesn't drain the partition.
+        first: The first offset that Kafka holds.
+    """
+    if end is None:
+        return WindowFate.ALONE
+    is_there = offsets.start >= first
+    if offsets.end > max(end, first):
+        return WindowFate.TWICE if is_there else WindowFate.TORN
+    return WindowFate.AGAIN if is_there else WindowFate.ALONE
 
 
 def _refuse_other_ends(archive: Archive) -> None:
@@ -213,8 +352,8 @@ def _reason(
 def _check_unsealed(
     archive: Archive,
     state: GenerationState,
-    cluster: KafkaCluster,
-    ends: dict[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
     gone: Collection[TopicPartition],
     recreated: Collection[str],
 ) -> None:
@@ -222,31 +361,40 @@ def _check_unsealed(
     unsealed = state.last_committed > state.last_sealed
     seen = read_from(state.generation)
     last_read = seen.last_batch if seen else None
+    anyway = (
+        f"`kafka-drain roll {archive.root} --leave-unsealed` leaves them out of what readers take, "
+        "and names what Kafka can't give again"
+    )
     if unsealed and not damaged and not never_sealed(recreated, last_read, state.last_sealed):
         raise CheckpointError(
             f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
-            f"seals; run `kafka-drain validate {archive.root}` first, then roll"
+            f"seals; run `kafka-drain validate {archive.root}` first, then roll. What validation "
+            f"never seals, it names: {anyway}"
         )
     if state.new and gone:
         raise DataLossError(
             f"{len(state.new):,} files that no receipt seals may be the only copy of what comes "
             f"after the sealed end of {', '.join(map(str, sorted(gone)))}: the topic doesn't exist "
-            "any more. Restore checkpoint or manifest from a copy"
-        )
-    first, last = cluster.earliest(ends), cluster.latest(ends, "read_uncommitted")
-    short = [tp for tp in ends if last[tp] < ends[tp]]
-    if short:
-        shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
-        raise DataLossError(
-            f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
-            "records now; drain to another archive"
+            f"any more. Restore checkpoint or manifest from a copy; without one, {anyway}"
         )
     expired = [tp for tp in ends if first[tp] > ends[tp]]
     if state.new and expired:
         shown = ", ".join(f"{tp} [{ends[tp]}, {first[tp]})" for tp in sorted(expired))
         raise DataLossError(
             f"{len(state.new):,} files that no receipt seals may be the only copy of offsets that "
-            f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy"
+            f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy; without "
+            f"one, {anyway}"
+        )
+
+
+def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> None:
+    last = cluster.latest(ends, "read_uncommitted")
+    short = [tp for tp in ends if last[tp] < ends[tp]]
+    if short:
+        shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
+            "records now; drain to another archive"
         )
 
 
@@ -279,6 +427,8 @@ def roll(
         partition_by: Columns that its folders name; None for those of the closed one.
     """
     document = plan.closed.document()
+    for key in plan.voided:
+        _void(plan.archive, Window(plan.archive.root, key), say)
     opened = plan.archive.generation(plan.closed.number + 1)
     opened.write(
         starting_offsets=plan.starting_offsets,
@@ -293,6 +443,18 @@ def roll(
     plan.archive.update_topics(plan.topic_ids)
     say(f"roll {plan.archive.root}: generation {opened.number} is open")
     return opened
+
+
+def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
+    """Remove a window whose offsets are drained again; killed half way, they are lost, and found.
+
+    The next validation finds them then, and a repair drains them.
+    """
+    with wait_for_lease(archive.root / "windows", run="roll", say=say):
+        gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
+        note_sealed(archive.root, Noted(documents=gone))
+        (window.folder / "receipt.json").unlink(missing_ok=True)
+        window.folder.fs.rm(window.folder.path, recursive=True)
 
 
 def due_for_roll(archive: Archive, max_manifest_lines: int, max_days: int, now: datetime) -> str:

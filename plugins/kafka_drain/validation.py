@@ -439,7 +439,7 @@ def _of_same_topics(
     if not proven:
         return []
     assert validation.cluster is not None
-    names = {tp.topic for each in proven for tp in each.part.ranges}
+    names = {name for each in proven for name in _topics_read(each.part)}
     same = same_topics(identity, names, validation.cluster)
     now = topic_ids_now(validation.cluster, names) if same != names else dict(identity.topics)
     seen = read_from(state.generation)
@@ -449,7 +449,7 @@ def _of_same_topics(
         is_seen = seen is not None and part.last_batch <= seen.last_batch
         other = other_lives(
             identity.topics,
-            {tp.topic for tp in part.ranges},
+            _topics_read(part),
             seen.topics if seen is not None and is_seen else {},
             now,
         )
@@ -460,6 +460,11 @@ def _of_same_topics(
             break
         kept.append(each)
     return kept
+
+
+def _topics_read(part: Segment) -> set[str]:
+    """Return the topics of which a segment has read offsets: others may be gone."""
+    return {tp.topic for tp, offsets in part.ranges.items() if len(offsets)}
 
 
 def _seal(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_drain.archive import Archive
+from kafka_drain.archive_files import archive_files
+from kafka_drain.data_files import read_offsets
 from kafka_drain.errors import CheckpointError, ConfigError, DataLossError
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.findings import errors, summary
+from kafka_drain.generation import Generation
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
-from kafka_drain.rolling import RollPlan, never_sealed, plan_roll, roll
+from kafka_drain.rolling import (
+    RollPlan,
+    WindowFate,
+    judge_window,
+    never_sealed,
+    plan_roll,
+    roll,
+)
 from kafka_drain.validation import validate_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
@@ -21,8 +34,11 @@ from tests.kafka_drain.golden import (
     P1,
     add_batch,
     golden_cluster,
+    row,
     sealed_copy,
+    write_rows,
 )
+from tests.kafka_drain.test_sealed_state import cut, seal_rows
 
 G0 = TopicPartition("gone", 0)
 
@@ -157,3 +173,169 @@ def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
 def test_never_sealed(recreated: list[str], last_read: int | None, expected: bool) -> None:
     """Unsealed batches stand in a roll's way unless nobody can say which topic they are of."""
     assert never_sealed(recreated, last_read, last_sealed=3) is expected
+
+
+def add_gone(generation: Generation, batch: int, end: int, gone_end: int) -> None:
+    """Commit a batch of flights and of topic `gone`, which a drain that was killed then left."""
+    add_batch(generation, batch, END, end)
+    if gone_end > 7:
+        data = Path(str(generation.data))
+        path = data / "topic=gone" / f"part-00000-{batch}.parquet"
+        write_rows(path, "parquet", [row(G0, offset) for offset in range(7, gone_end)])
+        entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False}
+        log = data / "_spark_metadata" / str(batch)
+        line = json.dumps(entry | {"modificationTime": 0, "action": "add"})
+        log.write_text(log.read_text() + f"\n{line}")
+    ends = to_spark_json({P0: end, P1: end, G0: gone_end})
+    offsets = Path(str(generation.checkpoint)) / "offsets" / str(batch)
+    offsets.write_text(f"v1\n{{}}\n{ends}")
+
+
+def test_validate_deleted_topic_brought_nothing(archive: Archive) -> None:
+    """A topic that is gone, and that a batch read nothing of, doesn't keep it from being sealed."""
+    add_gone(archive.generation(2), 0, 50, 7)
+
+    for written in (1, 0):
+        report = validate_archive(archive, cluster_with())
+        assert (report.findings, report.receipts_written) == ([], written)
+
+
+def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
+    """What nobody can confirm any more locks no archive: a person leaves it, told what it is."""
+    generation, cluster = archive.generation(2), cluster_with()
+    add_gone(generation, 0, 50, 9)
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+        assert summary(report.findings) == {"topic_made_again": 1}
+        assert report.receipts_written == 0
+    with pytest.raises(CheckpointError, match=r"never seals.*roll .* --leave-unsealed"):
+        plan_roll(archive, cluster)
+    files = generation.list_data_files()
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+    do(plan)
+
+    assert plan.given_up == {G0: [OffsetRange(7, 9)]}
+    assert plan.to_dict()["given_up"] == [{"topic": "gone", "partition": 0, "start": 7, "end": 9}]
+    assert "can't give again, and readers won't get: gone-0 [7, 9)" in plan.lines()[-1]
+    assert plan.starting_offsets == {P0: END, P1: END}
+    assert generation.list_data_files() == files
+    add_batch(archive.generation(3), 0, END, 50)
+    for written in (1, 0):
+        report = validate_archive(archive, cluster)
+        assert (report.findings, report.receipts_written) == ([], written)
+
+
+def test_roll_leave_unsealed_expired(archive: Archive) -> None:
+    """Of what Kafka still has nothing is given up; what it hasn't is named by partition."""
+    add_batch(archive.generation(2), 0, END, 50)
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P1] = Log(first=END + 3, end=1000)
+    with pytest.raises(CheckpointError, match="--leave-unsealed"):
+        plan_roll(archive, cluster)
+    (Path(str(archive.generation(2).checkpoint)) / "offsets" / "0").unlink()
+    with pytest.raises(DataLossError, match=r"flights-1 \[42, 45\).*--leave-unsealed"):
+        plan_roll(archive, cluster)
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+
+    assert plan.given_up == {P1: [OffsetRange(END, END + 3)]}
+    assert plan.starting_offsets == {P0: END, P1: END, G0: 7}
+    cluster.logs[P1] = Log(end=1000)
+    assert plan_roll(archive, cluster).given_up == {}
+
+
+def test_roll_made_again_names_earlier_life(archive: Archive) -> None:
+    """Where a topic was made again, its earlier life's records aren't drained again, and named."""
+    add_gone(archive.generation(2), 0, 50, 9)
+    cluster = cluster_with(gone=Log(end=3))
+    cluster.topic_ids |= {"gone": "new-id"}
+
+    plan = plan_roll(archive, cluster)
+
+    assert plan.given_up == {G0: [OffsetRange(7, 9)]}
+    assert plan.starting_offsets == {P0: END, P1: END, G0: 0}
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "end", "first", "expected"),
+    [
+        # Of a partition that isn't drained any more, or of another topic.
+        (120, 130, None, 0, WindowFate.ALONE),
+        # Sealed before the next generation starts.
+        (80, 100, 100, 0, WindowFate.AGAIN),
+        (80, 100, 100, 80, WindowFate.AGAIN),
+        (80, 100, 100, 81, WindowFate.ALONE),
+        (80, 101, 100, 80, WindowFate.TWICE),
+        (80, 101, 100, 81, WindowFate.TORN),
+        (120, 130, 100, 0, WindowFate.TWICE),
+        (120, 130, 100, 120, WindowFate.TWICE),
+        (120, 130, 100, 121, WindowFate.TORN),
+        (120, 130, 100, 129, WindowFate.TORN),
+        # Nothing of it is drained again: the window has the only copy.
+        (120, 130, 100, 130, WindowFate.ALONE),
+        (120, 130, 100, 200, WindowFate.ALONE),
+    ],
+)
+def test_judge_window(
+    start: int, stop: int, end: int | None, first: int, expected: WindowFate
+) -> None:
+    """A window goes where all of it is drained again, and stays where it has the only copy."""
+    assert judge_window(OffsetRange(start, stop), end, first) is expected
+
+
+def repaired_then_lost(archive: Archive) -> Generation:
+    """Mend an unsealed batch by a window, and lose the checkpoint."""
+    generation = archive.generation(2)
+    drained, _ = add_batch(generation, 0, END, END + 8)
+    cut(generation, 0, drained, range(END, END + 5))
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+    shutil.rmtree(str(generation.checkpoint))
+    return generation
+
+
+def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
+    """What a repair drained of an unsealed batch is there once when it is drained again."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+    validate_archive(archive, cluster)
+
+    plan = plan_roll(archive, cluster)
+    do(plan)
+
+    assert plan.voided == ["repair_1"]
+    assert "window repair_1 goes" in plan.lines()[-1]
+    assert archive.windows() == []
+    add_batch(archive.generation(3), 0, END, END + 8)
+    for written in (1, 0):
+        report = validate_archive(archive, cluster, deep=True)
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+    assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_roll_repair_of_unsealed_expired(archive: Archive) -> None:
+    """A window of which Kafka has nothing any more stays; where it has some, nothing is done."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+
+    cluster.logs[P0] = Log(first=END + 6, end=1000)
+    for leave in (False, True):
+        with pytest.raises(DataLossError, match="only copy" if not leave else "window repair_1"):
+            plan_roll(archive, cluster, leave_unsealed=leave)
+    cluster.logs[P0] = Log(first=END + 8, end=1000)
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+
+    assert (plan.voided, plan.given_up) == ([], {P0: [OffsetRange(END, END + 5)]})
+
+
+def records_in(archive: Archive, tp: TopicPartition) -> list[int]:
+    """Return the offsets that readers get of a partition."""
+    return sorted(
+        offset
+        for file in archive_files(archive)
+        for content in read_offsets(archive.root / file.path, file.file_format, tp.topic)
+        if content.tp == tp
+        for r in content.ranges
+        for offset in range(r.start, r.end)
+    )

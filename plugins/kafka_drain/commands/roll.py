@@ -8,7 +8,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.commands.arguments import add_archive, add_kafka, the_cluster
 from kafka_drain.exit_codes import OK
 from kafka_drain.lease import hold_lease
-from kafka_drain.rolling import plan_roll, roll
+from kafka_drain.rolling import RollPlan, plan_roll, roll
 from kafka_drain.terminal import answer, print_fields, say
 
 __all__ = ["add_arguments", "run"]
@@ -25,6 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="not drained any more; can be repeated (topics that are gone are left out anyway)",
     )
+    parser.add_argument(
+        "--leave-unsealed",
+        action="store_true",
+        help="leave what validation never seals out of what readers take; says what Kafka can't "
+        "give again, deletes no file of it",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
 
@@ -32,14 +38,18 @@ def run(options: argparse.Namespace) -> int:
     """Close the open generation and open the next one."""
     archive = Archive.at(options.archive)
     cluster = the_cluster(options)
-    plan = plan_roll(archive, cluster, options.leave_out)
+
+    def planned() -> RollPlan:
+        return plan_roll(archive, cluster, options.leave_out, leave_unsealed=options.leave_unsealed)
+
+    plan = planned()
     if options.dry_run:
         for line in plan.lines():
             say(line)
         say("dry run: nothing was changed")
     else:
         with hold_lease(archive.root, run="terminal", say=say):
-            plan = plan_roll(archive, cluster, options.leave_out)
+            plan = planned()
             for line in plan.lines():
                 say(line)
             roll(plan, say)
