@@ -6,18 +6,21 @@ manifest commits since. Never a damaged file whose records a window holds instea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from kafka_drain.archive import Archive
+from kafka_drain.data_files import DataFileError, read_offsets, topic_of
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import read_state
 from kafka_drain.journal_checks import refuse_unsound
 from kafka_drain.manifest import SinkFile
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 from kafka_drain.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.segment_overlaps import Partition, held_by_windows
 from kafka_drain.window import Window
 
 __all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt"]
@@ -75,7 +78,7 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
         ManifestInvalidError: When manifest or receipts are damaged, or something that was sealed is
             missing or changed: the list would not be whole.
     """
-    refuse_unsound(archive)
+    held = held_by_windows(refuse_unsound(archive).windows)
     windows = [window for window in archive.windows() if window.is_sealed]
     try:
         receipts = [(window, window.receipt()) for window in windows]
@@ -85,7 +88,9 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
         for number, generation in enumerate(generations):
             files += _sealed_files(generation)
             if number == len(generations) - 1:
-                files += _new_files(archive, generation)
+                new = [f for f in _new_files(archive, generation) if f.path not in replaced]
+                _refuse_twice(generation, new, held)
+                files += new
         for window, receipt in receipts:
             files += files_of_receipt(window, receipt, window.plan()["format"])
     except ReceiptError as error:
@@ -132,6 +137,48 @@ def _new_files(archive: Archive, generation: Generation) -> Iterator[ArchiveFile
             topic_ids=topic_ids,
             listed=sink_file,
         )
+
+
+def _refuse_twice(
+    generation: Generation,
+    new: Sequence[ArchiveFile],
+    held: Mapping[Partition, Sequence[OffsetRange]],
+) -> None:
+    """Refuse files that aren't sealed and hold what a window holds: readers would get both.
+
+    Their offsets are read only where windows reach beyond what is sealed: a repair may have drained
+    what such a file had lost.
+    """
+    ends = read_state(generation).sealed_ends if new else {}
+    topic_ids = new[0].topic_ids if new else {}
+    beyond = {
+        tp: ranges
+        for (tp, topic_id), ranges in held.items()
+        if topic_id == topic_ids.get(tp.topic) and ranges[-1].end > ends.get(tp, 0)
+    }
+    for file in new if beyond else ():
+        twice = _first_within(generation, file, beyond)
+        if twice:
+            raise ManifestInvalidError(
+                f"{file.path}, which isn't sealed, and a window both hold some of {twice}: readers "
+                f"would get it twice. `kafka-drain roll {generation.root} --leave-unsealed` lets "
+                "the next generation drain it"
+            )
+
+
+def _first_within(
+    generation: Generation,
+    file: ArchiveFile,
+    held: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> str:
+    """Name the first offsets of a file of which some are held elsewhere; empty for none."""
+    try:
+        found = read_offsets(generation.root / file.path, file.file_format, topic_of(file.path))
+    except (DataFileError, FileNotFoundError):
+        # A finding of validation; nobody gets anything of it twice.
+        return ""
+    ranges = ((content.tp, r) for content in found for r in content.ranges)
+    return next((f"{tp} {r}" for tp, r in ranges if overlapping(held.get(tp, []), r)), "")
 
 
 def columns_of(files: Iterable[ArchiveFile]) -> list[str]:

@@ -251,7 +251,8 @@ class Reason(str, Enum):
         "error",
         "two sealed segments hold the same offsets of a topic, and neither stands for the other's "
         "files; readers get these records twice",
-        "compare both with a copy, and restore the one that isn't as it was; don't backfill before",
+        "compare both with a copy, and restore the one that isn't as it was; don't backfill "
+        "before; where one isn't sealed yet, `kafka-drain roll --leave-unsealed` leaves it out",
     )
     SEGMENT_HOLE = (
         "segment_hole",

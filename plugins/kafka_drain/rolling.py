@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, auto
 from typing import Any
 
 from kafka_drain.archive import Archive
@@ -31,16 +30,14 @@ from kafka_drain.moved import moved_from
 from kafka_drain.offset_checks import held_ranges
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.preflight import refuse_damage
+from kafka_drain.roll_decisions import WindowFate, given_up, judge_window, never_sealed
 from kafka_drain.topic_lives import read_from
 from kafka_drain.window import Window, range_rows
 
 __all__ = [
     "WAIT_SECONDS",
     "RollPlan",
-    "WindowFate",
     "due_for_roll",
-    "judge_window",
-    "never_sealed",
     "plan_roll",
     "roll",
     "roll_between_drains",
@@ -175,7 +172,7 @@ def plan_roll(
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
     first = cluster.earliest(same)
     _refuse_short(cluster, same)
-    given_up = _given_up(state, same, first)
+    lost = _given_up(state, same, first)
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
         _check_unsealed(archive, state, same, first, gone_parts, recreated)
@@ -191,7 +188,7 @@ def plan_roll(
         topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
         unsealed=len(state.new),
         left_out=left_out,
-        given_up=given_up,
+        given_up=lost,
         voided=_drained_again(archive, state, same, first, known),
     )
 
@@ -214,15 +211,7 @@ def _given_up(
     files, _ = read_committed_files(
         generation, state.new, generation.document()["format"], lambda line: None
     )
-    found = {
-        tp: [r for r in (_below(r, first[tp]) if tp in same else r for r in ranges) if len(r)]
-        for tp, ranges in held_ranges(files).items()
-    }
-    return {tp: ranges for tp, ranges in found.items() if ranges}
-
-
-def _below(offsets: OffsetRange, end: int) -> OffsetRange:
-    return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, end)))
+    return given_up({tp: first[tp] for tp in same}, held_ranges(files))
 
 
 def _drained_again(
@@ -244,54 +233,23 @@ def _drained_again(
         if not window.is_sealed:
             continue
         receipt = window.receipt()
-        is_same = {name for name, id_ in receipt.topics.items() if topic_ids.get(name) == id_}
-        verdicts = {
-            judge_window(
-                part.range,
-                ends.get(part.tp) if part.tp.topic in is_same else None,
-                first.get(part.tp, 0),
-            )
-            for part in receipt.partitions
-        }
-        if not verdicts & {WindowFate.TWICE, WindowFate.TORN}:
-            continue
-        if verdicts - {WindowFate.TWICE, WindowFate.AGAIN}:
+        fate = judge_window(
+            [
+                (part.range, ends.get(part.tp), first.get(part.tp, 0))
+                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
+                else (part.range, None, 0)
+                for part in receipt.partitions
+            ]
+        )
+        if fate == WindowFate.TORN:
             raise DataLossError(
                 f"window {window.key} holds offsets that the next generation drains again, and "
                 "others that Kafka no longer has: readers would get some twice, or lose some. "
                 f"Restore checkpoint and manifest of {state.generation.folder} from a copy"
             )
-        voided.append(window.key)
+        if fate == WindowFate.GOES:
+            voided.append(window.key)
     return voided
-
-
-class WindowFate(Enum):
-    """What becomes of a window's offsets when the next generation drains."""
-
-    #: The next generation drains them as well.
-    TWICE = auto()
-    #: Of some the same, and Kafka no longer has the others.
-    TORN = auto()
-    #: It doesn't, and Kafka still has them: without the window, a repair drains them.
-    AGAIN = auto()
-    #: The window has the only copy.
-    ALONE = auto()
-
-
-def judge_window(offsets: OffsetRange, end: int | None, first: int) -> WindowFate:
-    """Say what the next generation does to a window's offsets of one partition.
-
-    Args:
-        offsets: What the window holds.
-        end: Where the next generation starts; None where it doesn't drain the partition.
-        first: The first offset that Kafka holds.
-    """
-    if end is None:
-        return WindowFate.ALONE
-    is_there = offsets.start >= first
-    if offsets.end > max(end, first):
-        return WindowFate.TWICE if is_there else WindowFate.TORN
-    return WindowFate.AGAIN if is_there else WindowFate.ALONE
 
 
 def _refuse_other_ends(archive: Archive) -> None:
@@ -396,17 +354,6 @@ def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> 
             f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
             "records now; drain to another archive"
         )
-
-
-def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed: int) -> bool:
-    """Say whether unsealed batches may have been read of a topic that was made again.
-
-    Args:
-        recreated: Topics that were made again since the generation was opened.
-        last_read: The last batch that a drain has asked Kafka after; None when none has.
-        last_sealed: The last batch that has a receipt.
-    """
-    return bool(recreated) and (last_read is None or last_read <= last_sealed)
 
 
 def roll(

@@ -12,7 +12,12 @@ import pytest
 from kafka_drain.archive import Archive
 from kafka_drain.archive_files import archive_files
 from kafka_drain.data_files import read_offsets
-from kafka_drain.errors import CheckpointError, ConfigError, DataLossError
+from kafka_drain.errors import (
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    ManifestInvalidError,
+)
 from kafka_drain.findings import errors, summary
 from kafka_drain.generation import Generation
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
@@ -20,9 +25,6 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import DrainPlan, preflight
 from kafka_drain.rolling import (
     RollPlan,
-    WindowFate,
-    judge_window,
-    never_sealed,
     plan_roll,
     roll,
 )
@@ -159,22 +161,6 @@ def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
         plan_roll(archive, cluster_with())
 
 
-@pytest.mark.parametrize(
-    ("recreated", "last_read", "expected"),
-    [
-        ([], None, False),
-        ([], 3, False),
-        ([], 4, False),
-        (["a"], None, True),
-        (["a"], 3, True),
-        (["a"], 4, False),
-    ],
-)
-def test_never_sealed(recreated: list[str], last_read: int | None, expected: bool) -> None:
-    """Unsealed batches stand in a roll's way unless nobody can say which topic they are of."""
-    assert never_sealed(recreated, last_read, last_sealed=3) is expected
-
-
 def add_gone(generation: Generation, batch: int, end: int, gone_end: int) -> None:
     """Commit a batch of flights and of topic `gone`, which a drain that was killed then left."""
     add_batch(generation, batch, END, end)
@@ -257,33 +243,6 @@ def test_roll_made_again_names_earlier_life(archive: Archive) -> None:
     assert plan.starting_offsets == {P0: END, P1: END, G0: 0}
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "end", "first", "expected"),
-    [
-        # Of a partition that isn't drained any more, or of another topic.
-        (120, 130, None, 0, WindowFate.ALONE),
-        # Sealed before the next generation starts.
-        (80, 100, 100, 0, WindowFate.AGAIN),
-        (80, 100, 100, 80, WindowFate.AGAIN),
-        (80, 100, 100, 81, WindowFate.ALONE),
-        (80, 101, 100, 80, WindowFate.TWICE),
-        (80, 101, 100, 81, WindowFate.TORN),
-        (120, 130, 100, 0, WindowFate.TWICE),
-        (120, 130, 100, 120, WindowFate.TWICE),
-        (120, 130, 100, 121, WindowFate.TORN),
-        (120, 130, 100, 129, WindowFate.TORN),
-        # Nothing of it is drained again: the window has the only copy.
-        (120, 130, 100, 130, WindowFate.ALONE),
-        (120, 130, 100, 200, WindowFate.ALONE),
-    ],
-)
-def test_judge_window(
-    start: int, stop: int, end: int | None, first: int, expected: WindowFate
-) -> None:
-    """A window goes where all of it is drained again, and stays where it has the only copy."""
-    assert judge_window(OffsetRange(start, stop), end, first) is expected
-
-
 def repaired_then_lost(archive: Archive) -> Generation:
     """Mend an unsealed batch by a window, and lose the checkpoint."""
     generation = archive.generation(2)
@@ -310,6 +269,39 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
     for written in (1, 0):
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
+    assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_readers_of_unsealed_twice(archive: Archive) -> None:
+    """Readers don't get twice what a window and an unsealed file hold; a roll helps."""
+    add_batch(archive.generation(2), 0, END, END + 8)
+    cluster = cluster_with(gone=Log(end=9))
+    # As an older release's roll left it: the generation drained what a repair had drained.
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+        assert summary(report.findings) == {"segment_overlap": 1}
+        assert report.receipts_written == 0
+        with pytest.raises(ManifestInvalidError, match=r"flights-0 .* twice.*--leave-unsealed"):
+            archive_files(archive)
+
+    do(plan_roll(archive, cluster, leave_unsealed=True))
+    assert records_in(archive, P0) == list(range(END))
+    add_batch(archive.generation(3), 0, END, END + 8)
+    assert records_in(archive, P0) == list(range(END + 8))
+    for written in (1, 0):
+        report = validate_archive(archive, cluster)
+        assert (report.findings, report.receipts_written) == ([], written)
+
+
+def test_readers_of_unsealed_mended(archive: Archive) -> None:
+    """What a repair drained of a file that had lost it, readers get from the window, once."""
+    generation = archive.generation(2)
+    drained, _ = add_batch(generation, 0, END, END + 8)
+    cut(generation, 0, drained, range(END, END + 5))
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+
     assert records_in(archive, P0) == list(range(END + 8))
 
 
