@@ -6,17 +6,20 @@ compaction removes records. Those gaps are harmless; the others are not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
-from kafka_drain.gap_reasons import Gap, GapReason
+from kafka_drain.gap_classification import classify
+from kafka_drain.gap_reasons import Gap
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.receipts import KafkaBounds
 
 __all__ = ["classify_gaps"]
 
@@ -56,21 +59,14 @@ def classify_gaps(
         _consumer(cluster, "read_uncommitted") as uncommitted,
     ):
         for tp, ranges in missing.items():
-            # Kafka held offsets beyond the end as well, before the log was truncated.
-            expired = _without(ranges, [OffsetRange(first[tp], end[tp])])
-            held = _without(ranges, expired)
-            # From the last stable offset on, a read_committed consumer waits for ever.
-            above = [OffsetRange(stable[tp], max(stable[tp], end[tp]))]
-            lost = _records_in(committed, tp, _without(held, above))
-            rest = _without(held, lost)
-            hidden = _records_in(uncommitted, tp, rest)
-            gaps += [Gap(tp, r, GapReason.EXPIRED) for r in expired]
-            gaps += [Gap(tp, r, GapReason.LOST) for r in lost]
-            aborted = _without(hidden, above)
-            gaps += [Gap(tp, r, GapReason.ABORTED) for r in aborted]
-            gaps += [Gap(tp, r, GapReason.OPEN) for r in _without(hidden, aborted)]
-            empty = GapReason.COMPACTED if compacted[tp.topic] else GapReason.CONTROL
-            gaps += [Gap(tp, r, empty) for r in _without(rest, hidden)]
+            gaps += classify(
+                tp,
+                ranges,
+                KafkaBounds(first[tp], stable[tp], end[tp]),
+                is_compacted=compacted[tp.topic],
+                committed=partial(_records_in, committed, tp),
+                uncommitted=partial(_records_in, uncommitted, tp),
+            )
     return gaps
 
 
@@ -98,10 +94,6 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
         yield consumer
     finally:
         consumer.close()
-
-
-def _without(ranges: Iterable[OffsetRange], parts: Sequence[OffsetRange]) -> list[OffsetRange]:
-    return [r for whole in ranges for r in subtract(whole, overlapping(parts, whole))]
 
 
 def _records_in(

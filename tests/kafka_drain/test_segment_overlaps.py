@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
-from kafka_drain.findings import Reason
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gap_reasons import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.receipts import FileSet, Receipt, SealedFile, SealedPartition
 from kafka_drain.segment_overlaps import (
     Claim,
     Hole,
     Partition,
+    claims_of,
+    drained_of,
     find_holes,
     find_overlaps,
+    held_by_windows,
     may_overlap,
     stands_for,
 )
@@ -107,6 +114,16 @@ def test_find_overlaps(claims: list[Claim], expected: list[tuple[str, str]]) -> 
     ]
 
 
+def test_find_overlaps_of_each_partition() -> None:
+    """Each partition has its own findings."""
+    claims = [Claim(o, "id", tp, OffsetRange(0, 9)) for tp in (P0, P1) for o in ("g", "w")]
+
+    assert [finding.detail for finding in find_overlaps(claims)] == [
+        "holds t-0 [0, 9), as g does",
+        "holds t-1 [0, 9), as g does",
+    ]
+
+
 def test_find_overlaps_elsewhere() -> None:
     """Offsets of another partition, or of a topic that was made again, are other offsets."""
     a = claim("g", 0, 10)
@@ -182,3 +199,147 @@ def test_find_holes_accounted(accounted: list[OffsetRange], expected: list[Hole]
 
     assert find_holes(generations, {OLD: accounted}) == expected
     assert find_holes(generations, {NEW: accounted, OTHER: accounted}) == [hole("b", "a", 9, 20)]
+
+
+def receipt(
+    name: str,
+    *parts: tuple[int, int],
+    replaces: tuple[str, ...] = (),
+    files: int = 1,
+    gaps: dict[GapReason, list[OffsetRange]] | None = None,
+    **so_far: Any,
+) -> Receipt:
+    """A window's receipt; of a generation where the name is a number."""
+    number = int(name) if name.isdigit() else None
+    owner = f"generations/{number:04d}" if number else f"windows/{name}"
+    sealed = [
+        SealedPartition(
+            tp=P0,
+            range=R(start, end),
+            records=0,
+            first=None,
+            last=None,
+            first_timestamp=None,
+            last_timestamp=None,
+            gaps={reason: tuple(ranges) for reason, ranges in (gaps or {}).items()},
+            kafka=None,
+            **({"start_so_far": start, "records_so_far": 0, "gaps_so_far": {}} | so_far),
+        )
+        for start, end in parts
+    ]
+    return Receipt(
+        pipeline="p",
+        cluster_id="c",
+        topics={"t": "id"},
+        generation=number,
+        window="" if number else name,
+        first_batch=0,
+        last_batch=0,
+        sealed_at="",
+        previous=None,
+        partitions=tuple(sealed),
+        files=tuple(SealedFile(f"{owner}/data/{n}", 1, "", ()) for n in range(files)),
+        files_so_far=FileSet(),
+        replaces=replaces,
+    )
+
+
+def rows(claims: list[Claim]) -> list[tuple[str, int, int, list[str], int]]:
+    assert {(claim.tp, claim.topic_id) for claim in claims} <= {(P0, "id")}
+    return [(c.owner, c.range.start, c.range.end, sorted(c.stands_for), c.left) for c in claims]
+
+
+def test_claims_of_generations() -> None:
+    """A generation holds from where it began; what it left to windows is no other gap."""
+    gaps = {GapReason.WINDOW: 3, GapReason.CONTROL: 9}
+    newest = [
+        receipt("1", (40, 50), start_so_far=7, gaps_so_far=gaps),
+        # It has drained nothing yet.
+        receipt("12", (50, 50)),
+        receipt("13", (50, 60), gaps_so_far={GapReason.CONTROL: 9}),
+    ]
+
+    assert rows(claims_of(newest, [])) == [
+        ("generations/0001", 7, 50, [], 3),
+        ("generations/0013", 50, 60, [], 0),
+    ]
+
+
+def test_claims_of_windows() -> None:
+    """A window holds what it has drained, without what it says that nobody has."""
+    gaps = {GapReason.COMPACTED: [R(2, 4)], GapReason.CONTROL: [R(9, 10)]}
+    windows = [receipt("w", (0, 5), (8, 10), gaps=gaps), receipt("gone", (20, 30), files=0)]
+
+    assert rows(claims_of([], windows)) == [
+        ("windows/w", 0, 2, [], 0),
+        ("windows/w", 4, 5, [], 0),
+        ("windows/w", 8, 9, [], 0),
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_claims_of_windows_replaced(order: int) -> None:
+    """A window of whose files others have the place holds nothing; in part, it holds all of it."""
+    half, whole = ("windows/a/data/0",), ("windows/a/data/0", "windows/a/data/1")
+    a = receipt("a", (0, 9), files=2, replaces=("generations/0001/data/7",))
+    for replaces, holds in ((half, ["windows/a", "windows/b"]), (whole, ["windows/b"])):
+        b = receipt("b", (0, 9), replaces=replaces)
+
+        found = claims_of([], [a, b][::order])
+
+        assert sorted(claim.owner for claim in found) == holds
+        stands = {claim.owner: set(claim.stands_for) for claim in found}
+        # By way of the window whose files it replaces, for the generation as well.
+        assert stands["windows/b"] == {"windows/a", "generations/0001"}
+        assert stands.get("windows/a", {"generations/0001"}) == {"generations/0001"}
+
+
+def test_claims_of_windows_replaced_in_turn() -> None:
+    """However long the chain, a window stands for all below it; one in a ring ends too."""
+    chain = [receipt("a", (0, 9), replaces=("generations/0002/data/0",))]
+    chain += [
+        receipt(name, (0, 9), replaces=(f"windows/{before}/data/0",))
+        for before, name in ("ab", "bc", "cd")
+    ]
+    assert rows(claims_of([], chain)) == [
+        ("windows/d", 0, 9, ["generations/0002", "windows/a", "windows/b", "windows/c"], 0)
+    ]
+
+    ring = [
+        receipt("a", (0, 9), files=2, replaces=("windows/b/data/0",)),
+        receipt("b", (0, 9), files=2, replaces=("windows/a/data/0",)),
+    ]
+    assert {owner: stands for owner, _, _, stands, _ in rows(claims_of([], ring))} == {
+        "windows/a": ["windows/a", "windows/b"],
+        "windows/b": ["windows/a", "windows/b"],
+    }
+
+
+def test_claims_of_topic_unknown() -> None:
+    """A receipt of a release that noted no topic ids counts in a topic of its own."""
+    sealed = [replace(receipt(name, (0, 9)), topics={}) for name in ("1", "w")]
+
+    assert {claim.topic_id for claim in claims_of(sealed[:1], sealed[1:])} == {""}
+    assert drained_of(sealed[0]) == {(P0, ""): R(0, 9)}
+    assert held_by_windows(sealed[1:]) == {(P0, ""): [R(0, 9)]}
+
+
+def test_drained_of() -> None:
+    """A generation has drained from where it began to where its newest receipt ends."""
+    assert drained_of(receipt("1", (40, 50), start_so_far=7)) == {(P0, "id"): R(7, 50)}
+    assert drained_of(receipt("1", (7, 7))) == {(P0, "id"): R(7, 7)}
+
+
+def test_held_by_windows() -> None:
+    """What windows hold, or say of why nobody does, of all of them."""
+    gaps = {GapReason.COMPACTED: [R(2, 4)]}
+    windows = [receipt("w", (0, 5), (8, 10), gaps=gaps), receipt("v", (4, 8), (20, 21))]
+
+    assert held_by_windows(windows) == {(P0, "id"): [R(0, 10), R(20, 21)]}
+
+
+def test_hole_finding() -> None:
+    """A hole is told with the generation that goes on behind it, and the one before."""
+    detail = "goes on with t-0 after [9, 10), which a doesn't hold"
+
+    assert hole("b", "a", 9, 10).finding() == Finding(Reason.SEGMENT_HOLE, "b", detail)
