@@ -42,6 +42,7 @@ from kafka_drain.observations import (
     write_observations,
 )
 from kafka_drain.offset_checks import (
+    Segment,
     check_duplicates,
     check_offsets,
     missing_offsets,
