@@ -22,12 +22,15 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.fingerprints import note_name, noted_content
 from kafka_drain.gap_reasons import GapReason
 from kafka_drain.generation import Generation
+from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.segment_proof import CheckedSegment
+from kafka_drain.segment_proof import CheckedSegment, segment_of
 
-__all__ = ["CheckedContents", "ContentOfWindows", "check_contents"]
+__all__ = ["CheckedContents", "ContentOfWindows", "check_contents", "without_whole"]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+#: Offsets of a partition that no file of a segment holds.
+Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
 #: Returns what the archive's windows hold of some offsets, sorted and disjoint.
 ContentOfWindows = Callable[[Ranges], Taken]
 
@@ -88,6 +91,31 @@ def check_contents(
         if segment.is_sound:
             _check_segment(generation, segment, content_of_windows, is_draining, found)
     return found
+
+
+def without_whole(
+    generation: Generation,
+    missing: Sequence[Missing],
+    parts: Sequence[Segment],
+    files: Iterable[CommittedFile],
+) -> list[Missing]:
+    """Leave out what is missing of segments whose files hold all that Spark read.
+
+    A killed try of a batch leaves files that nothing lists; before the next try, Kafka may have
+    compacted or deleted what they hold. Nothing was taken from a manifest then.
+    """
+    own: dict[int, list[CommittedFile]] = {}
+    for file in files:
+        own.setdefault(segment_of(file, parts), []).append(file)
+
+    def is_whole(part: Segment) -> bool:
+        note = noted_content(generation, part)
+        held = content_of(own.get(parts.index(part), []))
+        verdict = compare_content(note.taken if note else None, held)
+        return verdict in (Content.EQUAL, Content.COUNTED)
+
+    verdicts = {part.last_batch: is_whole(part) for part, _, _ in missing}
+    return [row for row in missing if not verdicts[row[0].last_batch]]
 
 
 def _check_segment(

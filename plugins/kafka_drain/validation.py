@@ -60,7 +60,7 @@ from kafka_drain.sealed_files import (
     readable_receipts,
 )
 from kafka_drain.sealing import Identity, seal_segment
-from kafka_drain.segment_contents import CheckedContents, check_contents
+from kafka_drain.segment_contents import CheckedContents, check_contents, without_whole
 from kafka_drain.segment_overlaps import Claim, Hole, find_overlaps
 from kafka_drain.segment_proof import CheckedSegment, check_segments, provable
 from kafka_drain.topic_lives import made_again, other_lives, read_from, topic_ids_now
@@ -334,9 +334,15 @@ def _validate_open(
     )
     orphans = _orphans(generation, state, listing)
     missing = missing_offsets(parts, files)
-    found += unlisted_files(
-        generation, state.manifest, [*state.findings, *found], missing, orphans, document["format"]
-    )
+    if orphans:
+        found += unlisted_files(
+            generation,
+            state.manifest,
+            [*state.findings, *found],
+            without_whole(generation, missing, parts, files),
+            orphans,
+            document["format"],
+        )
     # A checkpoint that doesn't know the last batches can't say what they may hold.
     covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
     found += check_offsets(parts, files) if covered else check_duplicates(files)
