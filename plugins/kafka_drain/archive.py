@@ -8,6 +8,7 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.copies import copy_path
 from kafka_drain.documents import create_document, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.generation import FORMAT_VERSION, Generation
@@ -33,6 +34,11 @@ class Archive:
         """Whether the folder holds an `archive.json`."""
         return (self.root / "archive.json").is_file()
 
+    @property
+    def has_lost_document(self) -> bool:
+        """Whether there is only a copy of `archive.json`."""
+        return not self.exists and copy_path(self.root, "archive.json").is_file()
+
     def document(self) -> dict[str, Any]:
         """Read `archive.json`.
 
@@ -44,6 +50,11 @@ class Archive:
         try:
             document = read_document(self.root / "archive.json")
         except FileNotFoundError as error:
+            if self.has_lost_document:
+                raise ArchiveError(
+                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root}`, "
+                    "which writes it back from its copy"
+                ) from error
             seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
             raise ArchiveError(
                 f"{self.root} {seen}, expected an archive that a drain made; check the path"

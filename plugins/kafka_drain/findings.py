@@ -214,28 +214,42 @@ class Reason(str, Enum):
     RECEIPT_CORRUPT = (
         "receipt_corrupt",
         "error",
-        "a receipt's bytes were changed after it was sealed",
-        "restore the receipt from a copy",
+        "a receipt can't be read: its bytes were changed after it was sealed, or it was never "
+        "finished",
+        "run `kafka-drain repair`: it writes the receipt back from the archive's own copy, or sets "
+        "it aside where nothing names it, and what it was to seal is proven again. Where it can't "
+        "help, it names what to restore from a copy",
     )
     RECEIPT_CHANGED = (
         "receipt_changed",
         "error",
         "a receipt isn't the one that its successor was sealed after, or that the journal names",
-        "restore the receipts from a copy",
+        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
+        "none, restore the receipts from a copy",
     )
     RECEIPT_HOLE = (
         "receipt_hole",
         "error",
         "a receipt between two others is gone",
-        "restore the receipt from a copy",
+        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
+        "none, restore the receipt from a copy. Without one: `kafka-drain repair --new-journal`, "
+        "which forgets it",
+    )
+    RECEIPT_FORGOTTEN = (
+        "receipt_forgotten",
+        "warning",
+        "what was sealed is lost, or was changed, and somebody has begun the journal anew without "
+        "it; readers may miss its records",
+        "nothing can be done; the reports say it from then on",
     )
     RECEIPT_MISSING = (
         "receipt_missing",
         "error",
         "a segment was sealed, the journal says, and its receipt isn't there; readers may miss its "
         "records, or take files that were replaced",
-        "restore what the finding names from a copy, with the data files beside it; until then "
-        "nothing is sealed, replaced or removed. Without a copy: `kafka-drain repair "
+        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
+        "none, restore what the finding names from a copy, with the data files beside it. Until "
+        "then nothing is sealed, replaced or removed. Without a copy: `kafka-drain repair "
         "--new-journal`, which forgets it",
     )
     DOCUMENT_CHANGED = (
@@ -243,8 +257,9 @@ class Reason(str, Enum):
         "error",
         "a document that says how sealed segments are read (archive.json, a generation's "
         "generation.json, a window's plan.json) isn't what it was when they were sealed",
-        "restore it from a copy; until then nothing is sealed, replaced or removed. Without a "
-        "copy: `kafka-drain repair --new-journal`, which takes it as it is",
+        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
+        "none, restore it from a copy. Until then nothing is sealed, replaced or removed. Without "
+        "a copy: `kafka-drain repair --new-journal`, which takes one that can be read as it is",
     )
     SEGMENT_OVERLAP = (
         "segment_overlap",
@@ -267,7 +282,8 @@ class Reason(str, Enum):
         "error",
         "the journal, which says what was sealed, lacks entries or isn't what was written; a "
         "receipt that is gone may go unnoticed",
-        "restore journal.json and the folder journal from a copy; until then nothing is sealed, "
+        "run `kafka-drain repair`, which sets an entry aside that was never finished; otherwise "
+        "restore journal.json and the folder journal from a copy. Until then nothing is sealed, "
         "replaced or removed. Without a copy: `kafka-drain repair --new-journal`, which takes the "
         "archive as it is",
     )

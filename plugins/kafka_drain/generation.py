@@ -16,6 +16,7 @@ from upath import UPath
 from kafka_drain import checkpoint as checkpoint_files
 from kafka_drain import manifest as manifest_files
 from kafka_drain.checkpoint import Checkpoint
+from kafka_drain.copies import keep_copy
 from kafka_drain.documents import create_text, read_document, write_document
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
@@ -265,10 +266,13 @@ class Generation:
         return self.read_receipt(names[-1]) if names else None
 
     def write_receipt(self, receipt: Receipt) -> bool:
-        """Write a receipt where there is none yet; False when there is one."""
-        return create_text(
-            self.folder / "receipts" / receipt.name, receipt.to_bytes().decode("utf-8")
-        )
+        """Write a receipt, and its copy, where there is none yet; False when there is one."""
+        content = receipt.to_bytes()
+        is_written = create_text(self.folder / "receipts" / receipt.name, content.decode("utf-8"))
+        if is_written:
+            # Before anything names it: a later receipt, the journal.
+            keep_copy(self.root, self.receipt_where(receipt.name), content)
+        return is_written
 
     def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes, list[Finding]]]:
         folder = self.checkpoint / folder_name

@@ -32,6 +32,7 @@ __all__ = [
     "fold_journal",
     "judge_document",
     "judge_head",
+    "judge_known",
     "judge_tip",
     "next_whole",
     "parse_entry",
@@ -123,13 +124,16 @@ class Noted:
         documents: SHA-256 of each other document, by its path relative to the archive: of windows
             receipt and plan, of generations what decides how they are read, and whose the archive
             is.
+        forgotten: SHA-256 of each receipt and document that is lost and that somebody has given
+            up, by its path, or by that of the receipt that was sealed after it.
     """
 
     tips: Mapping[str, Tip] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
+    forgotten: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.tips or self.documents)
+        return bool(self.tips or self.documents or self.forgotten)
 
     def plus(self, more: Noted) -> Noted:
         """Return all of both, in whatever order they were noted.
@@ -137,7 +141,11 @@ class Noted:
         The later tip of a generation stands, the first hash of a document, and a removal above all.
         """
         news = self.news(more)
-        return Noted({**self.tips, **news.tips}, {**self.documents, **news.documents})
+        return Noted(
+            {**self.tips, **news.tips},
+            {**self.documents, **news.documents},
+            {**self.forgotten, **news.forgotten},
+        )
 
     def news(self, more: Noted) -> Noted:
         """Return what `more` says that isn't noted here."""
@@ -151,7 +159,8 @@ class Noted:
             for path, value in more.documents.items()
             if path not in self.documents or (value == REMOVED and self.documents[path] != REMOVED)
         }
-        return Noted(tips, documents)
+        forgotten = {p: value for p, value in more.forgotten.items() if p not in self.forgotten}
+        return Noted(tips, documents, forgotten)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON types."""
@@ -161,6 +170,7 @@ class Noted:
                 for folder, tip in sorted(self.tips.items())
             },
             "documents": dict(sorted(self.documents.items())),
+            "forgotten": dict(sorted(self.forgotten.items())),
         }
 
     @classmethod
@@ -170,7 +180,7 @@ class Noted:
             folder: Tip(row["newest"], row["receipts"], row["sha256"])
             for folder, row in document["receipts"].items()
         }
-        return cls(tips, dict(document["documents"]))
+        return cls(tips, dict(document["documents"]), dict(document.get("forgotten", {})))
 
 
 @dataclass(frozen=True)
@@ -275,7 +285,19 @@ def parse_head(document: Mapping[str, Any]) -> Head:
     return Head(entries, sha256)
 
 
-def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str], known: int) -> str:
+def judge_known(newest: int, known: int) -> str:
+    """Say whether a journal ends before the receipts say that it had got; empty when it doesn't.
+
+    Args:
+        newest: Number of the newest entry; 0 for none.
+        known: How many entries a receipt, at least, was sealed after.
+    """
+    if known <= newest:
+        return ""
+    return f"ends at entry {newest:,}; a receipt was sealed after entry {known:,}"
+
+
+def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str]) -> str:
     """Say why a journal isn't whole at its end; empty when it is.
 
     A run that is killed between an entry and the head leaves the head one behind, or none beside
@@ -285,10 +307,7 @@ def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str], known:
         head: What `journal.json` says; None where it isn't there.
         newest: Number of the newest entry; 0 for none.
         hashes: Hashes of the newest entries, by number.
-        known: How many entries a receipt, at least, was sealed after.
     """
-    if known > newest:
-        return f"ends at entry {newest:,}; a receipt was sealed after entry {known:,}"
     if head is None:
         return "journal.json, which says where it ends, isn't there" if newest > 1 else ""
     if head.entries > newest:
@@ -317,15 +336,12 @@ class Journal:
     head: Head | None = None
 
 
-def fold_journal(
-    contents: Iterable[tuple[int, bytes | None]], head: Head | None, known: int = 0
-) -> Journal:
+def fold_journal(contents: Iterable[tuple[int, bytes | None]], head: Head | None) -> Journal:
     """Put a journal together from the newest entry that holds all, and those after it.
 
     Args:
         contents: Number and bytes of each, in order; None for one that isn't there.
         head: What `journal.json` says; None where it isn't there.
-        known: How many entries a receipt, at least, was sealed after.
     """
     newest, previous, noted = 0, None, Noted()
     problems: list[tuple[str, str]] = []
@@ -350,7 +366,7 @@ def fold_journal(
         noted = entry.noted if entry.is_whole else noted.plus(entry.noted)
         previous = entry.sha256
         hashes[number] = entry.sha256
-    cut = judge_head(head, newest, hashes, known)
+    cut = judge_head(head, newest, hashes)
     if cut:
         problems.append(("journal", cut))
     return Journal(newest, hashes.get(newest), noted, tuple(problems), head)

@@ -5,7 +5,6 @@ Reads, of each generation, its document and the newest receipt, and of each wind
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,10 +24,12 @@ from kafka_drain.journal import (
     Tip,
     Verdict,
     judge_document,
+    judge_known,
     judge_tip,
 )
 from kafka_drain.journal_files import read_journal, start_journal_anew
 from kafka_drain.locations import read_bytes
+from kafka_drain.noted_digests import digest_of, generation_digest, identity_digest, plan_digest
 from kafka_drain.offsets import OffsetRange, from_spark_json, merge
 from kafka_drain.receipts import Receipt, ReceiptError
 from kafka_drain.sealing import check_link
@@ -71,8 +72,7 @@ class SealedState:
     Attributes:
         journal: The journal.
         findings: What is missing, changed, or there twice.
-        news: What is sealed and isn't noted: a run was killed in between, or the release that
-            sealed it kept no journal.
+        warnings: What was given up for good.
         there: All that is sealed.
         known: How many entries a receipt, at least, was sealed after.
         newest: The newest receipt of each generation that is in order, by its folder.
@@ -83,7 +83,7 @@ class SealedState:
 
     journal: Journal
     findings: list[Finding] = field(default_factory=list)
-    news: Noted = field(default_factory=Noted)
+    warnings: list[Finding] = field(default_factory=list)
     there: Noted = field(default_factory=Noted)
     known: int = 0
     newest: dict[str, Receipt] = field(default_factory=dict)
@@ -164,6 +164,8 @@ def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
 def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
     """Let what is there be what was sealed: what is missing, and has no copy, is forgotten.
 
+    The caller holds the leases of the archive, of its maintenance and of its windows.
+
     Args:
         archive: The archive.
         say: Takes what is forgotten, and the new entry's number.
@@ -172,21 +174,76 @@ def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run:
     Raises:
         ManifestInvalidError: When what is there contradicts itself; nothing was changed.
     """
-    for finding in check_sealed_state(archive).findings:
+    state = check_sealed_state(archive)
+    for finding in state.findings:
         if finding.reason != Reason.SEGMENT_HOLE:
             say(f"journal {archive.root}: forgets {finding}")
     look = _Look(archive, Journal(), {}, chain_is_read=False).look(windows=True)
     # What forgotten segments held is missed from then on, and drained again.
     kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
     left = [found for found in look.findings if found.reason not in kept]
+    before = state.journal.noted
+    lost, broken = _lost_links(archive, before.forgotten)
+    left += [found for found in broken if found not in left]
     if left:
         raise ManifestInvalidError(
             f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of that would be no "
-            "proof. Nothing was changed"
+            f"proof. What to do: {left[0].reason.remedy}. Nothing was changed"
         )
+    for where in lost:
+        say(f"journal {archive.root}: forgets what {where} was sealed after")
     if not dry_run:
-        number = start_journal_anew(archive.root, look.there, look.known)
+        forgotten = {**before.forgotten, **_given_up(before, look.there), **lost}
+        holes = {p: value for p, value in before.documents.items() if p.startswith(_HOLES)}
+        noted = replace(
+            look.there, documents={**holes, **look.there.documents}, forgotten=forgotten
+        )
+        number = start_journal_anew(archive.root, noted, look.known)
         say(f"journal {archive.root}: entry {number:,} holds what is there now")
+
+
+def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
+    """Return what was noted and isn't there as it was: its hash by its path."""
+    lost = {}
+    for folder, tip in noted.tips.items():
+        left = there.tips.get(folder)
+        if left is None or left.name < tip.name or (left.name == tip.name and left != tip):
+            lost[f"{folder}/receipts/{tip.name}"] = tip.sha256
+    for path, value in noted.documents.items():
+        if value not in (REMOVED, there.documents.get(path)) and not path.startswith(_HOLES):
+            lost[path] = value
+    return lost
+
+
+def _lost_links(
+    archive: Archive, forgotten: Mapping[str, str]
+) -> tuple[dict[str, str], list[Finding]]:
+    """Read all receipts of generations; find those whose predecessor is gone.
+
+    Returns:
+        The hash of each predecessor, by the receipt's path; and what else is wrong with the chain.
+    """
+    lost: dict[str, str] = {}
+    broken: list[Finding] = []
+    previous: str | None = None
+    for generation in archive.generations():
+        before: Receipt | None = None
+        for name in generation.receipt_names():
+            where = generation.receipt_where(name)
+            try:
+                receipt = generation.read_receipt(name)
+            except ReceiptError as error:
+                broken.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+                continue
+            found = check_link(receipt, before, previous, where, forgotten)
+            # One that was replaced between two others: which of them is genuine, nobody can say.
+            is_gone = before is None or receipt.first_batch > before.last_batch + 1
+            if found and is_gone and receipt.previous is not None:
+                lost[where] = receipt.previous
+            else:
+                broken += found
+            before, previous = receipt, receipt.sha256
+    return lost, broken
 
 
 class _Look:
@@ -215,6 +272,11 @@ class _Look:
         state.findings += [
             Finding(Reason.JOURNAL_DAMAGED, where, what) for where, what in journal.problems
         ]
+        forgotten = sorted(journal.noted.forgotten)
+        if forgotten:
+            more = f" and {len(forgotten) - 3:,} more" if len(forgotten) > 3 else ""
+            detail = f"the journal was begun anew without {', '.join(forgotten[:3])}{more}"
+            state.warnings.append(Finding(Reason.RECEIPT_FORGOTTEN, "journal", detail))
         newest = self._look_at_generations()
         held = self._look_at_windows() if windows else []
         self._look_at_identity([*newest, *held])
@@ -224,14 +286,10 @@ class _Look:
             state.findings += find_overlaps(state.claims)
         self._look_for_holes(held, windows)
         state.known = max((receipt.journal for receipt in self._receipts), default=0)
-        if state.known > journal.newest and not journal.problems:
-            detail = (
-                f"ends at entry {journal.newest:,}; a receipt was sealed after entry "
-                f"{state.known:,}"
-            )
-            state.findings.append(Finding(Reason.JOURNAL_DAMAGED, "journal", detail))
+        cut = judge_known(journal.newest, state.known)
+        if cut and not journal.problems:
+            state.findings.append(Finding(Reason.JOURNAL_DAMAGED, "journal", cut))
         state.there = Noted(self._tips, self._documents)
-        state.news = journal.noted.news(state.there)
         return state
 
     def _look_at_generations(self) -> list[Receipt]:
@@ -294,7 +352,7 @@ class _Look:
 
     def _look_at_receipts(self, generation: Generation, noted: Tip | None) -> Receipt | None:
         """Return the newest receipt, where it is in order."""
-        names = generation.receipt_names()
+        names, forgotten = generation.receipt_names(), self._journal.noted.forgotten
         name = noted.name if noted else names[-1] if names else ""
         receipt, seen = None, None
         if name in names:
@@ -322,7 +380,7 @@ class _Look:
             following = self._read(where)
             if following is None:
                 return None
-            broken = check_link(following, receipt, receipt.sha256, where)
+            broken = check_link(following, receipt, receipt.sha256, where, forgotten)
             if broken:
                 self._state.findings += broken
                 return None
@@ -343,7 +401,7 @@ class _Look:
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, path, differs)
             return
-        self._look_at_document(path, _digest(_deciding(document)))
+        self._look_at_document(path, generation_digest(document))
 
     def _look_at_windows(self) -> list[Receipt]:
         """Return the receipts of the sealed windows, where they are in order."""
@@ -392,7 +450,7 @@ class _Look:
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
         elif receipts:
-            self._look_at_document("archive.json", _digest(own))
+            self._look_at_document("archive.json", identity_digest(self._archive.document()))
 
     def _look_at_document(self, path: str, seen: str | None) -> None:
         noted = self._journal.noted.documents.get(path)
@@ -461,8 +519,8 @@ def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) 
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {
-            "archive.json": _digest(_identity(archive)),
-            f"{generation.name}/generation.json": _digest(_deciding(generation.document())),
+            "archive.json": identity_digest(archive.document()),
+            f"{generation.name}/generation.json": generation_digest(generation.document()),
         },
     )
 
@@ -470,9 +528,9 @@ def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) 
 def note_of_window(archive: Archive, window: Window, receipt: Receipt) -> Noted:
     """Return what is noted of a window whose receipt was just written."""
     documents = {
-        "archive.json": _digest(_identity(archive)),
+        "archive.json": identity_digest(archive.document()),
         f"{window.name}/receipt.json": receipt.sha256,
-        f"{window.name}/plan.json": _digest(window.plan()),
+        f"{window.name}/plan.json": plan_digest(window.plan()),
     }
     return Noted(documents=documents)
 
@@ -482,23 +540,9 @@ def _identity(archive: Archive) -> tuple[str, str]:
     return document["pipeline"], document["cluster_id"]
 
 
-def _deciding(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of `generation.json` never changes once something is sealed.
-
-    Topics may be added as they are drained; those that were are in the receipts.
-    """
-    return {key: value for key, value in document.items() if key != "topics"}
-
-
-def _digest(value: object) -> str:
-    """Return the SHA-256 of a JSON value, however its file is spaced."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _plan_digest(window: Window) -> str | None:
     try:
-        return _digest(json.loads(read_bytes(window.folder / "plan.json")))
+        return digest_of("plan.json", read_bytes(window.folder / "plan.json"))
     except FileNotFoundError:
         return None
     except ValueError:

@@ -11,9 +11,11 @@ from datetime import datetime, timezone
 
 from upath import UPath
 
+from kafka_drain.copies import clear_copies, copy_path, keep_copies
 from kafka_drain.documents import create_text, read_document, write_document
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.journal import (
+    REMOVED,
     WHOLE_EVERY,
     Entry,
     Head,
@@ -33,12 +35,11 @@ __all__ = ["note_sealed", "read_journal", "start_journal_anew"]
 TRIES = 100
 
 
-def read_journal(root: UPath, known: int = 0) -> Journal:
+def read_journal(root: UPath) -> Journal:
     """Read what was sealed, from the newest entry that holds all.
 
     Args:
         root: The archive's folder.
-        known: How many entries a receipt, at least, was sealed after.
     """
     for _ in range(TRIES):
         # The head first: what is noted meanwhile must not look like an end that was cut off.
@@ -54,7 +55,7 @@ def read_journal(root: UPath, known: int = 0) -> Journal:
         except FileNotFoundError:
             # Later entries hold it all, and it was cleared away just now.
             continue
-        journal = fold_journal(contents, head, known)
+        journal = fold_journal(contents, head)
         if damage:
             problems = [p for p in journal.problems if p[0] != "journal"]
             return Journal(
@@ -87,6 +88,8 @@ def note_sealed(root: UPath, noted: Noted) -> None:
         news = journal.noted.news(noted)
         if not news:
             return
+        # Before the entry: what the journal names has a copy.
+        _keep_copies(root, news, journal.noted.plus(news))
         number = journal.newest + 1
         is_whole = number == first_needed(number)
         written = _create(
@@ -100,9 +103,10 @@ def note_sealed(root: UPath, noted: Noted) -> None:
             ),
         )
         if written is not None:
-            _write_head(root, None, Head(number, written))
+            _raise_head(root, Head(number, written))
             if is_whole:
                 _clear(root, number - WHOLE_EVERY)
+                clear_copies(root, journal.noted.tips)
             return
     raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
 
@@ -119,14 +123,24 @@ def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
         The entry's number.
     """
     for _ in range(TRIES):
-        journal = read_journal(root, known)
+        journal = read_journal(root)
         at_least = max(journal.newest, known, journal.head.entries if journal.head else 0)
         number = next_whole(at_least)
         written = _create(root, Entry(number, journal.sha256, True, noted, _now()))
         if written is not None:
-            _write_head(root, None, Head(number, written))
+            _raise_head(root, Head(number, written))
             return number
     raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
+
+
+def _keep_copies(root: UPath, news: Noted, noted: Noted) -> None:
+    """Copy what is noted, and the documents to which topics may have been added."""
+    paths = {path for path, value in news.documents.items() if value != REMOVED}
+    paths |= {f"{folder}/receipts/{tip.name}" for folder, tip in news.tips.items()}
+    growing = {"archive.json", f"{max(noted.tips, default='')}/generation.json"}
+    keep_copies(root, paths | (growing & noted.documents.keys()))
+    for path in news.documents.keys() - paths:
+        copy_path(root, path).unlink(missing_ok=True)
 
 
 def _create(root: UPath, entry: Entry) -> str | None:
@@ -135,6 +149,23 @@ def _create(root: UPath, entry: Entry) -> str | None:
     if not create_text(_path(root, entry.number), content.decode("utf-8")):
         return None
     return parse_entry(content).sha256
+
+
+def _raise_head(root: UPath, head: Head) -> None:
+    """Let journal.json say that an entry was written, which another run has set it beyond, maybe.
+
+    Whoever writes it last looks at the entries again after that: it never stays behind them.
+    """
+    while True:
+        write_document(root / "journal.json", head.to_dict())
+        newest = max(_numbers(root), default=0)
+        if newest <= head.entries:
+            return
+        try:
+            head = Head(newest, parse_entry(read_bytes(_path(root, newest))).sha256)
+        except (FileNotFoundError, ValueError):
+            # Not whole yet, or damaged: a finding of its own.
+            return
 
 
 def _write_head(root: UPath, seen: Head | None, head: Head) -> None:

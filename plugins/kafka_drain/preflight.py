@@ -152,7 +152,7 @@ def preflight(
     cluster_id = cluster.cluster_id()
     generation, pending = None, False
     last_listed: int | None = None
-    if archive.exists:
+    if archive.exists or archive.has_lost_document:
         check_identity(archive, pipeline, cluster_id, topics)
         refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
         generation = archive.open_generation()
@@ -240,7 +240,8 @@ def _check_folder(root: UPath) -> None:
             f"{root} can't be written: this user has no right to write to {existing}; "
             "change its owner or choose another archive"
         )
-    if not root.exists() or (root / "archive.json").exists():
+    archive = Archive(root)
+    if not root.exists() or archive.exists or archive.has_lost_document:
         return
     # A first drain that was killed early leaves its lease, or half a document.
     if any(entry.name != LEASE and not is_unfinished(entry.name) for entry in root.iterdir()):

@@ -18,7 +18,7 @@ from kafka_drain.errors import (
     LockedError,
     TopicError,
 )
-from kafka_drain.findings import Reason, errors
+from kafka_drain.findings import errors
 from kafka_drain.generation import Generation
 from kafka_drain.generation_state import GenerationState, read_state
 from kafka_drain.journal import REMOVED, Noted
@@ -254,9 +254,7 @@ def _drained_again(
 
 def _refuse_other_ends(archive: Archive) -> None:
     """Refuse to start the next generation where receipts end of which the newest may be gone."""
-    found = check_sealed_state(archive, windows=False).findings
-    # What a damaged receipt sealed is drained again, and its files are left out.
-    refuse_damage([f for f in found if f.reason != Reason.RECEIPT_CORRUPT], archive.root)
+    refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:

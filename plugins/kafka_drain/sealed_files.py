@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from upath import UPath
 
@@ -64,6 +65,7 @@ def check_all_sealed(
     deep: bool,
     say: Callable[[str], None],
     superseded: Collection[str] = (),
+    forgotten: Mapping[str, str] = MappingProxyType({}),
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files are there with their size.
 
@@ -75,6 +77,7 @@ def check_all_sealed(
             each segment with the fingerprint that Spark took of them.
         say: Takes a line of progress every two seconds.
         superseded: Files that a window stands for; they may be there or gone.
+        forgotten: Lost receipts that somebody has given up, as `check_link` takes them.
     """
     names = generation.receipt_names()
     file_format = generation.document()["format"]
@@ -91,7 +94,7 @@ def check_all_sealed(
             unknown = True
             continue
         if not unknown:
-            check.findings += check_link(receipt, before, check.last_hash, where)
+            check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
         damaged = len(check.damaged)
         here = [file for file in receipt.files if file.path not in superseded]

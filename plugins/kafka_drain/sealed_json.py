@@ -9,11 +9,12 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["SealError", "seal", "unseal"]
+__all__ = ["SEALED_END", "SealError", "seal", "unseal"]
 
 _SEAL = b',"sha256":"'
-_END = b'"}\n'
-_SEAL_BYTES = len(_SEAL) + 64 + len(_END)
+#: How a sealed file ends.
+SEALED_END = b'"}\n'
+_SEAL_BYTES = len(_SEAL) + 64 + len(SEALED_END)
 
 
 class SealError(ValueError):
@@ -23,7 +24,7 @@ class SealError(ValueError):
 def seal(document: dict[str, Any]) -> bytes:
     """Return a JSON object as its file holds it."""
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
-    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + _END
+    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
 
 
 def unseal(content: bytes) -> dict[str, Any]:
@@ -33,9 +34,9 @@ def unseal(content: bytes) -> dict[str, Any]:
         SealError: When a byte was changed, or it never was sealed.
     """
     body, end = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
-    if not end.startswith(_SEAL) or not end.endswith(_END):
+    if not end.startswith(_SEAL) or not end.endswith(SEALED_END):
         raise SealError(f"{len(content)} bytes, which don't end in their own SHA-256")
-    written = end[len(_SEAL) : -len(_END)].decode("ascii", "replace")
+    written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("its bytes don't have the SHA-256 that it ends in")
     document: dict[str, Any] = json.loads(content)

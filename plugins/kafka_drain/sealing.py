@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kafka_drain.contents import CommittedFile, FileOffsets
 from kafka_drain.findings import Finding, Reason
@@ -263,7 +264,11 @@ def _sealed_partition(
 
 
 def check_link(
-    receipt: Receipt, before: Receipt | None, previous: str | None, where: str
+    receipt: Receipt,
+    before: Receipt | None,
+    previous: str | None,
+    where: str,
+    forgotten: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
     """Check that a receipt follows the one before.
 
@@ -272,7 +277,11 @@ def check_link(
         before: The receipt before in the same generation; None for its first one.
         previous: SHA-256 of the receipt before, also of another generation; None for the first.
         where: The receipt's file, relative to the archive.
+        forgotten: SHA-256 of lost receipts that somebody has given up, by the file of the receipt
+            that was sealed after them.
     """
+    if receipt.previous is not None and forgotten.get(where) == receipt.previous:
+        return []
     expected = before.last_batch + 1 if before else 0
     if receipt.first_batch != expected:
         detail = f"seals from batch {receipt.first_batch}, the one before ends at {expected - 1}"

@@ -177,7 +177,7 @@ def validate_archive(
     )
     _explain_windows(validation)
     _explain_holes(validation)
-    report.findings += sealed.findings
+    report.findings += [*sealed.findings, *sealed.warnings]
     previous: str | None = None
     for number, generation in enumerate(generations):
         if number == len(generations) - 1:
@@ -249,6 +249,7 @@ def _validate_closed(
         deep=validation.deep,
         say=validation.say,
         superseded=validation.windows.superseded,
+        forgotten=validation.sealed.journal.noted.forgotten,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
@@ -321,7 +322,12 @@ def _validate_open(
     listing = generation.list_data_files()
     if validation.whole:
         sealed = check_all_sealed(
-            generation, listing, previous, deep=validation.deep, say=validation.say
+            generation,
+            listing,
+            previous,
+            deep=validation.deep,
+            say=validation.say,
+            forgotten=validation.sealed.journal.noted.forgotten,
         )
     else:
         sealed = check_listed_sealed(state, listing, previous)

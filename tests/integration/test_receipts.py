@@ -458,6 +458,37 @@ def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> N
     assert not list(Path(str(archive)).glob("lock.json"))
 
 
+def test_commands_repair_receipts(drained: Drained, bootstrap_servers: str) -> None:
+    """At the terminal: after a power cut the newest receipt is empty, and one command mends it.
+
+    One that was never named is sealed again, one that was is written back; drains go on.
+    """
+    drained.sealed(2)
+    archive, receipts = drained.archive.root, drained.receipts
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    sealed = (receipts / "000000000001.json").read_bytes()
+    drained.more()
+    (receipts / "000000000002.json").write_bytes(b"")
+    (receipts / "000000000001.json").write_bytes(b"")
+    for command in ("validate", "roll"):
+        refused = [kafka_drain(command, archive, *kafka) for _ in range(2)]
+        assert [each.code != 0 for each in refused] == [True, True]
+        assert all("receipt_corrupt" in each.out + each.err for each in refused)
+    with pytest.raises(CheckpointError, match=r"receipt_corrupt.*kafka-drain repair"):
+        drained.more()
+
+    repaired = kafka_drain("repair", archive, *kafka, "--json")
+
+    assert repaired.code == 0, repaired.err[-2000:]
+    assert json.loads(repaired.out)["reasons"] == {}
+    assert (receipts / "000000000001.json").read_bytes() == sealed
+    assert len(list(receipts.glob("*.torn-*"))) == 2
+    third = drained.archive.generation(1).read_receipt("000000000002.json")
+    assert third.records == 20
+    assert drained.sealed(1).validate(deep=True).complete
+    assert drained.validate().receipts_written == 0
+
+
 def test_receipt_is_json(drained_thrice: Drained) -> None:
     """Anybody can read a receipt, and check its hash without this package."""
     import hashlib

@@ -40,6 +40,7 @@ def test_reason_warnings() -> None:
         Reason.FILE_ORPHAN,
         Reason.OFFSET_EXPIRED,
         Reason.CONTENT_UNKNOWN,
+        Reason.RECEIPT_FORGOTTEN,
         Reason.NOTE_UNREADABLE,
     ]
 

@@ -21,6 +21,7 @@ from kafka_drain.journal import (
     fold_journal,
     judge_document,
     judge_head,
+    judge_known,
     judge_tip,
     next_whole,
     parse_entry,
@@ -84,38 +85,37 @@ def test_judge_tip_more_than_noted() -> None:
     assert judge_tip(Tip("2.json", 2, "a"), NAMES[:3], "a") == CHANGED
 
 
-#: Head's entries and hash, newest entry, entries that a receipt knows of: whether it is whole.
+#: Head's entries and hash, newest entry: what is told.
 HEADS = {
-    (None, 0, 0): True,
-    (None, 0, 1): False,
+    (None, 0): "",
     # Killed between the first entry and the head.
-    (None, 1, 0): True,
-    (None, 1, 1): True,
-    (None, 1, 2): False,
-    (None, 2, 0): False,
-    (None, 2, 1): False,
-    ((1, "h1"), 0, 0): False,
-    ((1, "h1"), 1, 0): True,
-    ((1, "h1"), 1, 2): False,
-    ((1, "h1"), 2, 2): True,
-    ((1, "h2"), 2, 2): False,
-    ((2, "h2"), 1, 0): False,
-    ((2, "h2"), 2, 1): True,
-    ((2, "h1"), 2, 1): False,
+    (None, 1): "",
+    (None, 2): "journal.json, which says where it ends, isn't there",
+    ((1, "h1"), 0): "ends at entry 0; journal.json says 1",
+    ((1, "h1"), 1): "",
+    ((1, "h1"), 2): "",
+    ((1, "h2"), 2): "entry 1 isn't the one that journal.json names",
+    ((2, "h2"), 1): "ends at entry 1; journal.json says 2",
+    ((2, "h2"), 2): "",
+    ((2, "h1"), 2): "entry 2 isn't the one that journal.json names",
     # So old that its entry isn't among those that are read.
-    ((9, "h9"), 20, 0): True,
+    ((9, "h9"), 20): "",
 }
 
 
-@pytest.mark.parametrize(("head", "newest", "known"), HEADS)
-def test_judge_head(head: tuple[int, str] | None, newest: int, known: int) -> None:
+@pytest.mark.parametrize(("head", "newest"), HEADS)
+def test_judge_head(head: tuple[int, str] | None, newest: int) -> None:
     """Whatever names an entry that isn't there shows that the journal was cut."""
     hashes = {n: f"h{n}" for n in range(max(1, first_needed(newest)) if newest else 1, newest + 1)}
     hashes = {n: h for n, h in hashes.items() if n >= newest - 3}
 
-    told = judge_head(Head(*head) if head else None, newest, hashes, known)
+    assert judge_head(Head(*head) if head else None, newest, hashes) == HEADS[head, newest]
 
-    assert (told == "") is HEADS[head, newest, known]
+
+def test_judge_known() -> None:
+    """A receipt that was sealed after more entries than there are shows that some are gone."""
+    assert judge_known(0, 0) == judge_known(2, 0) == judge_known(2, 2) == ""
+    assert judge_known(2, 3) == "ends at entry 2; a receipt was sealed after entry 3"
 
 
 @pytest.mark.parametrize("document", [{"entries": "1", "sha256": "a"}, {"entries": 1, "sha256": 2}])
@@ -145,6 +145,7 @@ NOTED = st.builds(
     st.dictionaries(
         st.sampled_from(["w1", "w2", "w3"]), st.sampled_from(["a", REMOVED]), max_size=3
     ),
+    st.dictionaries(st.sampled_from(["w4", "w5"]), st.just("a"), max_size=2),
 )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from upath import UPath
 
+from kafka_drain.documents import write_document
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.journal import WHOLE_EVERY, Noted, Tip
 from kafka_drain.journal_files import note_sealed, read_journal, start_journal_anew
@@ -95,6 +97,28 @@ def test_note_sealed_killed(entries: int, tmp_path: Path) -> None:
     assert change > 5
 
 
+def test_note_sealed_head_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is overtaken between its entry and journal.json doesn't set that back."""
+    root = root_of(tmp_path)
+    overtaken: list[int] = []
+
+    def overtake(path: UPath, document: dict[str, Any]) -> None:
+        if document["entries"] == 3 and not overtaken:
+            overtaken.append(3)
+            note_sealed(root, window(4))
+        write_document(path, document)
+
+    monkeypatch.setattr("kafka_drain.journal_files.write_document", overtake)
+    for number in range(3):
+        note_sealed(root, window(number))
+
+    journal = read_journal(root)
+    assert overtaken
+    assert (journal.newest, journal.problems) == (4, ())
+    assert journal.head is not None
+    assert journal.head.entries == 4
+
+
 def test_note_sealed_damaged(tmp_path: Path) -> None:
     """Nothing is noted in a journal that isn't whole, until it is begun anew."""
     root = root_of(tmp_path)
@@ -107,7 +131,7 @@ def test_note_sealed_damaged(tmp_path: Path) -> None:
 
     assert start_journal_anew(root, window(9), known=40) == 49
     note_sealed(root, window(10))
-    journal = read_journal(root, known=40)
+    journal = read_journal(root)
     assert (journal.newest, journal.problems) == (50, ())
     assert journal.noted == window(9).plus(window(10))
 

@@ -1,4 +1,4 @@
-"""`kafka-drain repair`: drain lost offsets again, write a damaged manifest anew."""
+"""`kafka-drain repair`: restore what is sealed, drain lost offsets again, write a manifest anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from kafka_drain.exit_codes import FAILED, OK
 from kafka_drain.findings import errors
 from kafka_drain.journal_checks import begin_journal_anew, refuse_unsound
 from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import hold_lease
+from kafka_drain.lease import hold_lease, wait_for_lease
+from kafka_drain.receipt_repair import mend_sealed, plan_mending
 from kafka_drain.repairing import RepairPlan, plan_repair, repair_manifest
 from kafka_drain.report import Report
 from kafka_drain.sealing import Identity
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drain lost offsets again and write a damaged manifest anew; then validate."""
+    """Restore what is sealed, drain lost offsets again, write a manifest anew; then validate."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
 
     def validated() -> Report:
@@ -63,9 +64,7 @@ def run(options: argparse.Namespace) -> int:
             writes=not options.dry_run,
         )
 
-    if options.new_journal:
-        with hold_lease(archive.root, run="terminal", say=say):
-            begin_journal_anew(archive, say, dry_run=options.dry_run)
+    _mend(archive, new_journal=options.new_journal, dry_run=options.dry_run)
     report = validated()
     plan = plan_repair(archive, report)
     for line in plan.lines():
@@ -84,6 +83,30 @@ def run(options: argparse.Namespace) -> int:
         if plan.ranges:
             _drain_window(options, cluster, plan)
     return answer_report(options, archive, validated())
+
+
+def _mend(archive: Archive, *, new_journal: bool, dry_run: bool) -> None:
+    """Write back or set aside what is sealed and isn't in order; then begin the journal anew."""
+    root = archive.root
+    # Without a lease: where nothing is wrong, a drain may be running.
+    mending = plan_mending(root, forget=new_journal)
+    if dry_run:
+        for line in mending.lines():
+            say(line)
+        if new_journal and not mending.to_do:
+            begin_journal_anew(archive, say, dry_run=True)
+    elif mending.to_do or new_journal:
+        with (
+            hold_lease(root, run="terminal", say=say),
+            hold_lease(root / "maintenance", run="terminal", say=say),
+            wait_for_lease(root / "windows", run="terminal", say=say),
+        ):
+            mend_sealed(root, say, forget=new_journal)
+            if new_journal:
+                begin_journal_anew(archive, say, dry_run=False)
+    else:
+        for line in mending.lines():
+            say(line)
 
 
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
