@@ -37,6 +37,7 @@ DECIDING = {
     "content_checks": "content_checks",
     "gap_classification": "gap_classification",
     "gap_explanation": "gap_explanation gap_since_read",
+    "mend_steps": "mend_steps",
     "offset_checks": "offset_checks",
     "removal": "removal",
     "reprocess_plan": "reprocess_plan",

@@ -253,7 +253,7 @@ def first_needed(newest: int) -> int:
 
 def next_whole(newest: int) -> int:
     """Return the first number after the newest one whose entry holds all."""
-    return first_needed(newest) + WHOLE_EVERY if newest else 1
+    return first_needed(newest) + WHOLE_EVERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ def fold_journal(contents: Iterable[tuple[int, bytes | None]], head: Head | None
             problems.append((where, f"holds entry {entry.number}"))
         elif previous is not None and entry.previous != previous:
             problems.append((where, "isn't the successor of the entry before"))
-        noted = entry.noted if entry.is_whole else noted.plus(entry.noted)
+        noted = noted.plus(entry.noted)
         previous = entry.sha256
         hashes[number] = entry.sha256
     cut = judge_head(head, newest, hashes)

@@ -14,6 +14,7 @@ from kafka_drain.journal import (
     WHOLE_EVERY,
     Entry,
     Head,
+    Journal,
     Noted,
     Tip,
     Verdict,
@@ -27,6 +28,7 @@ from kafka_drain.journal import (
     parse_entry,
     parse_head,
 )
+from kafka_drain.sealed_json import seal
 
 SOUND, NEW, MISSING, CHANGED = Verdict.SOUND, Verdict.NEW, Verdict.MISSING, Verdict.CHANGED
 
@@ -212,3 +214,72 @@ def test_fold_journal_forged() -> None:
     for content in (b'{"a":1}\n', b"", Entry(1, None, True, one, "now").to_bytes()[:-9]):
         with pytest.raises(ValueError, match="SHA-256"):
             parse_entry(content)
+
+
+def test_entry_round_trip() -> None:
+    """What an entry says is read back; one of before things could be given up as well."""
+    noted = Noted({"g1": Tip("1.json", 2, "t")}, {"w1": "a", "w2": REMOVED}, {"g1/0.json": "b"})
+    entry = Entry(3, "p", False, noted, "2013-01-01")
+    content = entry.to_bytes()
+
+    parsed = parse_entry(content)
+    assert parsed == entry
+    assert parsed.sha256 == content[-67:-3].decode()
+    assert (parsed.name, parsed.at) == ("000000000003.json", "2013-01-01")
+
+    document = {"format_version": 1, "entry": 1, "previous": None, "whole": True, "at": "now"}
+    older = seal(document | {"receipts": {}, "documents": {"w1": "a"}})
+    assert parse_entry(older).noted == Noted(documents={"w1": "a"})
+    with pytest.raises(ValueError, match="format version 2"):
+        parse_entry(seal(document | {"format_version": 2}))
+    with pytest.raises(ValueError, match=r"isn't an entry that this release knows .*receipts"):
+        parse_entry(seal(document))
+
+
+def test_head_round_trip() -> None:
+    """Where a journal ends is read back."""
+    assert Head(3, "a").to_dict() == {"entries": 3, "sha256": "a"}
+    assert parse_head({"entries": 3, "sha256": "a"}) == Head(3, "a")
+
+
+def test_noted_plus() -> None:
+    """The later tip, the first hash, a removal above all; whatever was given up stays so."""
+    early, late = Tip("1.json", 2, "1"), Tip("2.json", 3, "2")
+    one = Noted({"g1": late, "g2": early}, {"w1": "a", "w2": REMOVED}, {"x": "a"})
+    two = Noted({"g1": early, "g2": late}, {"w1": REMOVED, "w2": "a", "w3": "a"}, {"y": "b"})
+
+    tips, documents = {"g1": late, "g2": late}, {"w1": REMOVED, "w2": REMOVED, "w3": "a"}
+    assert one.plus(two) == Noted(tips, documents, {"x": "a", "y": "b"})
+    assert one.news(two) == Noted({"g2": late}, {"w1": REMOVED, "w3": "a"}, {"y": "b"})
+    assert not Noted()
+    assert all([Noted({"g1": late}), Noted(documents={"w1": "a"}), Noted(forgotten={"x": "a"})])
+
+
+def test_fold_journal_problems() -> None:
+    """Each problem is told once, with its file, and what can be told is."""
+    noted = [Noted(documents={f"w{n}": "a"}) for n in range(5)]
+    good = dict(enumerate(journal_of(noted), start=1))
+    head = Head(5, parse_entry(good[5]).sha256)
+    second = parse_entry(good[2])
+    other = Entry(2, "0" * 64, False, noted[1], "now").to_bytes()
+    whole = Entry(2, second.previous, True, noted[1], "now").to_bytes()
+    damaged = "is damaged: 9 bytes, which don't end in their own SHA-256"
+    told = {
+        None: ["isn't there; later entries are"],
+        b"{garbage}": [damaged],
+        good[3]: ["holds entry 3", "isn't the successor of the entry before"],
+        other: ["isn't the successor of the entry before"] * 2,
+        whole: ["holds entry 2", "isn't the successor of the entry before"],
+    }
+    for content, texts in told.items():
+        journal = fold_journal(list((good | {2: content}).items()), head)  # type: ignore[operator]
+        assert [text for _, text in journal.problems] == texts
+        assert journal.problems[0][0] == "journal/000000000002.json"
+        assert (journal.newest, journal.sha256, journal.head) == (5, head.sha256, head)
+        assert {"w0", "w2", "w3", "w4"} <= journal.noted.documents.keys()
+
+    cut = fold_journal(list(good.items())[:4], head)
+    assert cut.problems == (("journal", "ends at entry 4; journal.json says 5"),)
+    assert fold_journal([], None) == Journal()
+    last = fold_journal([(1, good[1]), (2, None)], None)
+    assert (last.newest, last.sha256) == (2, None)
