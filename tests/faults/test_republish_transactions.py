@@ -282,7 +282,6 @@ def late_end(
     """
     answers: list[int] = []
     producers: list[tuple[int, int]] = []
-    plan = case.planned()
     tp = TopicPartition(case.target, 0)
 
     def hook(tapped: Tapped, call: str, has_ended: bool) -> None:
@@ -291,8 +290,9 @@ def late_end(
         tapped.flush(20)
         producers.append(identity(own_kafka, tp))
         if len(producers) == 2:
-            number = next(s.number for s in plan.plan.shards if s.target_partition == 0)
-            name = producer.shard_transactional_id(plan.plan.transactional_name, number)
+            plan = case.planned().plan
+            number = next(s.number for s in plan.shards if s.target_partition == 0)
+            name = producer.shard_transactional_id(plan.transactional_name, number)
             answers.append(end_transaction(case.bootstrap, name, producers[0]))
             raise lost_answer()
 

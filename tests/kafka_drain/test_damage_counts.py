@@ -169,6 +169,26 @@ def test_with_other_times() -> None:
             {(1, 0): 2, (2, 0): 1},
             2,
         ),
+        (
+            [(1, 0, 0, KEY_A), (2, 5, 1, KEY_B), (1, 0, 2, KEY_A)],
+            [(1, 8, 0, KEY_A), (2, 5, 1, KEY_B)],
+            {(1, 0): 1},
+            0,
+        ),
+        # A record that was compacted meanwhile has no place that others would have to lie behind.
+        (
+            [(9, 5, 0, KEY_B), (1, 5, 1, KEY_A), (2, 5, 2, KEY_B), (1, 5, 3, KEY_A)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_B)],
+            {(1, 5): 1},
+            0,
+        ),
+        # What is there lies before all: no more are counted than are missing.
+        (
+            [(2, 5, 0, KEY_B), (1, 5, 1, KEY_A), (1, 5, 2, KEY_A), (4, 5, 3, KEY_A)],
+            [(1, 5, 0, KEY_A), (2, 5, 1, KEY_B), (4, 5, 2, KEY_A)],
+            {(1, 5): 1},
+            1,
+        ),
         # The key ends with another producer's record.
         (
             [(1 + n % 2, 5, n, KEY_A) for n in range(5)],
@@ -203,6 +223,8 @@ def test_compacted_of_several_shards() -> None:
     # Both shards' last records are missing: one of them was lost at least.
     assert compacted(2) == 4 - 1 - 1
     assert compacted(4) == 4 - 1 - 1
+    shards = {0: shard((1, 5, 0, KEY_A), (2, 5, 1, KEY_A)), 1: shard((3, 5, 0, KEY_A))}
+    assert compacted_of(shards, Target((1, 5, 0, KEY_A)), {(2, 5): 1, (3, 5): 1}, True) == 0
     # One alike of another shard is where it belongs.
     alike = {0: shard((7, 5, 0, KEY_B), (1, 5, 1, KEY_A)), 1: shard((1, 5, 0, KEY_A))}
     there = Target((1, 5, 0, KEY_A), (7, 5, 1, KEY_B))
