@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import ceil
 
 __all__ = ["LEAST_PIECE", "min_partitions"]
 
@@ -29,4 +30,6 @@ def min_partitions(sizes: Collection[int], cores: int) -> int | None:
     if not sizes or max(sizes) <= max(total / cores * _TOLERANCE, LEAST_PIECE):
         return None
     piece = max(total // (cores * _PIECES_OF_CORE), LEAST_PIECE)
-    return sum(max(1, round(size / piece)) for size in sizes)
+    # Rounded up together: Spark rounds each on its own, by as much as half a piece.
+    large = [size for size in sizes if size > piece]
+    return len(sizes) - len(large) + ceil(sum(large) / piece)

@@ -47,6 +47,8 @@ def test_min_partitions_of_little(sizes: list[int]) -> None:
     st.integers(min_value=1, max_value=64),
 )
 @example([375_001, 750_006, 1_125_000], 10)
+@example([375_002, 500_007, 625_000], 7)
+@example([372_500] * 30 + [547_500], 64)
 def test_min_partitions_property(sizes: list[int], cores: int) -> None:
     """No piece that Spark makes is larger than a core's share and a half, or than the least."""
     sizes = [size for size in sizes if size > 0]
