@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import ceil
 
 __all__ = ["LEAST_PIECE", "min_partitions"]
 
@@ -30,6 +29,6 @@ def min_partitions(sizes: Collection[int], cores: int) -> int | None:
     if not sizes or max(sizes) <= max(total / cores * _TOLERANCE, LEAST_PIECE):
         return None
     piece = max(total // (cores * _PIECES_OF_CORE), LEAST_PIECE)
-    # Rounded up together: Spark rounds each on its own, by as much as half a piece.
+    # Rounded together: Spark rounds each on its own, by as much as half a piece.
     large = [size for size in sizes if size > piece]
-    return len(sizes) - len(large) + ceil(sum(large) / piece)
+    return len(sizes) - len(large) + round(sum(large) / piece)

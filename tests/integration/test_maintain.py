@@ -39,6 +39,7 @@ from kafka_drain.republishing.selection import Selection
 from kafka_drain.spark_submit import SparkApplication, Submit
 from kafka_drain.validation import validate_archive
 from kafka_drain.window import Window
+from kafka_drain.windows import freeze_window
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
 from tests.integration.killed_steps import maintain_until
@@ -444,6 +445,7 @@ def test_maintain_while_another_replaces(
         assert receipt is not None
         other = Window(archive.root, "reprocess_0009")
         file = receipt.files[0].path
+        freeze_window(other, {}, replaces=[file], file_format="parquet", partition_by=["topic"])
         other.write_receipt(
             replace(receipt, generation=None, window=other.key, files=(), replaces=(file,))
         )

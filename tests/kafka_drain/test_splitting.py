@@ -50,7 +50,10 @@ def test_min_partitions_of_little(sizes: list[int]) -> None:
 @example([375_002, 500_007, 625_000], 7)
 @example([372_500] * 30 + [547_500], 64)
 def test_min_partitions_property(sizes: list[int], cores: int) -> None:
-    """No piece that Spark makes is larger than a core's share and a half, or than the least."""
+    """No piece that Spark makes is larger than a core's share and a half.
+
+    Or than the least and three quarters: half a piece by Spark's rounding, a quarter by ours.
+    """
     sizes = [size for size in sizes if size > 0]
     least = min_partitions(sizes, cores)
 
@@ -59,4 +62,4 @@ def test_min_partitions_property(sizes: list[int], cores: int) -> None:
     assert sum(pieces) == sum(sizes)
     if sizes:
         # Pieces are whole offsets.
-        assert max(pieces) <= max(sum(sizes) / cores * 1.5, LEAST_PIECE * 1.5) + 1
+        assert max(pieces) <= max(sum(sizes) / cores * 1.5, LEAST_PIECE * 1.75) + 1
