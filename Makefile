@@ -9,8 +9,12 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
+# Tests with real parts; what needs a store or a cluster has verbs of its own.
+HERE := integration and not (store or cluster)
+# Where they lie: pytest needs half a minute to look at all others.
+WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 matrix unit check format mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -33,8 +37,14 @@ broker: setup ## leave only a Kafka broker running; says its address
 
 test: class-archive check licences ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
 	@$(PYTHON_ENV) -m scripts.side_by_side \
-	  "spark=$(PYTHON_ENV) -m pytest -m 'integration and shares_spark'" \
-	  "apart=$(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m 'integration and not shares_spark'"
+	  "spark=$(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(WITH_PARTS)" \
+	  "apart=$(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m '$(HERE) and not shares_spark' $(WITH_PARTS)"
+
+test-stores: class-archive ## the tests of Spark on an object store, against moto's server: 4 minutes
+	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)
+
+test-clusters: class-archive ## the tests of three brokers and of a Spark cluster, whose nodes are killed: 5 minutes
+	@$(PYTHON_ENV) -m pytest -m cluster $(WITH_PARTS)
 
 test-airflow2-spark35: setup-airflow2 ## the same tests on Airflow 2.11.2 and Spark 3.5.7, in .venv-airflow2
 	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: goes on without a class archive"

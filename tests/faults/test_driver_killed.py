@@ -167,7 +167,7 @@ def places() -> dict[str, str]:
     return {}
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.store)])
 def states(
     request: pytest.FixtureRequest,
     places: dict[str, str],

@@ -34,7 +34,7 @@ from tests.faults.injection import (
 )
 from tests.faults.spark_cluster import executors, process
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
 BATCHES = 40  # record batches of each partition and day, 100 ms each
 SIZE = 5

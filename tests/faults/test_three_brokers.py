@@ -30,7 +30,7 @@ from tests.faults.conftest import Start
 from tests.faults.injection import wait_for
 from tests.faults.republishing import audit, read_topic, send_all
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
 NODES = 3
 PARTITIONS = 6

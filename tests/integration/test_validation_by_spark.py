@@ -21,7 +21,7 @@ from kafka_drain.spark_submit import SparkApplication
 from kafka_drain.submitting import submit
 from kafka_drain.validation import MANY_FILES, validate_archive
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

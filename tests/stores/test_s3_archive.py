@@ -143,6 +143,7 @@ def test_archive_on_s3_equals_local(
     assert read(target) == read(topic)
 
 
+@pytest.mark.store
 def test_checkpoint_deleted_on_s3(
     drained: Pipeline, drain: Drain, send: Any, topic: str, cluster: KafkaCluster
 ) -> None:
@@ -164,6 +165,7 @@ def test_checkpoint_deleted_on_s3(
     assert rows(drained.archive).num_rows == 3 * RECORDS
 
 
+@pytest.mark.store
 def test_manifest_file_missing_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
     """The hole is found, and the manifest written anew from the receipts (fault 13)."""
     archive = Archive.at(drained.archive)
@@ -182,6 +184,7 @@ def test_manifest_file_missing_on_s3(drained: Pipeline, cluster: KafkaCluster) -
     assert listed["path"].startswith("s3a://")
 
 
+@pytest.mark.store
 def test_manifest_rebuild_killed_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
     """Killed after any of its writes, it does the rest when it is run again."""
     archive = Archive.at(drained.archive)
@@ -197,6 +200,7 @@ def test_manifest_rebuild_killed_on_s3(drained: Pipeline, cluster: KafkaCluster)
         assert contents(manifest) == whole
 
 
+@pytest.mark.store
 def test_listed_file_deleted_on_s3(
     drained: Pipeline, repair: Any, cluster: KafkaCluster, topic: str, read: Any
 ) -> None:
@@ -215,6 +219,7 @@ def test_listed_file_deleted_on_s3(
     assert rows(drained.archive).num_rows == 2 * RECORDS
 
 
+@pytest.mark.store
 def test_backfill_to_s3(
     topic: str, bucket: str, drain: Drain, backfill: Callable[..., Any], cluster: KafkaCluster
 ) -> None:
@@ -232,6 +237,7 @@ def test_backfill_to_s3(
     assert validate_archive(archive, cluster, scope="all", deep=True).complete
 
 
+@pytest.mark.store
 def test_second_drain_on_s3(
     drained: Pipeline, drain: Drain, cluster: KafkaCluster, tmp_path: Path, send: Any, topic: str
 ) -> None:
@@ -390,6 +396,7 @@ def test_bucket_missing(bucket: str) -> None:
         Archive.at("s3://none-such/archive").document()
 
 
+@pytest.mark.store
 def test_commands_on_s3(topic: str, bucket: str, bootstrap_servers: str, tmp_path: Path) -> None:
     """With AWS's variables, commands work; the secret is on no command line and in no file."""
     archive = f"{bucket}/archive"
