@@ -161,6 +161,18 @@ class Generation:
         manifest, found = manifest_files.assemble(logs, self.data_name)
         return manifest, findings + found
 
+    def is_as_spark_wrote(self, log: str) -> bool:
+        """Say whether a manifest file fits the `.crc` that was written with it: nobody has cut it.
+
+        False where there is no `.crc`: object stores have none, and copies often leave it out.
+        """
+        path = self.data / "_spark_metadata" / log
+        try:
+            crc = read_bytes(path.with_name(crc_name(path.name)))
+        except FileNotFoundError:
+            return False
+        return matches_crc(read_bytes(path), crc)
+
     def manifest_line(self, sink_file: SinkFile) -> int | None:
         """Return the number of the line that lists a file; reads its manifest file again."""
         content = read_bytes(self.data / "_spark_metadata" / sink_file.log)

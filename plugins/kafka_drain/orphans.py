@@ -26,7 +26,9 @@ def unlisted_files(
 
     Nothing in it looks wrong when it was cut at the end of a line, or down to its header. What it
     no longer lists are orphans with offsets that no committed file holds; those that a killed or
-    repeated task left hold none. Batches with a receipt need no such guess.
+    repeated task left hold none, unless Kafka has forgotten their records before the batch was
+    tried again. A manifest file that fits its checksum lost nothing, and batches with a receipt
+    need no such guess.
     """
     missing, findings = list(missing), list(findings)
     if not missing:
@@ -43,8 +45,11 @@ def unlisted_files(
     for part, tp, ranges in missing:
         logs = [f"{folder}/{name}" for name in manifest.logs_of(part.first_batch, part.last_batch)]
         found = [r for wanted in ranges for r in overlapping(lying.get(tp, []), wanted)]
-        if found and logs and not damaged.intersection(logs):
-            changed = suspects.intersection(logs) or logs
+        if not found or damaged.intersection(logs):
+            continue
+        cut = [log for log in logs if not generation.is_as_spark_wrote(log.rpartition("/")[2])]
+        if cut:
+            changed = suspects.intersection(cut) or cut
             where = min(changed) if len(changed) == 1 else folder
             unlisted.setdefault(where, []).append(f"{found[0]} of {tp}")
     return [

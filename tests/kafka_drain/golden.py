@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
+import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -224,3 +226,9 @@ def seal_repair(
     )
     seal_proven(archive, window, receipt)
     return path
+
+
+def crc_of(content: bytes, piece: int = 512) -> bytes:
+    """Write a checksum file as `ChecksumFileSystem` documents it."""
+    sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), piece)]
+    return b"crc\0" + struct.pack(f">i{len(sums)}I", piece, *sums)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.hadoop_crc import crc_name, matches_crc
-from tests.kafka_drain.golden import CHECKPOINT, GOLDEN, MANIFEST
+from tests.kafka_drain.golden import CHECKPOINT, GOLDEN, MANIFEST, crc_of
 
 CHECKED = sorted(GOLDEN.rglob(".*.crc"))
 
@@ -19,12 +18,6 @@ CHECKED = sorted(GOLDEN.rglob(".*.crc"))
 def checked(crc: Path) -> Path:
     """Return the file that a checksum file stands for."""
     return crc.with_name(crc.name.removeprefix(".").removesuffix(".crc"))
-
-
-def crc_of(content: bytes, piece: int = 512) -> bytes:
-    """Write a checksum file as `ChecksumFileSystem` documents it."""
-    sums = [zlib.crc32(content[at : at + piece]) for at in range(0, len(content), piece)]
-    return b"crc\0" + struct.pack(f">i{len(sums)}I", piece, *sums)
 
 
 def changed(content: bytes, position: int) -> bytes:

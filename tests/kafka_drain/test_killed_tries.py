@@ -17,6 +17,7 @@ from tests.kafka_drain.golden import (
     END,
     P0,
     add_batch,
+    crc_of,
     golden_cluster,
     note_batch,
     row,
@@ -76,6 +77,30 @@ def test_validate_killed_try_read_more(archive: Archive, paths: list[Path]) -> N
 @pytest.mark.usefixtures("paths")
 def test_validate_killed_try_unknown(archive: Archive) -> None:
     """Where nobody knows what was read, a line may have been lost."""
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        assert summary(errors(report.findings)) == {"manifest_truncated": 1}
+        assert report.receipts_written == 0
+
+
+@pytest.mark.usefixtures("paths")
+def test_validate_killed_try_manifest_as_written(archive: Archive) -> None:
+    """A manifest that fits its checksum has lost no line, though nobody knows what was read."""
+    log = Path(str(archive.generation(1).data)) / "_spark_metadata" / "14"
+    log.with_name(".14.crc").write_bytes(crc_of(log.read_bytes()))
+
+    report = validate_archive(archive, golden_cluster())
+
+    assert summary(report.findings) == {"file_orphan": 1, "content_unknown": 1}
+    assert report.receipts_written == 1
+
+
+@pytest.mark.usefixtures("paths")
+def test_validate_killed_try_manifest_cut(archive: Archive) -> None:
+    """One that doesn't fit it may have lost the line of the file that lies there."""
+    log = Path(str(archive.generation(1).data)) / "_spark_metadata" / "14"
+    log.with_name(".14.crc").write_bytes(crc_of(log.read_bytes() + b"\n{}"))
+
     for _ in range(2):
         report = validate_archive(archive, golden_cluster())
         assert summary(errors(report.findings)) == {"manifest_truncated": 1}
