@@ -325,7 +325,7 @@ class Sequence:
         if ended.was_killed:
             self.killed += 1
             # What a minute's wait comes to: the lease of the dead runs out.
-            for lease in self.folder.glob("*lock.json*"):
+            for lease in self.folder.rglob("*lock.json*"):
                 lease.unlink()
         return ended
 
