@@ -107,15 +107,15 @@ def without_whole(
     own: dict[int, list[CommittedFile]] = {}
     for file in files:
         own.setdefault(segment_of(file, parts), []).append(file)
-
-    def is_whole(part: Segment) -> bool:
-        note = noted_content(generation, part)
-        held = content_of(own.get(parts.index(part), []))
-        verdict = compare_content(note.taken if note else None, held)
-        return verdict in (Content.EQUAL, Content.COUNTED)
-
-    verdicts = {part.last_batch: is_whole(part) for part, _, _ in missing}
-    return [row for row in missing if not verdicts[row[0].last_batch]]
+    suspected = {part.last_batch for part, _, _ in missing}
+    whole = set()
+    for number, part in enumerate(parts):
+        if part.last_batch in suspected:
+            note = noted_content(generation, part)
+            verdict = compare_content(note.taken if note else None, content_of(own.get(number, [])))
+            if verdict in (Content.EQUAL, Content.COUNTED):
+                whole.add(part.last_batch)
+    return [row for row in missing if row[0].last_batch not in whole]
 
 
 def _check_segment(
