@@ -115,9 +115,14 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
 
     A damaged file is replaced whole or not at all: readers leave a replaced file out, also one that
     is restored from a copy. So what Kafka still holds of a file that stays isn't drained either:
-    with the file restored, readers would get it twice.
+    with the file restored, readers would get it twice. Where the window that stands for a file is
+    damaged itself, its own files are replaced: for one file there is one window.
     """
-    files = [f for f in report.findings if f.reason in _FILES]
+    files = [
+        finding
+        for finding in report.findings
+        if finding.reason in _FILES and finding.where not in report.replaced
+    ]
     if any(finding.reason in _SEALED for finding in report.findings):
         # What looks lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))

@@ -62,6 +62,7 @@ class Report:
         findings: Everything that is wrong or worth a word.
         gaps: Offsets that no file holds and no receipt explained before, each with its reason.
         damaged: Sealed files that are gone or aren't what they were, each with its receipt.
+        replaced: Files of which sealed windows have taken the place, whole windows or not.
         segments: What was drained and not sealed before.
         batches: What each batch drained, the newest hundred: generation, first, last, offsets,
             records, files, bytes, sealed_at (None when it wasn't sealed before).
@@ -83,6 +84,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
     segments: list[Segment] = field(default_factory=list)
     batches: list[dict[str, Any]] = field(default_factory=list)
     generations: list[dict[str, Any]] = field(default_factory=list)
@@ -230,6 +232,7 @@ class Report:
         size = sum(file.bytes for file in receipt.files)
         self.files += len(receipt.files)
         self.bytes += size
+        self.replaced.update(receipt.replaces)
         for part in receipt.partitions:
             row = self._row(part.tp, receipt.topics, part.range.start)
             row.records += part.records
