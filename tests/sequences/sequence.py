@@ -42,6 +42,8 @@ _EXPIRED = (
     re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention passed"),
     re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
 )
+#: How a validation asks for somebody's word.
+_ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
 
 
 @dataclass
@@ -322,6 +324,8 @@ class Sequence:
         assert ended.code in (0, 1, 2, -9), ended.said
         if name in ("drain", "backfill") and ended.code == 1:
             self.accept_expired(ended.said)
+        if name in ("validate", "repair") and ended.code == 1 and self.archive.exists:
+            self.accept_forgotten(ended.said)
         if ended.was_killed:
             self.killed += 1
             # What a minute's wait comes to: the lease of the dead runs out.
@@ -336,6 +340,19 @@ class Sequence:
                 expired = f"{topic}:{partition}:{start}-{end}"
                 if expired not in self.acknowledged:
                     self.acknowledged.append(expired)
+
+    def accept_forgotten(self, said: str) -> None:
+        """Accept from now on that Kafka forgot offsets of which no record is owed and missing.
+
+        Such as those of records that it had compacted before they were drained.
+        """
+        missing = self.missing()
+        for topic, partition, start, end in _ASKED.findall(said):
+            span = range(int(start), int(end))
+            is_owed = any(p.partition == int(partition) and p.offset in span for p in missing)
+            expired = f"{topic}:{partition}:{start}-{end}"
+            if not is_owed and expired not in self.acknowledged:
+                self.acknowledged.append(expired)
 
     def note(self, what: str) -> None:
         self.history.append(what)
