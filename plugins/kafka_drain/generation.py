@@ -167,11 +167,8 @@ class Generation:
         False where there is no `.crc`: object stores have none, and copies often leave it out.
         """
         path = self.data / "_spark_metadata" / log
-        try:
-            crc = read_bytes(path.with_name(crc_name(path.name)))
-        except FileNotFoundError:
-            return False
-        return matches_crc(read_bytes(path), crc)
+        crc = _crc_of(path)
+        return crc is not None and matches_crc(read_bytes(path), crc)
 
     def manifest_line(self, sink_file: SinkFile) -> int | None:
         """Return the number of the line that lists a file; reads its manifest file again."""
@@ -309,16 +306,20 @@ def _names(folder: UPath) -> list[str]:
 
 def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
     """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
-    content = read_bytes(path)
-    try:
-        crc = read_bytes(path.with_name(crc_name(path.name)))
-    except FileNotFoundError:
-        # Object stores have none, and copies often leave them out; Hadoop does without as well.
-        return content, []
-    if matches_crc(content, crc):
+    content, crc = read_bytes(path), _crc_of(path)
+    # Hadoop does without as well.
+    if crc is None or matches_crc(content, crc):
         return content, []
     detail = f"doesn't fit its checksum in {crc_name(path.name)}"
     return content, [Finding(Reason.CHECKSUM_MISMATCH, where, detail)]
+
+
+def _crc_of(path: UPath) -> bytes | None:
+    """Return a file's `.crc`; None where object stores have none, or a copy left it out."""
+    try:
+        return read_bytes(path.with_name(crc_name(path.name)))
+    except FileNotFoundError:
+        return None
 
 
 def list_data_files(folder: UPath) -> dict[str, int]:
