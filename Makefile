@@ -13,6 +13,8 @@ VERSITYGW := v1.8.0
 HERE := integration and not (store or cluster)
 # Where they lie: pytest needs half a minute to look at all others.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
+# Hundreds of processes would compile the same modules, each for itself.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format mutate docs bench test-compose soak lock lock-jars audit licences clean
 
@@ -35,10 +37,11 @@ stop: ## end what `make ui` and `make broker` left running
 broker: setup ## leave only a Kafka broker running; says its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
-test: class-archive check licences ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
+test: setup ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
 	@$(PYTHON_ENV) -m scripts.side_by_side \
-	  "spark=$(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(WITH_PARTS)" \
-	  "apart=$(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m '$(HERE) and not shares_spark' $(WITH_PARTS)"
+	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(WITH_PARTS)" \
+	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not shares_spark' $(WITH_PARTS)" \
+	  "apart=$(MAKE) --no-print-directory check licences && $(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or shares_spark)' $(WITH_PARTS)"
 
 test-stores: class-archive ## the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)

@@ -28,6 +28,7 @@ from kafka_drain.repairing import plan_repair
 from kafka_drain.sealing import Identity
 from kafka_drain.validation import validate_archive
 from kafka_drain.windows import finish_window, open_window, prepare_window
+from tests.brokers import SHORT_LIVED
 from tests.matrix import VARIABLE, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
@@ -93,7 +94,8 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     """Address of the one broker of this test run."""
     from demo.broker import KafkaCluster as LocalKafka
 
-    with LocalKafka(tmp_path_factory.mktemp("broker") / "kafka") as local:
+    folder = tmp_path_factory.mktemp("broker") / "kafka"
+    with LocalKafka(folder, java_options=SHORT_LIVED) as local:
         yield local.bootstrap_servers
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,7 @@ class KafkaCluster:
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
         heap: str = "512m",
+        java_options: Sequence[str] = (),
         timeout: float = 120.0,
     ) -> None:
         """Describe a cluster; nothing is written or started yet.
@@ -69,6 +70,7 @@ class KafkaCluster:
             port: The first node's port, the others' follow it; None takes free ports.
             properties: Broker properties that are added to, or replace, those chosen here.
             heap: The largest heap of each node, as Java's -Xmx takes it.
+            java_options: More options of each node's Java.
             timeout: How many seconds the nodes have for starting.
 
         Raises:
@@ -82,6 +84,7 @@ class KafkaCluster:
         self.nodes = nodes
         self.properties = dict(properties or {})
         self.heap = heap
+        self.java_options = tuple(java_options)
         self.timeout = timeout
         self._port = port
         self._background = False
@@ -108,6 +111,7 @@ class KafkaCluster:
             port=state.broker_ports[0] if state.fixed_port else None,
             properties=settings["properties"],
             heap=settings["heap"],
+            java_options=settings.get("java_options", ()),
             timeout=timeout,
         )
         cluster._state = state
@@ -293,7 +297,12 @@ class KafkaCluster:
             settled = server_properties(node, state, data, self.properties)
             lines = (f"{key}={value}\n" for key, value in settled.items())
             self._properties_file(node).write_text("".join(lines), encoding="utf-8")
-        content = {**asdict(state), "properties": self.properties, "heap": self.heap}
+        content = {
+            **asdict(state),
+            "properties": self.properties,
+            "heap": self.heap,
+            "java_options": self.java_options,
+        }
         beside = self.folder / f"{STATE_FILE}.new"
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         beside.replace(self.folder / STATE_FILE)
@@ -339,7 +348,7 @@ class KafkaCluster:
         """Start a node's process; return the size its log had before."""
         log = self.log_file(node)
         offset = log.stat().st_size if log.exists() else 0
-        command = [java, f"-Xmx{self.heap}", "-Djava.awt.headless=true"]
+        command = [java, f"-Xmx{self.heap}", *self.java_options, "-Djava.awt.headless=true"]
         command += ["-Dorg.slf4j.simpleLogger.showDateTime=true"]
         command += ["-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ"]
         command += ["-cp", class_path, "kafka.Kafka", str(self._properties_file(node))]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Finding", "Reason", "errors", "summary", "without_echoes"]
+__all__ = ["OF_SEALED", "Finding", "Reason", "errors", "summary", "without_echoes"]
 
 
 class Reason(str, Enum):
@@ -312,6 +312,20 @@ class Reason(str, Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+#: Findings after which nobody knows what was sealed: it has to be restored first.
+OF_SEALED = frozenset(
+    {
+        Reason.RECEIPT_CORRUPT,
+        Reason.RECEIPT_CHANGED,
+        Reason.RECEIPT_HOLE,
+        Reason.RECEIPT_MISSING,
+        Reason.DOCUMENT_CHANGED,
+        Reason.SEGMENT_OVERLAP,
+        Reason.JOURNAL_DAMAGED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from kafka_drain.acknowledgements import range_name
 from kafka_drain.archive import Archive
 from kafka_drain.errors import CheckpointError
-from kafka_drain.findings import Finding, Reason, errors
+from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
 from kafka_drain.manifest_rebuilding import rebuild_manifest
@@ -41,16 +41,6 @@ _MANIFEST = (
     Reason.MANIFEST_HOLE,
     Reason.MANIFEST_DUPLICATE,
     Reason.MANIFEST_CHANGED,
-)
-#: What has to be restored from a copy before anything can be said to be lost.
-_SEALED = (
-    Reason.RECEIPT_CORRUPT,
-    Reason.RECEIPT_CHANGED,
-    Reason.RECEIPT_HOLE,
-    Reason.RECEIPT_MISSING,
-    Reason.DOCUMENT_CHANGED,
-    Reason.SEGMENT_OVERLAP,
-    Reason.JOURNAL_DAMAGED,
 )
 
 
@@ -123,7 +113,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         for finding in report.findings
         if finding.reason in _FILES and finding.where not in report.replaced
     ]
-    if any(finding.reason in _SEALED for finding in report.findings):
+    if any(finding.reason in OF_SEALED for finding in report.findings):
         # What looks lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {finding.where for finding in files})

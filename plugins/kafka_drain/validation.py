@@ -19,7 +19,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.checkpoint import compare_with_receipts
 from kafka_drain.committed_files import ReadFiles, read_committed_files
 from kafka_drain.errors import ArchiveError
-from kafka_drain.findings import Finding, Reason, errors, without_echoes
+from kafka_drain.findings import OF_SEALED, Finding, Reason, errors, without_echoes
 from kafka_drain.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
 from kafka_drain.gap_reasons import Gap, GapReason
 from kafka_drain.generation import Generation
@@ -78,17 +78,8 @@ _NOTHING: Ranges = MappingProxyType({})
 #: More new files than these may be read elsewhere: by the executors of a Spark cluster.
 MANY_FILES = 10_000
 
-#: Findings after which nothing is noted as sealed.
-_OF_SEALED = (
-    Reason.RECEIPT_CORRUPT,
-    Reason.RECEIPT_CHANGED,
-    Reason.RECEIPT_HOLE,
-    Reason.RECEIPT_MISSING,
-    Reason.DOCUMENT_CHANGED,
-    Reason.SEGMENT_OVERLAP,
-    Reason.SEGMENT_HOLE,
-    Reason.JOURNAL_DAMAGED,
-)
+#: Findings after which nothing is noted as sealed. A repair may fill a hole.
+_NOT_NOTED = OF_SEALED | {Reason.SEGMENT_HOLE}
 
 
 @dataclass(frozen=True)
@@ -214,7 +205,7 @@ def _note(validation: _Validation, generations: Sequence[Generation]) -> None:
     report, sealed = validation.report, validation.sealed
     if validation.cluster is None or not validation.writes:
         return
-    if any(f.reason in _OF_SEALED for f in report.findings):
+    if any(f.reason in _NOT_NOTED for f in report.findings):
         return
     noted = sealed.there.plus(note_of_holes(validation.explained))
     if report.sealed:

@@ -30,6 +30,7 @@ from kafka_drain.offsets import TopicPartition as KafkaPartition
 from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing import worker
 from kafka_drain.validation import validate_archive
+from tests.brokers import SHORT_LIVED
 from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case
 from tests.faults.republishing import ROOT, Record, make_target, read_topic, send_all
@@ -195,7 +196,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         "broker.heartbeat.interval.ms": "500",
     }
     folder = tmp_path_factory.mktemp("own-kafka")
-    with LocalKafka(folder / "kafka", properties=properties) as started:
+    with LocalKafka(folder / "kafka", properties=properties, java_options=SHORT_LIVED) as started:
         yield started
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from demo.broker import KafkaCluster as LocalKafka
 from demo.broker.ports import HOST, free_ports
+from tests.brokers import SHORT_LIVED
 
 #: Forwarded at a time, so that connections share the link fairly.
 CHUNK = 8 << 10
@@ -118,7 +119,9 @@ def kafka_behind(folder: Path, rate: float) -> Iterator[tuple[LocalKafka, str, S
     }
     link = SlowLink(outside, inside, rate)
     try:
-        with LocalKafka(folder / "kafka", port=fast, properties=properties) as broker:
+        with LocalKafka(
+            folder / "kafka", port=fast, properties=properties, java_options=SHORT_LIVED
+        ) as broker:
             yield broker, f"{HOST}:{outside}", link
     finally:
         link.close()

@@ -21,6 +21,7 @@ from kafka_drain.republishing import chains, sending
 from kafka_drain.republishing.chains import MOST_PER_PARTITION
 from kafka_drain.republishing.offset_map import OffsetMap
 from kafka_drain.republishing.plan import RepublishPlan
+from tests.brokers import SHORT_LIVED
 from tests.faults.injection import NOON
 from tests.faults.republish_case import Case, Stopped, Tapped, tap
 from tests.faults.republishing import ROOT, make_target, read_topic
@@ -195,5 +196,8 @@ if __name__ == "__main__":
 
     from demo.broker import KafkaCluster as LocalKafka
 
-    with tempfile.TemporaryDirectory() as made, LocalKafka(Path(made) / "kafka") as broker:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        LocalKafka(Path(made) / "kafka", java_options=SHORT_LIVED) as broker,
+    ):
         print(send_and_count(broker.bootstrap_servers, Path(made), int(sys.argv[1]), *sys.argv[2:]))  # noqa: T201

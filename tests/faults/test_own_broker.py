@@ -26,6 +26,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.preflight import preflight
 from kafka_drain.report import Report
 from kafka_drain.validation import validate_archive
+from tests.brokers import SHORT_LIVED
 from tests.conftest import Drain
 from tests.faults.conftest import Start
 from tests.faults.injection import (
@@ -53,7 +54,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
     }
-    with LocalKafka(folder / "kafka", properties=properties) as started:
+    with LocalKafka(folder / "kafka", properties=properties, java_options=SHORT_LIVED) as started:
         yield started
 
 

@@ -68,6 +68,7 @@ def test_republish_killed_and_paused(
     assert found.is_exact, found
 
 
+@pytest.mark.cluster
 def test_republish_executors_killed(
     sealed: Sealed,
     archive: Path,

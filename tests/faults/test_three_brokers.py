@@ -24,6 +24,7 @@ from kafka_drain.pipeline import Pipeline
 from kafka_drain.republishing import sending
 from kafka_drain.republishing.republish import Limits
 from kafka_drain.validation import validate_archive
+from tests.brokers import SHORT_LIVED
 from tests.brute_force import refuse_inexact
 from tests.conftest import Drain
 from tests.faults.conftest import Start
@@ -46,7 +47,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     # A broker that was killed may come back after that time, and not only after 9 s.
     quick = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
     folder = tmp_path_factory.mktemp("three-brokers")
-    with LocalKafka(folder / "kafka", nodes=NODES, properties=quick, heap="384m") as started:
+    with LocalKafka(
+        folder / "kafka", nodes=NODES, properties=quick, heap="384m", java_options=SHORT_LIVED
+    ) as started:
         yield started
 
 

@@ -27,7 +27,7 @@ from kafka_drain_airflow.task_progress import is_progress
 from tests.conftest import manifest_files
 from tests.faults.injection import wait_for
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 RECORDS = 500
 ROOT = Path(__file__).resolve().parents[2]

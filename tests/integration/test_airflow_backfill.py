@@ -22,7 +22,7 @@ from kafka_drain.archive import Archive
 from kafka_drain.kafka_cluster import KafkaCluster
 from tests.brute_force import data_files, refuse_inexact
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 DAY = datetime(2026, 1, 10, tzinfo=timezone.utc)
 #: How many hourly intervals; a whole day takes four times as long and shows the same.

@@ -38,6 +38,7 @@ from tests.brute_force import data_files, offsets_in_files, refuse_inexact
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.airflow,
     pytest.mark.skipif(
         version("apache-airflow").startswith("2."), reason="Airflow 2 has no supervisor of tasks"
     ),

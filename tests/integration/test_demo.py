@@ -18,7 +18,7 @@ from demo.broker.ports import free_ports
 from demo.local_airflow import LocalAirflow
 from demo.local_postgres import LocalPostgres
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 
 def ask(postgres: LocalPostgres, command: str) -> list[object]:

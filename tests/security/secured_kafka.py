@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (
 
 from demo.broker import KafkaCluster as LocalKafka
 from demo.broker.ports import HOST, free_ports
+from tests.brokers import SHORT_LIVED
 from tests.security.certificates import Certificates
 from tests.security.oauth import TokenProvider, token_provider
 
@@ -79,10 +79,7 @@ def secured_kafka(folder: Path, user: str, password: str) -> Iterator[SecuredKaf
     certificates = Certificates(folder)
     controller, *free = free_ports(1 + len(_LISTENERS), avoid=())
     ports = dict(zip(_LISTENERS, free, strict=True))
-    with (
-        token_provider(folder, user, password) as tokens,
-        pytest.MonkeyPatch.context() as environment,
-    ):
+    with token_provider(folder, user, password) as tokens:
         properties = {
             **_listeners(ports, controller),
             **_tls(certificates),
@@ -92,10 +89,13 @@ def secured_kafka(folder: Path, user: str, password: str) -> Iterator[SecuredKaf
         }
         # Brokers of Kafka 4 read keys from no address that isn't named to their Java.
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.keys.as_uri()}"
-        environment.setenv("JAVA_TOOL_OPTIONS", allowed)
-        kafka = LocalKafka(folder / "kafka", port=ports["PLAINTEXT"], properties=properties)
+        kafka = LocalKafka(
+            folder / "kafka",
+            port=ports["PLAINTEXT"],
+            properties=properties,
+            java_options=(*SHORT_LIVED, allowed),
+        )
         with kafka:
-            environment.delenv("JAVA_TOOL_OPTIONS")
             admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
             yield SecuredKafka(kafka, ports, certificates, tokens, admin)
 

@@ -25,7 +25,7 @@ from tests.security.conftest import PASSWORD
 from tests.security.secured_kafka import SecuredKafka
 from tests.security.watching import command_lines_with, files_with
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 RECORDS = 300
 TARGET = "flights-restored"
