@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain import jars
-from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, JAVA_OPTIONS
+from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 
 __all__ = ["spark_session"]
 
@@ -32,9 +32,9 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": " ".join([JAVA_OPTIONS, *AVRO_LIMITS]),
         "spark.sql.warehouse.dir": str(warehouse),
     }
+    add_java_options(conf, for_driver=(), for_both=AVRO_LIMITS)
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
     jar_list = ",".join(
         str(jar) for conf in (jars.CONNECTOR, jars.S3) for jar in jars.verified(conf)

@@ -105,6 +105,7 @@ def reasons(report: Report) -> set[str]:
     return {str(finding.reason) for finding in report.findings}
 
 
+@pytest.mark.store
 def test_archive_on_s3_equals_local(
     topic: str,
     bucket: str,
