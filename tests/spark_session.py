@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
     """
     from pyspark.sql import SparkSession
 
+    # What it says when the process ends, nobody can print any more.
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     conf = {
         **DEFAULTS,
         **FIXED,
