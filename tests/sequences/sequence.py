@@ -167,10 +167,14 @@ class Sequence:
         interval = ("--start", "2026-01-10T00:00Z", "--end", "2026-01-11T00:00Z")
         if not self.archive.exists:
             return
+        end = self.topic.end_of_day()
         ended = self.command("backfill", *interval)
         if ended.code == 0:
             start = self.start()
-            self.answer_for(before, lambda place: place.offset < start.get(place.partition, 0))
+            self.answer_for(
+                before,
+                lambda p: p.offset < min(start.get(p.partition, 0), end[p.partition]),
+            )
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2

@@ -24,6 +24,7 @@ __all__ = ["DAY", "PARTITIONS", "Place", "Record", "Topic", "hurry_cleaner", "re
 
 PARTITIONS = 2
 DAY = 1_768_003_200_000  # 2026-01-10 00:00 UTC, in milliseconds
+DAY_LENGTH = 86_400_000
 
 #: Key, value, headers, timestamp in milliseconds.
 Record = tuple[bytes | None, bytes | None, tuple[Any, ...], int]
@@ -147,15 +148,28 @@ class Topic:
             )
 
     def _ends(self, isolation: str) -> dict[int, int]:
-        from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
 
-        level = IsolationLevel[isolation.upper()]
-        wanted = {
-            KafkaTopicPartition(self.name, partition): OffsetSpec.latest()
-            for partition in range(PARTITIONS)
-        }
-        answers = self.admin.list_offsets(wanted, isolation_level=level)
+        return self._offsets(OffsetSpec.latest(), isolation)
+
+    def end_of_day(self) -> dict[int, int]:
+        """Return where the day ends in each partition: at the first later timestamp, if any is.
+
+        A transaction's marker has the time at which the broker wrote it: today.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        later = self._offsets(OffsetSpec.for_timestamp(DAY + DAY_LENGTH), "read_uncommitted")
+        ends = self._ends("read_uncommitted")
+        return {p: offset if offset >= 0 else ends[p] for p, offset in later.items()}
+
+    def _offsets(self, wanted: Any, isolation: str) -> dict[int, int]:
+        from confluent_kafka import IsolationLevel
+
+        answers = self.admin.list_offsets(
+            {KafkaTopicPartition(self.name, partition): wanted for partition in range(PARTITIONS)},
+            isolation_level=IsolationLevel[isolation.upper()],
+        )
         return {tp.partition: future.result(30).offset for tp, future in answers.items()}
 
     def look(self) -> dict[Place, Record]:
