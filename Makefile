@@ -38,10 +38,12 @@ broker: setup ## leave only a Kafka broker running; says its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
 test: setup ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
-	@$(PYTHON_ENV) -m scripts.side_by_side \
+	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 3 \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' tests/integration" \
-	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(filter-out tests/integration,$(WITH_PARTS)) && $(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not shares_spark' $(WITH_PARTS)" \
-	  "apart=$(MAKE) --no-print-directory check licences && $(PYTHON_ENV) -m pytest -m 'not integration' && $(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or shares_spark)' $(WITH_PARTS)"
+	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(filter-out tests/integration,$(WITH_PARTS))" \
+	  "unit=$(MAKE) --no-print-directory check licences && $(PYTHON_ENV) -m pytest -m 'not integration'" \
+	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not shares_spark' $(WITH_PARTS)" \
+	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or shares_spark)' $(WITH_PARTS)"
 
 test-stores: class-archive ## the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)

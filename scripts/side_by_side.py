@@ -1,11 +1,13 @@
-"""Run commands at the same time: `python -m scripts.side_by_side NAME=COMMAND…`.
+"""Run commands side by side: `python -m scripts.side_by_side [--at-once N] NAME=COMMAND…`.
 
+Without `--at-once` all run at the same time; with it, the next one starts when one has ended.
 Each line of their output comes with the command's name before it. What a command of several parts
 (`a && b`) means, a shell says. Ends with 1 as soon as all have ended and one of them has failed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 __all__ = ["main"]
@@ -23,43 +26,73 @@ LAST_SECONDS = 30.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run the commands, and return the exit code."""
-    named = [argument.partition("=")[::2] for argument in arguments]
-    width = max(len(name) for name, _ in named)
+    options = _parser().parse_args(arguments)
+    named = dict(command.partition("=")[::2] for command in options.commands)
+    width = max(map(len, named))
     began = time.monotonic()
-    started = {
-        name: subprocess.Popen(
-            command,
-            shell=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            # A group of its own: what it has started ends with it.
-            start_new_session=True,
-        )
-        for name, command in named
-    }
-    threads = [
-        threading.Thread(target=_print_lines, args=(f"{name:{width}} | ", process))
-        for name, process in started.items()
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        codes = {name: process.wait() for name, process in started.items()}
-    except BaseException:
-        # As a terminal would: tests end what they have started, such as brokers.
-        for process in started.values():
-            _end(process)
-        raise
-    finally:
-        for thread in threads:
-            thread.join()
+    running = _Running()
+    with ThreadPoolExecutor(options.at_once or len(named)) as pool:
+        runs = {
+            name: pool.submit(running.run, f"{name:{width}} | ", command)
+            for name, command in named.items()
+        }
+        try:
+            codes = {name: run.result() for name, run in runs.items()}
+        except BaseException:
+            # As a terminal would: tests end what they have started, such as brokers.
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.end()
+            raise
     for name, code in codes.items():
         print(f"{name:{width}} | {'passed' if code == 0 else f'failed, exit code {code}'}")
     print(f"{time.monotonic() - began:.0f} s in all", flush=True)
     return int(any(codes.values()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="side_by_side")
+    parser.add_argument("--at-once", type=int, metavar="N", help="how many run at the same time")
+    parser.add_argument("commands", nargs="+", metavar="NAME=COMMAND")
+    return parser
+
+
+class _Running:
+    """The commands that run now."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    def run(self, prefix: str, command: str) -> int:
+        """Run a command, print its lines, and return its exit code."""
+        with self._lock:
+            if self._is_over:
+                return 1
+            process = subprocess.Popen(
+                command,
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                # A group of its own: what it has started ends with it.
+                start_new_session=True,
+            )
+            self._processes.add(process)
+        _print_lines(prefix, process)
+        code = process.wait()
+        self._processes.discard(process)
+        return code
+
+    def end(self) -> None:
+        """End what runs, and let nothing more start."""
+        with self._lock:
+            self._is_over = True
+            left = list(self._processes)
+        for process in left:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

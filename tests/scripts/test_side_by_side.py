@@ -43,6 +43,40 @@ def test_side_by_side_runs_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_side_by_side_at_once(tmp_path: Path) -> None:
+    """With a limit, a command starts when one before it has ended, also when that one failed."""
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    process = start(
+        "--at-once",
+        "1",
+        f"a=touch {first}; [ ! -e {second} ] && echo alone; exit 3",
+        f"b=touch {second}; [ -e {first} ] && echo after",
+    )
+    out, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert out.splitlines()[:-1] == [
+        "a | alone",
+        "b | after",
+        "a | failed, exit code 3",
+        "b | passed",
+    ]
+
+
+def test_side_by_side_interrupted_starts_no_more(tmp_path: Path) -> None:
+    """What waits when it is interrupted is never started."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    process = start("--at-once", "1", f"a=touch {first}; exec sleep 300", f"b=touch {second}")
+    wait_for(first.exists, "the first command's start")
+
+    process.send_signal(signal.SIGINT)
+
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert not second.exists()
+
+
 def test_side_by_side_one_fails() -> None:
     """One that fails doesn't end the others, and its exit code is said."""
     process = start("a=exit 3", "b=true && echo whole")
