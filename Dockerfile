@@ -64,10 +64,10 @@ RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirement
     && find venv -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 # Just what the download needs, so that other code can change without repeating it.
-COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/ivy.py \
-     plugins/kafka_drain/ivy.xml plugins/kafka_drain/jar_lock.py plugins/kafka_drain/jars.lock \
-     plugins/kafka_drain/jars.py plugins/kafka_drain/java.py fetch/kafka_drain/
-RUN PYTHONPATH=fetch python -m kafka_drain.jars \
+COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py fetch/kafka_drain/
+COPY plugins/kafka_drain/spark/__init__.py plugins/kafka_drain/spark/java.py fetch/kafka_drain/spark/
+COPY plugins/kafka_drain/spark/jars/ fetch/kafka_drain/spark/jars/
+RUN PYTHONPATH=fetch python -m kafka_drain.spark.jars.fetch \
     && rm -rf fetch cache/ivy \
     && find cache -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 

@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Return what a figure depends on: processors, memory, versions, and who else was busy."""
     # Only here: each process that is measured imports this module again.
-    from kafka_drain.class_archive_writing import class_archive_of_this_machine
+    from kafka_drain.spark.cds_training import class_archive_of_this_machine
 
     packages = ("apache-airflow", "confluent-kafka", "pyarrow", "pyspark")
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr

@@ -14,10 +14,10 @@ from benchmarks.kafka_records import PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import Measured, load_average, measured, median_of
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.validation import validate_archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
 
 __all__ = ["measure_batch"]
 

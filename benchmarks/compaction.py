@@ -20,9 +20,9 @@ from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.data_files import read_records
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import Wanted
 
 __all__ = ["measure_compaction"]

@@ -17,7 +17,7 @@ from benchmarks.outcome import hash_of_files, hash_of_topic
 from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain import jars
+from kafka_drain.spark.jars import fetch as jars
 
 __all__ = ["Arms", "checked", "measure_drain", "spark_submit"]
 

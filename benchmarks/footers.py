@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow.parquet as pq
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.contents import CommittedFile, FileOffsets
-from kafka_drain.data_files import topic_of
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import read_state
+from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.data_files.reader import topic_of
 from kafka_drain.errors import DataFileError
-from kafka_drain.generation import Generation
-from kafka_drain.generation_state import read_state
-from kafka_drain.manifest import SinkFile
-from kafka_drain.offset_checks import check_offsets, missing_offsets, segments
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
+from kafka_drain.proof.offset_checks import check_offsets, missing_offsets, segments
 
 __all__ = ["check_footers"]
 

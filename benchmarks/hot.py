@@ -13,7 +13,7 @@ from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
 from benchmarks.session import run_session
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.config.pipeline import Pipeline
 
 __all__ = ["measure_hot"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import Measured, measured, median_of
 from benchmarks.synthetic import SyntheticArchive, write_crc
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.findings import Reason, summary
-from kafka_drain.generation_state import read_state
 
 __all__ = ["measure_manifest"]
 

@@ -16,7 +16,7 @@ from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.synthetic import SyntheticArchive
 from demo.airflow_pages import VIEWER, open_pages
-from kafka_drain.report import Report, note_overview
+from kafka_drain.proof.report import Report, note_overview
 
 __all__ = ["measure_pages"]
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from benchmarks.arms import run_command
 from benchmarks.kafka_records import PARTITIONS
 from benchmarks.process_tree import Cost
-from kafka_drain import jars
-from kafka_drain.java import require_java
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.spark.jars import fetch as jars
+from kafka_drain.spark.java import require_java
 
 __all__ = ["producer_performance", "write_values"]
 

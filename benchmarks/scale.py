@@ -17,13 +17,13 @@ from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.session import run_session
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
-from kafka_drain.draining import open_drain
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.lease import hold_lease
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import open_drain
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import hold_lease
 
 __all__ = ["measure_scale"]
 

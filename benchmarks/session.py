@@ -10,11 +10,11 @@ from pathlib import Path
 
 from benchmarks.arms import run_command
 from benchmarks.process_tree import Cost
-from kafka_drain.drain_group import finish_group, open_group, raise_failures
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.submitting import run_environment
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.group import finish_group, open_group, raise_failures
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.spark.process import run_environment
 
 __all__ = ["run_session"]
 

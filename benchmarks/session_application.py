@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kafka_drain.job_spec import DrainSpec, write_private
+from kafka_drain.spark.job_spec import DrainSpec, write_private
 from kafka_drain_spark.drain import run_drain
 from kafka_drain_spark.job import forget_numpy
 

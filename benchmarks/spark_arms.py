@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 
 from benchmarks.process_tree import Cost, Meter
 from benchmarks.worker_arms import checked, planned, sent
-from kafka_drain import jars
+from kafka_drain.config.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing.jobs import VerifyJob
-from kafka_drain.republishing.matching import PartitionMatch
-from kafka_drain.republishing.plan import AT_LEAST_ONCE, RepublishPlan
-from kafka_drain.republishing.sending import SendJob
-from kafka_drain.republishing.spark import PRODUCER_SETTINGS
-from kafka_drain.republishing.verifying import verify_partition
-from kafka_drain.spark_conf import DEFAULTS, FIXED, JAVA_OPTIONS
+from kafka_drain.republish.engines.spark import PRODUCER_SETTINGS
+from kafka_drain.republish.engines.worker_main import VerifyJob
+from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.republish.verifying.matching import PartitionMatch
+from kafka_drain.republish.verifying.verify import verify_partition
+from kafka_drain.spark.jars import fetch as jars
 from kafka_drain_spark.send import send_groups
 
 __all__ = ["run"]

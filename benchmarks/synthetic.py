@@ -18,18 +18,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_drain.archive import Archive
-from kafka_drain.contents import CommittedFile, FileOffsets
-from kafka_drain.documents import write_document
-from kafka_drain.generation import Generation
-from kafka_drain.hadoop_crc import crc_name
-from kafka_drain.kafka_cluster import KafkaCluster, Topic
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.locations import locate
-from kafka_drain.offset_checks import Segment
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import KafkaBounds, Receipt
+from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.receipts import KafkaBounds, Receipt
-from kafka_drain.sealing import Identity, seal_segment
+from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.proof.sealing import Identity, seal_segment
+from kafka_drain.storage.json_files import write_document
+from kafka_drain.storage.paths import locate
 
 __all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "unseal_newest", "write_hadoop"]
 

@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
 from benchmarks.process_tree import Cost, Meter
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.lease import utc_now
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.engines import Engines
-from kafka_drain.republishing.jobs import VerifyJob
-from kafka_drain.republishing.matching import PartitionMatch
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.republish import Engine, Limits, Republish, plan_republish
-from kafka_drain.republishing.request import RepublishRequest
-from kafka_drain.republishing.sending import SendJob
-from kafka_drain.republishing.verifying import summed_up, target_partitions, verify_partition
+from kafka_drain.republish.engines.select import Engines
+from kafka_drain.republish.engines.worker_main import VerifyJob
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.run import Engine, Limits, Republish, plan_republish
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.republish.verifying.matching import PartitionMatch
+from kafka_drain.republish.verifying.verify import summed_up, target_partitions, verify_partition
+from kafka_drain.storage.lease import utc_now
 
 __all__ = ["bare", "checked", "planned", "sent", "worker"]
 

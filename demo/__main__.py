@@ -27,9 +27,9 @@ from demo.content import read_topic
 from demo.flights import FLIGHTS, create_topic, flight_records, produce, topic_exists
 from demo.local_airflow import ROOT, AirflowError, LocalAirflow
 from demo.local_postgres import LocalPostgres
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files, inspect_archive
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.inspection import committed_files, inspect_archive
 
 FOLDER = ROOT / ".demo"
 #: What `ui` leaves for a shell to read.

@@ -228,7 +228,7 @@ def _fill(scene: Scene) -> None:
     from airflow.utils.session import create_session
     from sqlalchemy import insert, text
 
-    from kafka_drain_airflow.metadata_database import (
+    from kafka_drain_airflow.pages.database import (
         AssetModel,
         TaskOutletAssetReference,
         XComModel,

@@ -7,7 +7,7 @@ set -eu
 
 properties=${1:-$(dirname "$0")/broker.properties}
 data=$(sed -n 's/^log\.dirs=//p' "$properties")
-jars=$(python -c 'from kafka_drain import jars; print(jars.verified(jars.BROKER)[0].parent)')
+jars=$(python -c 'from kafka_drain.spark.jars import fetch; print(fetch.verified(fetch.BROKER)[0].parent)')
 
 kafka() {
     heap=$1

@@ -30,15 +30,15 @@ class KafkaDrainPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
-        from kafka_drain_airflow.addresses import URL_PREFIX
-        from kafka_drain_airflow.pages import app
+        from kafka_drain_airflow.pages.addresses import URL_PREFIX
+        from kafka_drain_airflow.pages.airflow3 import app
 
         return [{"app": app, "url_prefix": URL_PREFIX, "name": "kafka-drain"}]
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return what the navigation of Airflow 3 shows: the archives, under Browse."""
-        from kafka_drain_airflow.addresses import page_url
+        from kafka_drain_airflow.pages.addresses import page_url
 
         return [
             {
@@ -57,7 +57,7 @@ class KafkaDrainPlugin(AirflowPlugin):
         """Return the pages that the webserver of Airflow 2 adds to its own."""
         if AIRFLOW_V_3_0_PLUS:
             return []
-        from kafka_drain_airflow.flask_view import blueprint
+        from kafka_drain_airflow.pages.airflow2 import blueprint
 
         return [blueprint]
 
@@ -66,7 +66,7 @@ class KafkaDrainPlugin(AirflowPlugin):
         """Return what the menu of Airflow 2 shows: the archives, under Browse."""
         if AIRFLOW_V_3_0_PLUS:
             return []
-        from kafka_drain_airflow.flask_view import MENU_ITEM
+        from kafka_drain_airflow.pages.airflow2 import MENU_ITEM
 
         return [MENU_ITEM]
 
@@ -75,8 +75,8 @@ class KafkaDrainPlugin(AirflowPlugin):
         """Return the links that a task instance of Airflow 2 may have."""
         if AIRFLOW_V_3_0_PLUS:
             return []
-        from kafka_drain_airflow.report_link import ReportLink
-        from kafka_drain_airflow.task_links import ArchiveLink, SparkUiLink
+        from kafka_drain_airflow.observability.report_link import ReportLink
+        from kafka_drain_airflow.observability.task_links import ArchiveLink, SparkUiLink
 
         return [ReportLink(), ArchiveLink(), SparkUiLink()]
 

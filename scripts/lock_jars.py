@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from kafka_drain import jar_lock, jars
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.spark.jars import fetch as jars
+from kafka_drain.spark.jars import lock as jar_lock
 
 __all__ = ["main"]
 

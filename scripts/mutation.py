@@ -28,31 +28,31 @@ ROOT = Path(__file__).parents[1]
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.json"
 TREE = ROOT / "build" / "mutation"
 
-#: The modules that decide, each with the tests that hold it (`tests/kafka_drain/test_<name>.py`).
+#: The modules that decide, each with the tests that hold it beside those of its own name.
 DECIDING = {
-    "access": "access",
-    "acknowledgements": "acknowledgements",
-    "compaction_plan": "compaction_plan compaction_proof",
-    "compaction_proof": "compaction_proof",
-    "content_checks": "content_checks",
-    "gap_classification": "gap_classification",
-    "gap_explanation": "gap_explanation gap_since_read",
-    "mend_steps": "mend_steps",
-    "offset_checks": "offset_checks",
-    "removal": "removal",
-    "reprocess_plan": "reprocess_plan",
-    "reprocess_refusals": "reprocess_refusals",
-    "retention": "retention",
-    "segment_proof": "segment_proof",
-    "roll_decisions": "roll_decisions",
-    "segment_overlaps": "segment_overlaps",
-    "superseding": "superseding",
-    "republishing.damage_counts": "damage_counts matching",
-    "republishing.match_types": "damage_counts matching",
-    "republishing.matching": "matching verification",
-    "republishing.selection": "selection",
-    "republishing.verdicts": "verification",
-    "republishing.verification": "verification",
+    "archive.segment_overlaps": "",
+    "config.offset_ranges": "",
+    "kafka.acls": "",
+    "maintenance.compaction_plan": "maintenance/test_compaction_proof.py",
+    "maintenance.compaction_proof": "",
+    "maintenance.retention": "",
+    "proof.content_checks": "",
+    "proof.gap_classification": "",
+    "proof.gap_explanation": "proof/test_validation_gap_since_read.py",
+    "proof.offset_checks": "",
+    "proof.segment_proof": "",
+    "republish.planning.selection": "",
+    "republish.planning.verdicts": "republish/verifying/test_result.py",
+    "republish.verifying.match_types": "republish/verifying/test_multiset_diff.py",
+    "republish.verifying.matching": "republish/verifying/test_result.py",
+    "republish.verifying.multiset_diff": "republish/verifying/test_matching.py",
+    "republish.verifying.result": "",
+    "windows.mend_steps": "",
+    "windows.obsolete_files": "",
+    "windows.removal": "",
+    "windows.reprocess.plan": "",
+    "windows.reprocess.refusals": "",
+    "windows.roll_decisions": "",
 }
 
 #: Below this share of mutants that a test kills, the verb fails.
@@ -91,7 +91,7 @@ class Mutant:
     """A change of one function.
 
     Attributes:
-        function: Where, such as `kafka_drain.retention._is_older`.
+        function: Where, such as `kafka_drain.maintenance.retention._is_older`.
         change: The lines before and after it, such as `a < b => a <= b`.
     """
 
@@ -124,6 +124,18 @@ class Result:
     alive: frozenset[Mutant] = frozenset()
 
 
+def tests_of(module: str) -> list[str]:
+    """Return the files of tests that hold a module that decides."""
+    package, _, name = module.rpartition(".")
+    own = f"{package.replace('.', '/')}/test_{name}.py"
+    found = [own, *DECIDING[module].split()]
+    return [
+        f"tests/kafka_drain/{test}"
+        for test in found
+        if (ROOT / "tests/kafka_drain" / test).is_file()
+    ]
+
+
 def make_tree(modules: Iterable[str]) -> None:
     """Copy the code to where mutmut finds packages by their own names, with its configuration."""
     shutil.rmtree(TREE, ignore_errors=True)
@@ -131,11 +143,11 @@ def make_tree(modules: Iterable[str]) -> None:
     for folder in ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark", "tests", "demo"):
         shutil.copytree(ROOT / folder, TREE / Path(folder).name, ignore=leave)
     paths = [f"kafka_drain/{module.replace('.', '/')}.py" for module in modules]
-    tests = sorted({test for module in modules for test in DECIDING[module].split()})
+    tests = sorted({test for module in modules for test in tests_of(module)})
     (TREE / "pyproject.toml").write_text(
         _CONFIGURATION.format(
             modules=json.dumps(paths),
-            tests=json.dumps([f"tests/kafka_drain/test_{test}.py" for test in tests]),
+            tests=json.dumps(tests),
         )
     )
 

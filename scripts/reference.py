@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import kafka_drain.errors as errors
 import kafka_drain_airflow
-from kafka_drain.cli import COMMANDS, parser
-from kafka_drain.exit_codes import MEANINGS
+from kafka_drain.cli.exit_codes import MEANINGS
+from kafka_drain.cli.main import COMMANDS, parser
 
 __all__ = ["PARTS", "commands", "error_types", "exit_codes", "python_names"]
 

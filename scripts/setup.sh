@@ -77,7 +77,7 @@ check_java
 step "Java $java_major"
 
 stamp=$venv/kafka-drain-setup
-wanted=$(hash_inputs "$lock" pyproject.toml plugins/kafka_drain/ivy.xml)
+wanted=$(hash_inputs "$lock" pyproject.toml plugins/kafka_drain/spark/jars/ivy.xml)
 
 if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     step "Python packages: nothing has changed"
@@ -109,7 +109,7 @@ fi
 
 # `make lock-jars` comes when they aren't what jars.lock names, and must get past this.
 if [ "${3:-}" != without-jars ]; then
-    "$venv/bin/python" -m kafka_drain.jars
+    "$venv/bin/python" -m kafka_drain.spark.jars.fetch
     step "jars"
 fi
 step_began=$began

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kafka_drain.job_spec import CompactSpec
+from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.compact import run_compact
 from kafka_drain_spark.job import run_jobs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kafka_drain.job_spec import SendSpec
+from kafka_drain.spark.job_spec import SendSpec
 from kafka_drain_spark.job import run_jobs
 from kafka_drain_spark.send import run_send
 

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from kafka_drain.job_spec import DrainSpec
+from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain_spark.job import run_jobs
 from kafka_drain_spark.warm_up import run_warm_up
 

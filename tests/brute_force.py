@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 
 __all__ = ["data_files", "offsets_in_files", "refuse_inexact"]

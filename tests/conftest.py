@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from kafka_drain.archive import Archive
-from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
-from kafka_drain.backfilling import finish_backfill, open_backfill
-from kafka_drain.draining import finish_drain, nothing_new, open_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
 from kafka_drain.intervals import Interval
-from kafka_drain.job_spec import DrainSpec, WindowSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.lease import utc_now
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.receipts import Receipt
-from kafka_drain.repairing import plan_repair
-from kafka_drain.sealing import Identity
-from kafka_drain.validation import validate_archive
-from kafka_drain.windows import finish_window, open_window, prepare_window
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.windows.backfill import finish_backfill, open_backfill
+from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
+from kafka_drain.windows.repair import plan_repair
+from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.matrix import VARIABLE, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
@@ -216,9 +216,9 @@ def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
 @pytest.fixture
 def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
     """Republish an archive from this process, and return the receipt."""
-    from kafka_drain.republishing.engines import Engines
-    from kafka_drain.republishing.republish import Limits, plan_republish
-    from kafka_drain.republishing.request import RepublishRequest
+    from kafka_drain.republish.engines.select import Engines
+    from kafka_drain.republish.planning.request import RepublishRequest
+    from kafka_drain.republish.run import Limits, plan_republish
 
     def no_spark(*_: Any) -> None:
         raise AssertionError("this fixture sends from this process")

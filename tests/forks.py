@@ -7,7 +7,7 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from kafka_drain.cli import COMMANDS
+from kafka_drain.cli.main import COMMANDS
 
 __all__ = ["fork", "run_forked"]
 
@@ -16,7 +16,7 @@ PATIENCE = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *(f"kafka_drain.commands.{name.replace('-', '_')}" for name in COMMANDS),
+        *(f"kafka_drain.cli.commands.{name.replace('-', '_')}" for name in COMMANDS),
         # What a child imports as its main module.
         "pytest",
     ]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from kafka_drain.errors import LockedError
-from kafka_drain.lease import Lease
+from kafka_drain.storage.lease import Lease
 
 __all__ = ["take_at_once"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
 from tests.kafka_drain.golden import END, add_batch, seal, sealed_copy
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reading.md"

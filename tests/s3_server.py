@@ -14,7 +14,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from kafka_drain.object_store import spark_conf_for
+from kafka_drain.storage.s3 import spark_conf_for
 
 __all__ = ["CREDENTIALS", "VARIABLE", "s3_server", "session_for"]
 

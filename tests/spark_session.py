@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_drain import jars
-from kafka_drain.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
+from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
+from kafka_drain.spark.jars import fetch as jars
 
 __all__ = ["spark_session"]
 

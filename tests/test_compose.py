@@ -214,14 +214,21 @@ def test_dockerfile_sources_exist() -> None:
 
 def test_dockerfile_jars_layer_complete(tmp_path: Path) -> None:
     """The few files that are copied for the download suffice for it."""
-    [sources] = [group for group, target in copies() if target.startswith("fetch/")]
-    package = tmp_path / "kafka_drain"
-    package.mkdir()
-    for source in sources:
-        shutil.copy(CHECKOUT / source, package)
+    for sources, target in copies():
+        if target.startswith("fetch/"):
+            package = tmp_path / Path(target).relative_to("fetch")
+            package.mkdir(parents=True)
+            for source in (CHECKOUT / name for name in sources):
+                for file in source.iterdir() if source.is_dir() else [source]:
+                    if file.is_file():
+                        shutil.copy(file, package)
 
     run = subprocess.run(
-        [sys.executable, "-c", "from kafka_drain import jars; jars.verified(jars.BROKER)"],
+        [
+            sys.executable,
+            "-c",
+            "from kafka_drain.spark.jars import fetch; fetch.verified(fetch.BROKER)",
+        ],
         env={**os.environ, "PYTHONPATH": str(tmp_path), "KAFKA_DRAIN_CACHE": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,

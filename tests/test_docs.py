@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_drain.cli import COMMANDS
+from kafka_drain.cli.main import COMMANDS
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
+from kafka_drain.config.source_options import DEFAULTS, OPTIONS
+from kafka_drain.config.spark_conf import _KAFKA_CACHES
 from kafka_drain.errors import ConfigError
 from kafka_drain.findings import Reason
-from kafka_drain.gap_reasons import GapReason
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
-from kafka_drain.source_options import DEFAULTS, OPTIONS
-from kafka_drain.spark_conf import _KAFKA_CACHES
-from kafka_drain_airflow import metrics
+from kafka_drain.gaps import GapReason
+from kafka_drain_airflow.observability import metrics
 from tests.documentation.blocks import DOCUMENTS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from kafka_drain_airflow import metrics
+from kafka_drain_airflow.observability import metrics
 
 GRAFANA = Path(__file__).resolve().parents[1] / "docs" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "kafka-drain.json").read_text())

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from kafka_drain.cli import main
+from kafka_drain.cli.main import main
 from tests.kafka_drain.golden import END, P0, P1, row
 from tests.reading_page import COUNTS, PAGE, PLACE, SEALED, blocks_of, make_archive
 

@@ -25,9 +25,9 @@ from demo.broker.state import (
     read_state,
     server_properties,
 )
-from kafka_drain import jars
 from kafka_drain.errors import ConfigError, MachineError
-from kafka_drain.java import require_java
+from kafka_drain.spark.jars import fetch as jars
+from kafka_drain.spark.java import require_java
 
 __all__ = ["KafkaCluster"]
 

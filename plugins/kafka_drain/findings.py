@@ -1,4 +1,7 @@
-"""What validation can find: reason codes, each with its meaning and what to do about it."""
+"""What validation can find: reason codes, each with its meaning and what to do about it.
+
+Opens nothing.
+"""
 
 from __future__ import annotations
 

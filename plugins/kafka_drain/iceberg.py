@@ -18,12 +18,12 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile, archive_files, columns_of
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
+from kafka_drain.config.sink_options import PARTITION_COLUMNS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
-from kafka_drain.locations import is_local
-from kafka_drain.sink_options import PARTITION_COLUMNS
+from kafka_drain.storage.paths import is_local
 
 try:
     from pyiceberg.catalog import Catalog

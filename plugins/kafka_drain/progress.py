@@ -1,4 +1,4 @@
-"""Progress of long work: done of total, rate, time left. Plain arithmetic."""
+"""Progress of long work: done of total, rate, time left. Opens nothing."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile, archive_files, columns_of
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
+from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError
-from kafka_drain.locations import is_local
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.sink_options import MILLISECONDS
+from kafka_drain.storage.paths import is_local
 
 __all__ = ["archive_dataset", "archive_paths", "segments_filter"]
 

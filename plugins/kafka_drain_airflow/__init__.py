@@ -5,7 +5,7 @@ from kafka_drain_airflow import Pipeline, create_dags
 
 from __future__ import annotations
 
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator

@@ -15,12 +15,12 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
-from kafka_drain.object_store import scheme_of, variables_of
+from kafka_drain.storage.s3 import scheme_of, variables_of
 
 if TYPE_CHECKING:
-    from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.pipeline import Pipeline
-    from kafka_drain.schema_registry import SchemaRegistry
+    from kafka_drain.config.pipeline import Pipeline
+    from kafka_drain.kafka.cluster import KafkaCluster
+    from kafka_drain.schemas.registry import SchemaRegistry
 
 __all__ = [
     "archive_access",
@@ -43,8 +43,8 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
         ConfigError: When there is no such connection, or a setting is not accepted.
     """
     # Not at the top: DAG files import this module, and confluent_kafka takes its time.
-    from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.kafka_config import KafkaConfig
+    from kafka_drain.kafka.client_config import KafkaConfig
+    from kafka_drain.kafka.cluster import KafkaCluster
 
     require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
     return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
@@ -56,7 +56,7 @@ def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
     Raises:
         ConfigError: When there is no such connection, or a setting is not accepted.
     """
-    from kafka_drain.schema_registry import SchemaRegistry
+    from kafka_drain.schemas.registry import SchemaRegistry
 
     conn_id = pipeline.values.registry_conn_id if pipeline.values else None
     if conn_id is None:

@@ -8,9 +8,10 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, Param
 
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.pipeline_group import check_group
-from kafka_drain_airflow.archive_events import archive_asset, replaced_alias
+from kafka_drain.config.groups import check_group
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.forms.republish import republish_params, time_param
+from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
@@ -18,7 +19,6 @@ from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
-from kafka_drain_airflow.republish_params import republish_params, time_param
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
 __all__ = ["create_dags", "create_group_dags"]

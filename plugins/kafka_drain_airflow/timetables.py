@@ -13,7 +13,7 @@ import pendulum
 from airflow.configuration import conf
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from kafka_drain.schedules import cron_of
+from kafka_drain.config.schedules import cron_of
 
 __all__ = ["BackfillTimetable", "backfill_schedule", "drain_schedule"]
 

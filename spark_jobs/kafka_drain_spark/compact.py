@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_drain.job_spec import CompactSpec
 from kafka_drain.progress import Progress
+from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_drain.sink_options import MILLISECONDS
+from kafka_drain.config.sink_options import MILLISECONDS
 
 __all__ = ["read_files", "with_exact_times"]
 

@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_drain.job_spec import DrainSpec
 from kafka_drain.offsets import (
     TopicPartition,
     count,
@@ -18,6 +17,7 @@ from kafka_drain.offsets import (
     to_spark_json,
 )
 from kafka_drain.progress import Progress
+from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import (
     COUNTED,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from kafka_drain.source_options import INTERNAL_TOPICS, subscribed_topics
+from kafka_drain.config.source_options import INTERNAL_TOPICS, subscribed_topics
 
 __all__ = ["find_internal_topics", "names_internal_topics"]
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_drain.job_spec import write_private
+from kafka_drain.spark.job_spec import write_private
 
 __all__ = [
     "SPARK_ERRORS",

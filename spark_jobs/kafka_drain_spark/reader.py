@@ -42,10 +42,10 @@ def read_archive(
         ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
     """
     # Here, as the jobs' side needs pyspark alone when it is imported.
-    from kafka_drain.archive import Archive
-    from kafka_drain.archive_files import archive_files, columns_of
-    from kafka_drain.locations import hadoop_path
-    from kafka_drain.value_schemas import decoded_values
+    from kafka_drain.archive.archive import Archive
+    from kafka_drain.archive.files import archive_files, columns_of
+    from kafka_drain.schemas.decoding import decoded_values
+    from kafka_drain.storage.paths import hadoop_path
 
     archive = Archive.at(archive_path)
     files = [file for file in archive_files(archive) if include_unsealed or file.sealed]

@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kafka_drain.errors import KafkaDrainError, TerminalError
-from kafka_drain.job_spec import SendSpec
 from kafka_drain.progress import Progress
-from kafka_drain.republishing.ledger import Ledger
-from kafka_drain.republishing.sending import SendJob, send_shard
+from kafka_drain.republish.sending.progress_store import Ledger
+from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
+from kafka_drain.spark.job_spec import SendSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.job import secret_options
 

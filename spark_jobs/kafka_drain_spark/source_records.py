@@ -16,7 +16,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kafka_drain.unkept_records import UNKEPT
+from kafka_drain.spark.unkept_records import UNKEPT
 
 __all__ = ["as_sent", "timestamp_as_sent"]
 

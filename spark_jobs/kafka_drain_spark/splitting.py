@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from kafka_drain.splitting import min_partitions
+from kafka_drain.spark.splitting import min_partitions
 
 __all__ = ["with_splits"]
 

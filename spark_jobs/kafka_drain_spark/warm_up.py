@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from kafka_drain.job_spec import DrainSpec
+from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain_spark.drain import own_session, start_writing
 from kafka_drain_spark.job import JobFailed
 

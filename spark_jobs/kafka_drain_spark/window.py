@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_drain.job_spec import WindowSpec
 from kafka_drain.offsets import from_spark_json, ranges_between
+from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of

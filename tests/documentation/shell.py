@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from demo.__main__ import ENVIRONMENT
-from kafka_drain.cli import parser
+from kafka_drain.cli.main import parser
 from tests.documentation.blocks import ROOT, Code, blocks
 
 _OPERATORS = frozenset(("|", "||", "&&", ";", "&"))

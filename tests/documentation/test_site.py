@@ -12,7 +12,7 @@ import pytest
 
 import kafka_drain.errors as errors
 import kafka_drain_airflow
-from kafka_drain.cli import COMMANDS
+from kafka_drain.cli.main import COMMANDS
 from tests.documentation.blocks import DOCUMENTS, ROOT
 
 

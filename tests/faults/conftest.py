@@ -21,15 +21,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
-from kafka_drain.draining import DrainJob, finish_drain, open_drain, prepare_drain
-from kafka_drain.job_spec import DrainSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import DrainJob, finish_drain, open_drain, prepare_drain
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition as KafkaPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing import worker
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.engines import worker
+from kafka_drain.spark.job_spec import DrainSpec, write_private
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case

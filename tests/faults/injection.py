@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.dataset as ds
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.inspection import committed_files
-from kafka_drain.locations import locate
-from kafka_drain.report import Report
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.proof.report import Report
+from kafka_drain.storage.paths import locate
 
 NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
 DAY = 86_400_000

@@ -15,17 +15,18 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import Producer
 
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing import producer, sending
-from kafka_drain.republishing.engines import Engines
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.republish import Limits, Republish, plan_republish
-from kafka_drain.republishing.request import RepublishRequest
-from kafka_drain.republishing.sending import SendJob
+from kafka_drain.republish.engines.select import Engines
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.run import Limits, Republish, plan_republish
+from kafka_drain.republish.sending import producer
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republishing import ROOT, Audit, Record, audit, read_topic
 

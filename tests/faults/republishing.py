@@ -27,11 +27,11 @@ from confluent_kafka.admin import (
 )
 
 from demo.broker.processes import command_line
-from kafka_drain.archive import Archive
-from kafka_drain.republishing.ledger import Ledger, Progress
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.runs import RepublishRun, run_key
-from kafka_drain.republishing.shards import ProgressSlot
+from kafka_drain.archive.archive import Archive
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun, run_key
+from kafka_drain.republish.planning.shards import ProgressSlot
+from kafka_drain.republish.sending.progress_store import Ledger, Progress
 from tests.faults.injection import NOON, PATIENCE, QUICK_START, wait_for
 from tests.faults.spark_cluster import executors, python_workers
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from demo.broker import KafkaCluster
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
 from tests.faults.republishing import (
     ROOT,
     Audit,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from demo.broker.ports import free_ports
 from demo.broker.processes import command_line
-from kafka_drain.java import require_java
-from kafka_drain.spark_submit import spark_home
+from kafka_drain.spark.java import require_java
+from kafka_drain.spark.submit import spark_home
 from tests.faults.injection import QUICK_JAVA, wait_for
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, SparkJobError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
 from tests.conftest import Drain, manifest_files
 from tests.faults.conftest import Start
 from tests.faults.injection import NOON, generation, held, listed_files, records

@@ -23,13 +23,13 @@ import pytest
 from confluent_kafka import Producer
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.draining import prepare_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import prepare_drain
 from kafka_drain.findings import summary
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.locations import is_local, locate
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.paths import is_local, locate
 from tests.conftest import Drain
 from tests.faults.injection import (
     NOON,

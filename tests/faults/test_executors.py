@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.draining import finish_drain, prepare_drain
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import finish_drain, prepare_drain
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
 from tests.faults.injection import (
     DAY,
     PATIENCE,

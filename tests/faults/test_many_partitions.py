@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing import chains, sending
-from kafka_drain.republishing.chains import MOST_PER_PARTITION
-from kafka_drain.republishing.offset_map import OffsetMap
-from kafka_drain.republishing.plan import RepublishPlan
+from kafka_drain.republish.planning import chains
+from kafka_drain.republish.planning.chains import MOST_PER_PARTITION
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.verifying.offset_map import OffsetMap
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import NOON
 from tests.faults.republish_case import Case, Stopped, Tapped, tap

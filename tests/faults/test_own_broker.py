@@ -17,15 +17,15 @@ from confluent_kafka.admin import (
 )
 
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import DataLossError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.preflight import preflight
-from kafka_drain.report import Report
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
 from tests.brokers import SHORT_LIVED
 from tests.conftest import Drain
 from tests.faults.conftest import Start

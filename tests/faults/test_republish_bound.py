@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.republishing import republish as republishing
-from kafka_drain.republishing import sending
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.republish import run as republishing
+from kafka_drain.republish.sending import shard_sender as sending
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, tap
 from tests.faults.republishing import make_target

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from tests.faults.conftest import Sealed
 from tests.faults.injection import wait_for

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import KafkaUnavailableError, ProgressError
-from kafka_drain.lease import utc_now
-from kafka_drain.republishing import opening, sending
-from kafka_drain.republishing import republish as republishing
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.republish import Limits
-from kafka_drain.republishing.sending import SendJob
+from kafka_drain.republish import run as republishing
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.run import Limits
+from kafka_drain.republish.sending import attempts as opening
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, _Engine, tap
 from tests.faults.republishing import make_target

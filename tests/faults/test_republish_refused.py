@@ -35,15 +35,15 @@ from kafka_drain.errors import (
     SourceRecordError,
     TopicError,
 )
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing import sending
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.runs import RepublishRun, run_key
-from kafka_drain.republishing.sending import SendJob, send_shard
-from kafka_drain.republishing.shards import PREFIX
-from kafka_drain.sealed_json import seal, unseal
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun, run_key
+from kafka_drain.republish.planning.shards import PREFIX
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.storage.sealed_json import seal, unseal
 from tests.faults.injection import NOON, wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, tap
 from tests.faults.republishing import alter_topic, make_target

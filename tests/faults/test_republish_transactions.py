@@ -18,11 +18,12 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.errors import VerifyError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing import producer, sending
-from kafka_drain.republishing.ledger import Ledger, Progress
-from kafka_drain.republishing.plan import RepublishPlan
-from kafka_drain.republishing.producer import TRANSACTION_TIMEOUT_MS, fenced_producer
-from kafka_drain.republishing.sending import SendJob
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.sending import producer
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.producer import TRANSACTION_TIMEOUT_MS, fenced_producer
+from kafka_drain.republish.sending.progress_store import Ledger, Progress
+from kafka_drain.republish.sending.shard_sender import SendJob
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, halted_sender, tap
 

@@ -14,17 +14,17 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.watermarks import STALL_SECONDS
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, DataLossError
 from kafka_drain.findings import errors, summary
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
-from kafka_drain.observations import STALL_SECONDS
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.preflight import preflight
-from kafka_drain.report import Report
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.windows.roll import plan_roll, roll
 
 pytestmark = pytest.mark.integration
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.preflight import preflight
+from kafka_drain.kafka.cluster import KafkaCluster
 from tests.conftest import Drain
 from tests.faults.injection import generation, held, records
 from tests.integration.command_line import listing

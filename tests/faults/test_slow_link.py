@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing import producer, sending
-from kafka_drain.republishing.verifying import verify_partition
+from kafka_drain.republish.sending import producer
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.verifying.verify import verify_partition
 from tests.faults.injection import NOON
 from tests.faults.republish_case import Case, Tapped, tap
 from tests.faults.republishing import make_target, read_topic

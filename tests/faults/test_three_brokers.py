@@ -16,14 +16,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import TransientError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing import sending
-from kafka_drain.republishing.republish import Limits
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.run import Limits
+from kafka_drain.republish.sending import shard_sender as sending
 from tests.brokers import SHORT_LIVED
 from tests.brute_force import refuse_inexact
 from tests.conftest import Drain

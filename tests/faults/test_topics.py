@@ -11,16 +11,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import DataLossError, TopicError
 from kafka_drain.findings import errors, summary
-from kafka_drain.inspection import committed_files
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.preflight import preflight
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain, manifest_files
 from tests.faults.conftest import Start
 from tests.faults.injection import (

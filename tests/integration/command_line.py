@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_drain.cli import main
+from kafka_drain.cli.main import main
 from tests.forks import run_forked
 
 ROOT = Path(__file__).parents[2]

@@ -14,20 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.archive import Archive
-from kafka_drain.job_spec import CompactSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
-from kafka_drain.maintaining import run_maintenance
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.reprocess_plan import Cut
-from kafka_drain.reprocess_state import unfinished_reprocess
-from kafka_drain.reprocessing import (
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.maintain import run_maintenance
+from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.windows.reprocess.plan import Cut
+from kafka_drain.windows.reprocess.run import (
     finish_reprocess,
     open_reprocess,
     plan_reprocess,
 )
-from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.windows.reprocess.state import unfinished_reprocess
 
 CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
 

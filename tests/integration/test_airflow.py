@@ -20,10 +20,10 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.flights import PARTITIONS, create_topic, flight_records, produce
 from demo.local_airflow import AirflowError, LocalAirflow
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.validation import validate_archive
-from kafka_drain_airflow.task_progress import is_progress
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain_airflow.observability.task_progress import is_progress
 from tests.conftest import manifest_files
 from tests.faults.injection import wait_for
 

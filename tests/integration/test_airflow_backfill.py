@@ -18,8 +18,8 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.local_airflow import AirflowError, LocalAirflow
 from demo.local_postgres import LocalPostgres
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.archive.archive import Archive
+from kafka_drain.kafka.cluster import KafkaCluster
 from tests.brute_force import data_files, refuse_inexact
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]

@@ -29,11 +29,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.local_airflow import LocalAirflow
-from kafka_drain.archive import Archive
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
 from tests.brute_force import data_files, offsets_in_files, refuse_inexact
 
 pytestmark = [
@@ -75,7 +75,7 @@ for line in sys.stdin:
 """
 
 DAGS = """
-from kafka_drain.republishing import worker
+from kafka_drain.republish.engines import worker
 from kafka_drain_airflow import Pipeline, create_dags
 
 # Without it, a process more pays from 200,000 records on.
@@ -481,7 +481,7 @@ def test_republish_killed(
         drained.worker.terminate()
 
     killed.end()
-    senders = [command for command in running if "republishing.jobs" in command]
+    senders = [command for command in running if "engines.worker_main" in command]
     assert len(senders) == (processes if processes > 1 else 0)
     assert killed.server.states == ([] if is_marked else ["up_for_retry"]), killed.said()[-3000:]
     assert killed.server.results == []

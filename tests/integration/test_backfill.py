@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
-from kafka_drain.backfilling import finish_backfill, open_backfill, refuse_incomplete
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
-from kafka_drain.job_spec import WindowSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
+from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from tests.brute_force import data_files, offsets_in_files, refuse_inexact
 from tests.faults.injection import wait_for
 

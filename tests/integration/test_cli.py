@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.exit_codes import FAILED
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.exit_codes import FAILED
 from tests.conftest import manifest_files
 from tests.integration.command_line import Ended, kafka_drain, listing
 from tests.pseudo_terminal import at_terminal

@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.data_files import read_records
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.errors import ManifestInvalidError, SourceRecordError
 from kafka_drain.findings import summary
-from kafka_drain.inspection import committed_files
 from kafka_drain.intervals import Interval
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.report import Report
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
 
 pytestmark = pytest.mark.integration
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from benchmarks.growth import make
-from kafka_drain.archive import Archive
-from kafka_drain.class_archive_writing import write_class_archive
-from kafka_drain.java import require_java
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.cds_training import write_class_archive
+from kafka_drain.spark.java import require_java
 from tests.integration.command_line import ROOT, kafka_drain
 
 pytestmark = pytest.mark.integration

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.cli import parser
-from kafka_drain.consumer_groups import Committed, ConsumerGroups
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.cli.main import parser
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
 from tests.documentation.blocks import Code, python_blocks
 from tests.documentation.shell import Command, commands
 

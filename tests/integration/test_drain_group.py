@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.drain_group import GroupJob, finish_group, open_group, raise_failures
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.group import GroupJob, finish_group, open_group, raise_failures
 from kafka_drain.errors import LockedError, SparkJobError, TopicError
-from kafka_drain.job_spec import DrainSpec
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import hold_lease
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.storage.lease import hold_lease
 
 pytestmark = pytest.mark.integration
 

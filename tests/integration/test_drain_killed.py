@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.draining import prepare_drain
-from kafka_drain.inspection import committed_files
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.validation import validate_archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import prepare_drain
+from kafka_drain.proof.validation import validate_archive
 
 pytestmark = pytest.mark.integration
 

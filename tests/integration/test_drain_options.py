@@ -16,19 +16,19 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kafka_drain.archive import Archive
-from kafka_drain.consumer_groups import Committed, ConsumerGroups
-from kafka_drain.data_files import read_offsets, read_records, topic_of
-from kafka_drain.draining import DrainJob, finish_drain, prepare_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.source_options import _CONSUMER, _ELSEWHERE
+from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
+from kafka_drain.drain.drain import DrainJob, finish_drain, prepare_drain
 from kafka_drain.errors import ConfigError, KafkaDrainError, SparkJobError
-from kafka_drain.inspection import committed_files
-from kafka_drain.job_spec import DrainSpec
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.source_options import _CONSUMER, _ELSEWHERE
-from kafka_drain.spark_submit import spark_version
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.submit import spark_version
 from tests.conftest import Drain, manifest_files
 
 pytestmark = pytest.mark.integration

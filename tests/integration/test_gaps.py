@@ -18,14 +18,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import summary
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.report import Report
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.kafka_codes import PASSING
+from kafka_drain.kafka.error_codes import PASSING
 
 pytestmark = pytest.mark.integration
 

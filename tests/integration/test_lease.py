@@ -17,15 +17,15 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.draining import finish_drain, open_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import finish_drain, open_drain
 from kafka_drain.errors import LockedError
-from kafka_drain.inspection import committed_files
-from kafka_drain.job_spec import DrainSpec, write_private
-from kafka_drain.lease import Lease, hold_lease, utc_now
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.unlocking import list_leases, remove_lease
-from kafka_drain.validation import validate_archive
+from kafka_drain.maintenance.unlock import list_leases, remove_lease
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import DrainSpec, write_private
+from kafka_drain.storage.lease import Lease, hold_lease, utc_now
 from tests.integration.command_line import ROOT, kafka_drain, listing
 
 pytestmark = pytest.mark.integration

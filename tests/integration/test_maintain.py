@@ -19,27 +19,27 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.synthetic import unseal_newest
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
-from kafka_drain.backfilling import refuse_incomplete
-from kafka_drain.compacting import SPARK_CONF
-from kafka_drain.data_files import read_records
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.window import Window
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import Wanted
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
-from kafka_drain.gap_reasons import GapReason
+from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import Interval
-from kafka_drain.job_spec import CompactSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import hold_lease, utc_now
-from kafka_drain.maintaining import plan_maintenance, run_maintenance
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.compact import SPARK_CONF
+from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.runs import list_runs
-from kafka_drain.republishing.selection import Selection
-from kafka_drain.spark_submit import SparkApplication, Submit
-from kafka_drain.validation import validate_archive
-from kafka_drain.window import Window
-from kafka_drain.windows import freeze_window
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.spark.submit import SparkApplication, Submit
+from kafka_drain.storage.lease import hold_lease, utc_now
+from kafka_drain.windows.backfill import refuse_incomplete
+from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
 from tests.integration.killed_steps import maintain_until

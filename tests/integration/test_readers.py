@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.findings import errors
-from kafka_drain.inspection import committed_files
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.reading import archive_dataset
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.validation import validate_archive
+from kafka_drain.windows.roll import plan_roll, roll
 from kafka_drain_spark.reader import read_archive
 from tests.reading_page import COUNTS, blocks_of, make_archive
 

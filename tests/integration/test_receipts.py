@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, ManifestInvalidError
 from kafka_drain.findings import errors, summary
-from kafka_drain.inspection import committed_files
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.report import Report
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.brute_force import offsets_in_files
 from tests.integration.command_line import kafka_drain
 
@@ -389,7 +389,7 @@ def test_repair_manifest(drained: Drained, cluster: KafkaCluster, spark: Any, cu
     report = drained.validate()
     assert not report.complete
 
-    from kafka_drain.repairing import plan_repair, repair_manifest
+    from kafka_drain.windows.repair import plan_repair, repair_manifest
 
     plan = plan_repair(drained.archive, report)
     assert repair_manifest(plan) == 4

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.abandoning import abandon_reprocess, plan_abandon
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import archive_files
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, DataLossError
-from kafka_drain.job_spec import WindowSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.reprocess_plan import Cut, parse_cut
-from kafka_drain.reprocess_state import ReprocessPlan, newest_generation
-from kafka_drain.reprocessing import (
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.windows.obsolete_files import remove_superseded
+from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
+from kafka_drain.windows.reprocess.plan import Cut, parse_cut
+from kafka_drain.windows.reprocess.run import (
     finish_piece,
     finish_reprocess,
     open_reprocess,
     plan_reprocess,
     prepare_piece,
 )
-from kafka_drain.superseding import remove_superseded
-from kafka_drain.validation import validate_archive
+from kafka_drain.windows.reprocess.state import ReprocessPlan, newest_generation
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
 from tests.integration.killed_steps import finish_reprocess_until, open_reprocess_until

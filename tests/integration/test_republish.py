@@ -13,21 +13,21 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, MachineError, TopicError
 from kafka_drain.intervals import time_text
-from kafka_drain.job_spec import SendSpec, SinkSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import utc_now
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.engines import Engines
-from kafka_drain.republishing.republish import Limits, plan_republish
-from kafka_drain.republishing.request import RESTORED, RepublishRequest
-from kafka_drain.republishing.selection import Selection
-from kafka_drain.spark_submit import SparkApplication, prepare_application
-from kafka_drain.topic_settings import TopicSettings
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.engines.select import Engines
+from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
+from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.republish.run import Limits, plan_republish
+from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
+from kafka_drain.spark.submit import SparkApplication, prepare_application
+from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.integration.command_line import kafka_drain
 

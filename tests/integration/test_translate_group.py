@@ -16,9 +16,8 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.commands import translate_group
-from kafka_drain.consumer_groups import Committed, ConsumerGroups
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands import translate_group
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -27,12 +26,13 @@ from kafka_drain.errors import (
     KafkaUnavailableError,
     TopicError,
 )
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republishing.group_records import GroupRecords
-from kafka_drain.republishing.offset_map import Block, OffsetMap, PartitionMap
-from kafka_drain.republishing.runs import RepublishRun
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 
 pytestmark = pytest.mark.integration
 

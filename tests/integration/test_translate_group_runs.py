@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.commands import translate_group
-from kafka_drain.consumer_groups import Committed, ConsumerGroups
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands import translate_group
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import time_text
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.republishing.runs import RepublishRun
-from kafka_drain.republishing.selection import Selection
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.selection import Selection
 from tests.integration.test_translate_group import take
 
 pytestmark = pytest.mark.integration

@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_drain.archive import Archive
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DataLossError, SourceRecordError
-from kafka_drain.kafka_cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.unkept_records import WAY_OUT
-from kafka_drain.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.unkept_records import WAY_OUT
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.integration.test_contents import ANY_TIME, records
 
 pytestmark = pytest.mark.integration

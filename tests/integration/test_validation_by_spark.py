@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster, unseal_newest
-from kafka_drain import validation
-from kafka_drain.archive import Archive
-from kafka_drain.committed_files import ReadFiles, read_committed_files
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.foreground import submit
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.reading_by_spark import read_by_spark
-from kafka_drain.report import Report
-from kafka_drain.spark_submit import SparkApplication
-from kafka_drain.submitting import submit
-from kafka_drain.validation import MANY_FILES, validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof import validation
+from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
+from kafka_drain.proof.executor_reading import read_by_spark
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import MANY_FILES, validate_archive
+from kafka_drain.spark.submit import SparkApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 

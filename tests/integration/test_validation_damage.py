@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.data_files import read_offsets
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import errors, summary
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.manifest import parse_log
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.report import Report, raise_findings
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.metadata_log.manifest import parse_log
+from kafka_drain.proof.report import Report, raise_findings
+from kafka_drain.proof.validation import validate_archive
 
 pytestmark = pytest.mark.integration
 

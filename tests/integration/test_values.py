@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kafka_drain.archive import Archive
-from kafka_drain.compacting import finish_compaction, plan_compactions, prepare_compaction
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.findings import errors
-from kafka_drain.job_spec import CompactSpec, write_private
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import hold_lease
-from kafka_drain.pipeline import Pipeline
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.schema_registry import SchemaRegistry
-from kafka_drain.validation import validate_archive
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.compact import finish_compaction, plan_compactions, prepare_compaction
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry, in_wire_format
 

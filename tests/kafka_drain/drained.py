@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from kafka_drain.checkpoint import Checkpoint
-from kafka_drain.contents import CommittedFile, FileOffsets
-from kafka_drain.offset_checks import Segment, segments
+from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.proof.offset_checks import Segment, segments
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kafka_drain.access import TARGET, require_access
 from kafka_drain.errors import TopicError
-from kafka_drain.kafka_cluster import Topic
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.acls import TARGET, require_access
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import Topic
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.spark_submit import SparkApplication
-from kafka_drain.topic_settings import TopicSettings
+from kafka_drain.spark.submit import SparkApplication
 
 
 @dataclass(frozen=True)

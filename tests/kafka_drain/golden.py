@@ -15,22 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from kafka_drain.archive import Archive
-from kafka_drain.committed_files import read_committed_files
-from kafka_drain.content_checks import content_of
-from kafka_drain.contents import CommittedFile
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.records import SCHEMA
-from kafka_drain.file_reading import read_file
 from kafka_drain.findings import errors
-from kafka_drain.fingerprints import write_fingerprints
-from kafka_drain.generation import Generation
-from kafka_drain.manifest import SinkFile
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.report import Report
-from kafka_drain.sealing import Identity, seal_window
-from kafka_drain.validation import validate_archive
-from kafka_drain.window import Window
-from kafka_drain.windows import freeze_window, seal_proven
+from kafka_drain.proof.committed_file import read_file
+from kafka_drain.proof.committed_files import read_committed_files
+from kafka_drain.proof.content_checks import content_of
+from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealing import Identity, seal_window
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.window_jobs import freeze_window, seal_proven
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 GOLDEN = Path(__file__).parents[1] / "data" / "sink_v1_spark4"

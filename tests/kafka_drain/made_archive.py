@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile, files_of_receipt
-from kafka_drain.contents import CommittedFile
-from kafka_drain.data_files import read_offsets, topic_of
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, files_of_receipt
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
-from kafka_drain.documents import write_document
-from kafka_drain.offset_checks import Segment
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.receipts import Receipt
-from kafka_drain.sealing import Identity, seal_segment, seal_window
-from kafka_drain.window import Window
+from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
+from kafka_drain.storage.json_files import write_document
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -18,15 +18,15 @@ pytest.importorskip("sqlalchemy", minversion="2")
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import SealedContent, SealedFile
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
-from kafka_drain.generation import Generation
 from kafka_drain.iceberg import Registration, _partition, register_archive
-from kafka_drain.locations import locate
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset
-from kafka_drain.receipts import SealedContent, SealedFile
+from kafka_drain.storage.paths import locate
 from tests.kafka_drain.golden import END, add_batch, golden_copy, open_next, seal, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.s3_server import CREDENTIALS

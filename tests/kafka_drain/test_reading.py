@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
-from kafka_drain.inspection import committed_files
+from kafka_drain.events.segment_events import segment_events
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset, archive_paths, segments_filter
-from kafka_drain.segment_events import segment_events
-from kafka_drain.window import Window
 from tests.kafka_drain.golden import (
     END,
     GOLDEN,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
-from kafka_drain.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     check_spark_connection,

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from kafka_drain.job_spec import write_private
+from kafka_drain.spark.job_spec import write_private
 from kafka_drain_spark import without_zipped_pyspark
 from kafka_drain_spark.job import JobFailed, explain, failed_result, secret_options
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_drain import jar_lock, jars
 from kafka_drain.errors import MachineError
+from kafka_drain.spark.jars import fetch as jars
+from kafka_drain.spark.jars import lock as jar_lock
 from scripts import lock_jars
 
 OLD, NEW, SAME = "0" * 64, "1" * 64, "2" * 64

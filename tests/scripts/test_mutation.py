@@ -15,6 +15,7 @@ from scripts.mutation import (
     document_of,
     failures,
     read_document,
+    tests_of,
 )
 
 DIFF = """\
@@ -32,9 +33,9 @@ A, B = Mutant("kafka_drain.m.f", "a => b"), Mutant("kafka_drain.m.g", "c => d")
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("kafka_drain.gaps.x_end__mutmut_3", "kafka_drain.gaps.end"),
-        ("kafka_drain.gaps.x__end__mutmut_3", "kafka_drain.gaps._end"),
-        ("kafka_drain.gaps.xǁGapǁend__mutmut_12", "kafka_drain.gaps.Gap.end"),
+        ("kafka_drain.proof.gap_probe.x_end__mutmut_3", "kafka_drain.proof.gap_probe.end"),
+        ("kafka_drain.proof.gap_probe.x__end__mutmut_3", "kafka_drain.proof.gap_probe._end"),
+        ("kafka_drain.proof.gap_probe.xǁGapǁend__mutmut_12", "kafka_drain.proof.gap_probe.Gap.end"),
     ],
 )
 def test_mutant_of(name: str, function: str) -> None:
@@ -89,7 +90,8 @@ def test_survivors() -> None:
 
 @pytest.mark.parametrize("module", DECIDING)
 def test_deciding_modules(module: str) -> None:
-    """The modules and their tests are there."""
+    """The modules are there, and those tests that are named beside their own."""
     assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()
+    assert tests_of(module)
     for name in DECIDING[module].split():
-        assert (ROOT / "tests" / "kafka_drain" / f"test_{name}.py").is_file()
+        assert f"tests/kafka_drain/{name}" in tests_of(module)

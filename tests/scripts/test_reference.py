@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_drain.cli import COMMANDS
+from kafka_drain.cli.main import COMMANDS
 from scripts.reference import PARTS, commands, error_types, exit_codes, python_names
 
 

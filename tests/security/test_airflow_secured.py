@@ -16,7 +16,7 @@ import pytest
 
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
-from kafka_drain.locations import locate
+from kafka_drain.storage.paths import locate
 from tests.fake_registry import LOGIN, fake_registry
 from tests.faults.republishing import make_target, read_topic
 from tests.s3_server import CREDENTIALS

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import Observation, functions
 
 from kafka_drain.errors import AuthenticationError, KafkaUnavailableError
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.kafka_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from tests.security.conftest import PASSWORD
 from tests.security.secured_kafka import SecuredKafka

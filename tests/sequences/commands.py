@@ -18,11 +18,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from kafka_drain.cli import main
-from kafka_drain.compacting import SPARK_CONF
+from kafka_drain.cli.main import main
 from kafka_drain.errors import SparkJobError
-from kafka_drain.job_spec import CompactSpec, DrainSpec, WindowSpec, write_private
-from kafka_drain.spark_submit import SparkApplication
+from kafka_drain.maintenance.compact import SPARK_CONF
+from kafka_drain.spark.job_spec import CompactSpec, DrainSpec, WindowSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
 from tests.forks import PATIENCE, fork
 from tests.integration.killed_steps import kill_at_change
 
@@ -112,7 +112,7 @@ def _command(
             raise SparkJobError("the application failed")
 
     for name in _SUBMITTING:
-        import_module(f"kafka_drain.commands.{name}").submit = submit  # type: ignore[attr-defined]
+        import_module(f"kafka_drain.cli.commands.{name}").submit = submit  # type: ignore[attr-defined]
     kill_at_change(folder, change)
     try:
         code = main(arguments)

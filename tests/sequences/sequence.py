@@ -25,8 +25,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from kafka_drain.archive import Archive
-from kafka_drain.archive_files import ArchiveFile, archive_files
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.errors import KafkaDrainError
 from tests.faults.republishing import make_target
 from tests.sequences.commands import Ended, Kill, run_command

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from upath import UPath
 
-from kafka_drain.archive import Archive
-from kafka_drain.documents import create_text, replace_document, version_of
-from kafka_drain.draining import open_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
@@ -24,19 +24,19 @@ from kafka_drain.errors import (
     StoreUnavailableError,
 )
 from kafka_drain.intervals import Interval
-from kafka_drain.kafka_cluster import KafkaCluster
-from kafka_drain.lease import Lease
-from kafka_drain.locations import locate
-from kafka_drain.manifest_rebuilding import rebuild_manifest
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.unlock import list_leases, remove_lease
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.reading import archive_dataset
-from kafka_drain.repairing import plan_repair, repair_manifest
-from kafka_drain.report import Report
-from kafka_drain.republishing.openings import claim_opening
-from kafka_drain.republishing.runs import RepublishRun
-from kafka_drain.rolling import plan_roll, roll
-from kafka_drain.unlocking import list_leases, remove_lease
-from kafka_drain.validation import validate_archive
+from kafka_drain.republish.planning.openings import claim_opening
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.storage.json_files import create_text, replace_document, version_of
+from kafka_drain.storage.lease import Lease
+from kafka_drain.storage.paths import locate
+from kafka_drain.windows.manifest_rebuild import rebuild_manifest
+from kafka_drain.windows.repair import plan_repair, repair_manifest
+from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain
 from tests.kafka_drain.test_earlier import plan_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import orc
 
+from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import (
     SCHEMA,
     DataPath,
@@ -15,7 +16,6 @@ from kafka_drain.data_files.records import (
     conform,
     rows_per_batch,
 )
-from kafka_drain.sink_options import MILLISECONDS
 
 __all__ = ["read_columns", "read_records"]
 

@@ -77,7 +77,7 @@ def path_of(root: str, path: str) -> Path:
     if "://" not in root:
         return Path(root, path)
     # Not at the top: executors that read local files need no fsspec.
-    from kafka_drain.locations import locate
+    from kafka_drain.storage.paths import locate
 
     return cast(Path, locate(root) / path)
 

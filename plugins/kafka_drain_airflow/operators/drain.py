@@ -14,15 +14,15 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
-from kafka_drain_airflow.lineage import drain_lineage
+from kafka_drain_airflow.observability.lineage import drain_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from kafka_drain.config.pipeline import Pipeline
     from kafka_drain.intervals import Interval
-    from kafka_drain.kafka_cluster import KafkaCluster
-    from kafka_drain.pipeline import Pipeline
+    from kafka_drain.kafka.cluster import KafkaCluster
 
 __all__ = ["KafkaDrainOperator"]
 
@@ -102,8 +102,8 @@ class KafkaDrainOperator(SparkJobOperator):
             return self._drain_window(pipeline, cluster, interval, context)
 
     def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
-        from kafka_drain.draining import finish_drain, nothing_new, open_drain
-        from kafka_drain_airflow.metrics import tell_drain
+        from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
+        from kafka_drain_airflow.observability.metrics import tell_drain
 
         with (
             private_folder() as folder,
@@ -135,8 +135,8 @@ class KafkaDrainOperator(SparkJobOperator):
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.backfill_planning import plan_backfill
-        from kafka_drain.backfilling import finish_backfill, open_backfill
+        from kafka_drain.windows.backfill import finish_backfill, open_backfill
+        from kafka_drain.windows.backfill_plan import plan_backfill
 
         plan = plan_backfill(
             pipeline,

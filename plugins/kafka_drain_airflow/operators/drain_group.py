@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
     schema_registry,
     terminal_errors_fail,
 )
-from kafka_drain_airflow.lineage import Lineage, drain_lineage, group_lineage
+from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from kafka_drain.drain_group import GroupJob
-    from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.drain.group import GroupJob
+    from kafka_drain.kafka.cluster import KafkaCluster
 
 __all__ = ["DoneOperator", "KafkaDrainGroupOperator"]
 
@@ -62,8 +62,8 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                 failed; says what.
             SparkJobError: When a retry can help one of them.
         """
-        from kafka_drain.drain_group import finish_group, open_group, raise_failures
-        from kafka_drain_airflow.metrics import tell_drain
+        from kafka_drain.drain.group import finish_group, open_group, raise_failures
+        from kafka_drain_airflow.observability.metrics import tell_drain
 
         with terminal_errors_fail(), archive_access(self.pipelines[0]):
             clusters = {

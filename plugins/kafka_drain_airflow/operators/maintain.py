@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.archive_events import tell_replaced
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
     kafka_cluster,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.observability.archive_events import tell_replaced
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class MaintainOperator(SparkJobOperator):
             LockedError: When another maintenance is at it; a retry may help.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.maintaining import plan_maintenance, run_maintenance
+        from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             if is_true("dry_run", self.is_dry_run):

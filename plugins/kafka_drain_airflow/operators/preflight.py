@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
@@ -73,8 +73,8 @@ class PreflightOperator(BaseOperator):
             AirflowFailException: When something has to be changed first; says what.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.backfill_planning import BackfillPlan, plan_backfill
-        from kafka_drain.preflight import DrainPlan, preflight
+        from kafka_drain.drain.preflight import DrainPlan, preflight
+        from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 
         plan: BackfillPlan | DrainPlan
         with terminal_errors_fail(), archive_access(self.pipeline):

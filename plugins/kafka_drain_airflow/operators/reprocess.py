@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.archive_events import tell_replaced
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
@@ -13,6 +12,7 @@ from kafka_drain_airflow.connections import (
     listed,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.observability.archive_events import tell_replaced
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ class ReprocessOperator(SparkJobOperator):
             LockedError: When a drain holds the archive's lease; a retry may help.
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.archive import Archive
-        from kafka_drain.reprocess_plan import parse_cut
-        from kafka_drain.reprocess_state import newest_generation
-        from kafka_drain.reprocessing import plan_reprocess, run_reprocess
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.windows.reprocess.plan import parse_cut
+        from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
+        from kafka_drain.windows.reprocess.state import newest_generation
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             if is_true("abandon", self.abandon):
@@ -110,9 +110,9 @@ class ReprocessOperator(SparkJobOperator):
         return figures
 
     def _abandon(self, context: Context) -> dict[str, Any]:
-        from kafka_drain.abandoning import abandon_reprocess, plan_abandon
-        from kafka_drain.archive import Archive
+        from kafka_drain.archive.archive import Archive
         from kafka_drain.errors import ConfigError
+        from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 
         if self.from_batch or self.from_time or listed(self.from_offsets):
             raise ConfigError("abandon ends the reprocess that was begun; leave its start out")

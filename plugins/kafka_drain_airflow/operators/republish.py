@@ -18,17 +18,17 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
-from kafka_drain_airflow.lineage import republish_lineage
+from kafka_drain_airflow.observability.lineage import republish_lineage
+from kafka_drain_airflow.observability.task_progress import TaskProgress
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
-from kafka_drain_airflow.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from kafka_drain.republishing.engines import Engines
-    from kafka_drain.republishing.republish import Republish
-    from kafka_drain.republishing.request import RepublishRequest
-    from kafka_drain.republishing.shards import Shard
+    from kafka_drain.republish.engines.select import Engines
+    from kafka_drain.republish.planning.request import RepublishRequest
+    from kafka_drain.republish.planning.shards import Shard
+    from kafka_drain.republish.run import Republish
 
 __all__ = ["RepublishToKafkaOperator"]
 
@@ -173,11 +173,11 @@ class RepublishToKafkaOperator(SparkJobOperator):
             KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
             NotSealedError: When a drain wasn't validated yet; a retry may help.
         """
-        from kafka_drain.archive import Archive
-        from kafka_drain.lease import utc_now
-        from kafka_drain.republishing.engines import Engines
-        from kafka_drain.republishing.republish import Limits, plan_republish
-        from kafka_drain_airflow.metrics import tell_republish
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.republish.engines.select import Engines
+        from kafka_drain.republish.run import Limits, plan_republish
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain_airflow.observability.metrics import tell_republish
 
         self._progress = TaskProgress(context.get("ti"))
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
@@ -241,8 +241,8 @@ class RepublishToKafkaOperator(SparkJobOperator):
         return interval.start.isoformat(), interval.end.isoformat()
 
     def _request(self, context: Context) -> RepublishRequest:
-        from kafka_drain.republishing.request import RESTORED, RepublishRequest
-        from kafka_drain.republishing.selection import Selection
+        from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
+        from kafka_drain.republish.planning.selection import Selection
 
         from_time, to_time = self._times(context)
         into_source = self._switch("into_source")

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
 
-from kafka_drain.pipeline import Pipeline
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import check_spark_connection
-from kafka_drain_airflow.task_links import ArchiveLink, SparkUiLink, show_archive
-from kafka_drain_airflow.task_progress import TaskProgress
+from kafka_drain_airflow.observability.task_links import ArchiveLink, SparkUiLink, show_archive
+from kafka_drain_airflow.observability.task_progress import TaskProgress
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from kafka_drain.spark_submit import SparkApplication
-    from kafka_drain_airflow.lineage import Lineage
+    from kafka_drain.spark.submit import SparkApplication
+    from kafka_drain_airflow.observability.lineage import Lineage
 
 __all__ = ["SparkJobOperator", "private_folder"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafka_drain.pipeline import Pipeline
-from kafka_drain_airflow.archive_events import tell_validated
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
@@ -14,14 +13,15 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.observability.archive_events import tell_validated
+from kafka_drain_airflow.observability.report_link import REPORT_KEY, ReportLink
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
-from kafka_drain_airflow.report_link import REPORT_KEY, ReportLink
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from kafka_drain.intervals import Interval
-    from kafka_drain.kafka_cluster import KafkaCluster
+    from kafka_drain.kafka.cluster import KafkaCluster
 
 __all__ = ["ValidateManifestOperator"]
 
@@ -98,15 +98,15 @@ class ValidateManifestOperator(SparkJobOperator):
             return self._validate_window(cluster, interval, context)
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
-        from kafka_drain.alerts import alerts_of
-        from kafka_drain.archive import Archive
-        from kafka_drain.lease import utc_now
-        from kafka_drain.reading_by_spark import read_by_spark
-        from kafka_drain.report import note_overview, raise_findings, write_report
-        from kafka_drain.segment_events import segment_events
-        from kafka_drain.told import begin_telling
-        from kafka_drain.validation import validate_archive
-        from kafka_drain_airflow.metrics import tell_overview
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.events.published import begin_telling
+        from kafka_drain.events.segment_events import segment_events
+        from kafka_drain.proof.alerts import alerts_of
+        from kafka_drain.proof.executor_reading import read_by_spark
+        from kafka_drain.proof.report import note_overview, raise_findings, write_report
+        from kafka_drain.proof.validation import validate_archive
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain_airflow.observability.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
         telling = begin_telling(archive, context.get("run_id"))
@@ -152,10 +152,10 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate_window(
         self, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.backfill_planning import plan_backfill
-        from kafka_drain.backfilling import refuse_incomplete, sealed_windows
-        from kafka_drain.segment_events import segment_events
-        from kafka_drain.told import note_windows, untold_windows
+        from kafka_drain.events.published import note_windows, untold_windows
+        from kafka_drain.events.segment_events import segment_events
+        from kafka_drain.windows.backfill import refuse_incomplete, sealed_windows
+        from kafka_drain.windows.backfill_plan import plan_backfill
 
         plan = plan_backfill(
             self.pipeline,

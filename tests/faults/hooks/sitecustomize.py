@@ -15,7 +15,7 @@ _FOUND = os.environ.get("FAULTS_FOUND")
 _RECORDS = os.environ.get("FAULTS_TRANSACTION_RECORDS")
 
 if _RECORDS and importlib.util.find_spec("kafka_drain"):
-    from kafka_drain.republishing import sending
+    from kafka_drain.republish.sending import shard_sender as sending
 
     sending.TRANSACTION_RECORDS = int(_RECORDS)
     if _FOUND:
@@ -36,6 +36,6 @@ if _RECORDS and importlib.util.find_spec("kafka_drain"):
 
         sending._send_shard, sending.read_progress = send_shard, read_progress
     if "kafka_drain.cli" in sys.orig_argv:
-        from kafka_drain.republishing import worker
+        from kafka_drain.republish.engines import worker
 
         worker.RECORDS_PER_PROCESS = 1

@@ -1,0 +1,1 @@
+"""The layout of an archive, and what its documents say."""

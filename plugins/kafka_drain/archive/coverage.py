@@ -1,0 +1,171 @@
+"""Which offsets an archive holds already, and by which receipts: generations, then windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+
+__all__ = ["Owned", "read_owned"]
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Who owns the offsets of some topic-partitions.
+
+    Attributes:
+        ranges: Owned offsets, sorted and disjoint; up to `horizon` what the open generation has
+            still to drain belongs to it.
+        sealed: Where the open generation's receipts end.
+        generations: The generations that count in the same offsets.
+        windows: The sealed windows that do, each with its receipt.
+    """
+
+    ranges: dict[TopicPartition, list[OffsetRange]]
+    sealed: dict[TopicPartition, int]
+    generations: list[Generation] = field(default_factory=list)
+    windows: list[tuple[Window, Receipt]] = field(default_factory=list)
+
+    def receipts_of(self, wanted: Ranges) -> list[str]:
+        """Name the receipts that prove some offsets, as paths relative to the archive."""
+        names: list[str] = []
+        for generation in self.generations:
+            names += _span(generation, wanted)
+        for window, receipt in self.windows:
+            held = {part.tp: part.range for part in receipt.partitions}
+            if any(overlapping(wanted.get(tp, []), r) for tp, r in held.items()):
+                names.append(f"{window.name}/receipt.json")
+        return names
+
+    def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the lowest timestamp, in milliseconds, of the segment that holds an offset."""
+        receipts = [receipt for _, receipt in self.windows]
+        for generation in self.generations:
+            names = generation.receipt_names()
+            number = _bisect(generation, names, lambda receipt: receipt.ends.get(tp, 0) > offset)
+            receipts += [generation.read_receipt(name) for name in names[number : number + 1]]
+        for receipt in receipts:
+            for part in receipt.partitions:
+                if part.tp == tp and offset in part.range:
+                    return part.first_timestamp
+        return None
+
+    def receipts_between(self, from_ms: int, to_ms: int) -> list[str]:
+        """Name the receipts of segments with records of a time, in milliseconds; reads them all."""
+        sealed = [
+            (generation.receipt_where(name), generation.read_receipt(name))
+            for generation in self.generations
+            for name in generation.receipt_names()
+        ]
+        sealed += [(f"{window.name}/receipt.json", receipt) for window, receipt in self.windows]
+        return [
+            where
+            for where, receipt in sealed
+            if any(
+                part.first_timestamp is not None
+                and part.last_timestamp is not None
+                and part.first_timestamp < to_ms
+                and part.last_timestamp >= from_ms
+                for part in receipt.partitions
+            )
+        ]
+
+
+def read_owned(
+    archive: Archive, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
+) -> Owned:
+    """Find out who owns which offsets.
+
+    Args:
+        archive: The archive.
+        topic_ids: Ids of the topics that are asked for; with another id, offsets mean other
+            records.
+        horizon: Of each partition, the offset up to which is asked.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    ranges: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in horizon}
+    sealed: dict[TopicPartition, int] = {}
+    counting: list[Generation] = []
+    generations = archive.generations()
+    for number, generation in enumerate(generations):
+        ids = archive.topic_ids(generation)
+        same = [tp for tp in horizon if ids.get(tp.topic) == topic_ids.get(tp.topic)]
+        if not same:
+            continue
+        counting.append(generation)
+        receipt = generation.last_receipt()
+        ends = receipt.ends if receipt else {}
+        starts = generation.starting_offsets()
+        is_open = number == len(generations) - 1
+        for tp in same:
+            # A partition that was added to the topic later is drained from 0.
+            start = starts.get(tp, 0)
+            end = horizon[tp] if is_open else ends.get(tp, start)
+            ranges[tp].append(OffsetRange(start, max(start, end)))
+            if is_open:
+                sealed[tp] = ends.get(tp, start)
+    windows = []
+    for window in archive.windows():
+        if window.is_sealed:
+            receipt = window.receipt()
+            held = [
+                part
+                for part in receipt.partitions
+                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
+            ]
+            if held:
+                windows.append((window, receipt))
+            for part in held:
+                ranges.setdefault(part.tp, []).append(part.range)
+    return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)
+
+
+def _span(generation: Generation, wanted: Ranges) -> list[str]:
+    """Name a generation's first and last receipt that hold some of the offsets.
+
+    Receipts are in the order of offsets, so that a few of thousands are read.
+    """
+    names = generation.receipt_names()
+
+    def ends_after(receipt: Receipt) -> bool:
+        return any(
+            part.range.end > rs[0].start
+            for part in receipt.partitions
+            if (rs := wanted.get(part.tp))
+        )
+
+    def starts_after(receipt: Receipt) -> bool:
+        return all(
+            part.range.start >= rs[-1].end
+            for part in receipt.partitions
+            if (rs := wanted.get(part.tp))
+        )
+
+    first = _bisect(generation, names, ends_after)
+    end = _bisect(generation, names, starts_after)
+    found = names[first:end]
+    ends = found if len(found) <= 2 else [found[0], found[-1]]
+    return [generation.receipt_where(name) for name in ends]
+
+
+def _bisect(
+    generation: Generation, names: Sequence[str], is_there: Callable[[Receipt], bool]
+) -> int:
+    """Return the number of the first receipt for which something holds, as for all after it."""
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high) // 2
+        if is_there(generation.read_receipt(names[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    return low

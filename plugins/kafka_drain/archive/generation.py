@@ -1,0 +1,356 @@
+"""A generation on disk: its documents, manifest, checkpoint, data files and receipts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.copies import keep_copy
+from kafka_drain.archive.receipts import Receipt, parse_receipt
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.metadata_log import checkpoint as checkpoint_files
+from kafka_drain.metadata_log import manifest as manifest_files
+from kafka_drain.metadata_log.checkpoint import Checkpoint
+from kafka_drain.metadata_log.crc import crc_name, matches_crc
+from kafka_drain.metadata_log.manifest import Manifest, SinkFile
+from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
+from kafka_drain.storage.json_files import create_text, read_document, write_document
+from kafka_drain.storage.paths import is_local, read_bytes
+
+__all__ = ["FORMAT_VERSION", "Generation", "list_data_files"]
+
+FORMAT_VERSION = 1
+
+_RECEIPT = re.compile(r"\d{12}\.json")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One run of a streaming query's life: a sink folder with its manifest and checkpoint."""
+
+    root: UPath
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Folder relative to the archive."""
+        return f"generations/{self.number:04d}"
+
+    @property
+    def folder(self) -> UPath:
+        """The generation's folder."""
+        return self.root / self.name
+
+    @property
+    def data_name(self) -> str:
+        """Data folder relative to the archive; `/`-separated, as it ends the manifest's paths."""
+        return f"{self.name}/data"
+
+    @property
+    def data(self) -> UPath:
+        """Folder that Spark's file sink writes to."""
+        return self.folder / "data"
+
+    @property
+    def checkpoint(self) -> UPath:
+        """Folder of Spark's checkpoint."""
+        return self.folder / "checkpoint"
+
+    def document(self) -> dict[str, Any]:
+        """Read `generation.json`.
+
+        Raises:
+            ArchiveError: When it is missing or no JSON object.
+        """
+        try:
+            return read_document(
+                self.folder / "generation.json",
+                *("opened_at", "reason", "format", "partition_by", "starting_offsets"),
+            )
+        except FileNotFoundError as error:
+            raise ArchiveError(
+                f"{self.folder} has no generation.json; restore it from a copy"
+            ) from error
+
+    def starting_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offsets that the generation starts at.
+
+        Raises:
+            ArchiveError: When they aren't numbers by topic and partition.
+        """
+        written = self.document()["starting_offsets"]
+        try:
+            offsets = from_spark_json(json.dumps(written))
+            if min(offsets.values(), default=0) < 0:
+                raise ValueError("an offset is a number from 0 on")
+        except ValueError as error:
+            raise ArchiveError(
+                f"{self.folder / 'generation.json'} was changed: starting_offsets is "
+                f'{str(written)[:200]}, expected offsets such as {{"flights": {{"0": 23}}}}; '
+                "restore it from a copy"
+            ) from error
+        return offsets
+
+    def write(
+        self,
+        *,
+        starting_offsets: dict[TopicPartition, int],
+        file_format: str,
+        partition_by: list[str],
+        topic_ids: dict[str, str],
+        reason: str,
+        values: dict[str, Any] | None = None,
+    ) -> None:
+        """Write `generation.json`: the starting offsets as numbers, and how files are written."""
+        write_document(
+            self.folder / "generation.json",
+            {
+                "format_version": FORMAT_VERSION,
+                "generation": self.number,
+                "opened_at": _now(),
+                "reason": reason,
+                "format": file_format,
+                "partition_by": partition_by,
+                **({"values": values} if values else {}),
+                "topics": dict(sorted(topic_ids.items())),
+                "starting_offsets": json.loads(to_spark_json(starting_offsets)),
+            },
+        )
+
+    def add_topics(self, topic_ids: dict[str, str]) -> None:
+        """Note the ids of topics that are drained from now on as well."""
+        document = self.document()
+        known = document.get("topics", {})
+        if not topic_ids.items() <= known.items():
+            document["topics"] = dict(sorted((topic_ids | known).items()))
+            write_document(self.folder / "generation.json", document)
+
+    def read_manifest(self) -> tuple[Manifest, list[Finding]]:
+        """Read `_spark_metadata` and say what is wrong with it."""
+        folder = self.data / "_spark_metadata"
+        if not folder.is_dir():
+            return Manifest(), []
+        names, holes = manifest_files.logs_to_read(entry.name for entry in folder.iterdir())
+        where = f"{self.data_name}/_spark_metadata"
+        findings = [
+            Finding(Reason.MANIFEST_HOLE, where, f"there is no file for batch {batch}")
+            for batch in holes
+        ]
+        logs = []
+        for name in names:
+            content, found = _read_checked(folder / name, f"{where}/{name}")
+            findings += found
+            log, found = manifest_files.parse_log(name, content, self.data_name)
+            findings += found
+            batch, compacted = manifest_files.log_name(name) or (0, False)
+            # A file that can't be parsed still is its batch's file.
+            logs.append(log or manifest_files.ManifestLog(name, batch, compacted))
+        manifest, found = manifest_files.assemble(logs, self.data_name)
+        return manifest, findings + found
+
+    def is_as_spark_wrote(self, log: str) -> bool:
+        """Say whether a manifest file fits the `.crc` that was written with it: nobody has cut it.
+
+        False where there is no `.crc`: object stores have none, and copies often leave it out.
+        """
+        path = self.data / "_spark_metadata" / log
+        crc = _crc_of(path)
+        return crc is not None and matches_crc(read_bytes(path), crc)
+
+    def manifest_line(self, sink_file: SinkFile) -> int | None:
+        """Return the number of the line that lists a file; reads its manifest file again."""
+        content = read_bytes(self.data / "_spark_metadata" / sink_file.log)
+        return manifest_files.line_of(content, sink_file.path, self.data_name)
+
+    def read_checkpoint(self) -> tuple[Checkpoint, list[Finding]]:
+        """Read the checkpoint's files and say what is wrong with them."""
+        findings: list[Finding] = []
+        ends: dict[int, dict[TopicPartition, int]] = {}
+        commits: set[int] = set()
+        offsets_name = f"{self.name}/checkpoint/offsets"
+        commits_name = f"{self.name}/checkpoint/commits"
+        for batch, content, found in self._batches("offsets"):
+            findings += found
+            end, found = checkpoint_files.parse_offsets(content, f"{offsets_name}/{batch}")
+            findings += found
+            # An unreadable file still says that its batch was planned.
+            ends[batch] = end or {}
+        ends, found = checkpoint_files.refuse_backward(ends, self.starting_offsets(), offsets_name)
+        findings += found
+        for batch, content, found in self._batches("commits"):
+            findings += found
+            findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
+            commits.add(batch)
+        findings += self._check_beside_batches()
+        findings += checkpoint_files.find_holes(ends, offsets_name)
+        findings += checkpoint_files.find_holes(commits, commits_name)
+        return Checkpoint(ends, frozenset(commits)), findings
+
+    def _check_beside_batches(self) -> list[Finding]:
+        """Check what Spark reads of a checkpoint beside `offsets/` and `commits/`."""
+        findings: list[Finding] = []
+        for name, check in (
+            ("metadata", checkpoint_files.parse_metadata),
+            (
+                "sources/0/0",
+                partial(
+                    checkpoint_files.parse_initial_offsets,
+                    starting_offsets=self.starting_offsets(),
+                ),
+            ),
+        ):
+            where = f"{self.name}/checkpoint/{name}"
+            try:
+                content, found = _read_checked(self.checkpoint / name, where)
+            except (FileNotFoundError, NotADirectoryError):
+                # Spark writes it anew: nothing in it is needed to go on.
+                continue
+            findings += [*found, *check(content, where)]
+        return findings
+
+    def log_names(self) -> list[str]:
+        """Return the names of manifest and checkpoint files; they change with each batch."""
+        folders = (
+            self.data / "_spark_metadata",
+            self.checkpoint / "offsets",
+            self.checkpoint / "commits",
+        )
+        return [
+            f"{folder.name}/{name}"
+            for folder in folders
+            for name in sorted(_names(folder))
+            if not name.startswith(".")
+        ]
+
+    def list_data_files(self) -> dict[str, int]:
+        """Return path, relative to the data folder, and size in bytes of all data files."""
+        return list_data_files(self.data)
+
+    def receipt_names(self) -> list[str]:
+        """Return the names of the receipts, oldest first."""
+        return sorted(filter(_RECEIPT.fullmatch, _names(self.folder / "receipts")))
+
+    def receipt_where(self, name: str) -> str:
+        """Return a receipt's path relative to the archive."""
+        return f"{self.name}/receipts/{name}"
+
+    def read_receipt(self, name: str) -> Receipt:
+        """Read a receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        content = read_bytes(self.folder / "receipts" / name)
+        return parse_receipt(content, f"receipt {name} of generation {self.number}")
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Yield the receipts, oldest first.
+
+        Raises:
+            ReceiptError: When the bytes of one aren't those that were sealed.
+        """
+        for name in self.receipt_names():
+            yield self.read_receipt(name)
+
+    def last_receipt(self) -> Receipt | None:
+        """Return the newest receipt; None when nothing is sealed.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed.
+        """
+        names = self.receipt_names()
+        return self.read_receipt(names[-1]) if names else None
+
+    def write_receipt(self, receipt: Receipt) -> bool:
+        """Write a receipt, and its copy, where there is none yet; False when there is one."""
+        content = receipt.to_bytes()
+        is_written = create_text(self.folder / "receipts" / receipt.name, content.decode("utf-8"))
+        if is_written:
+            # Before anything names it: a later receipt, the journal.
+            keep_copy(self.root, self.receipt_where(receipt.name), content)
+        return is_written
+
+    def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes, list[Finding]]]:
+        folder = self.checkpoint / folder_name
+        if not folder.is_dir():
+            return
+        for entry in folder.iterdir():
+            batch = checkpoint_files.batch_id(entry.name)
+            if batch is not None:
+                where = f"{self.name}/checkpoint/{folder_name}/{batch}"
+                yield batch, *_read_checked(entry, where)
+
+
+def _names(folder: UPath) -> list[str]:
+    """Return the names in a folder; none where there is no folder."""
+    if not folder.is_dir():
+        return []
+    # With thousands of receipts, os.listdir takes a fifth of the time of UPath.iterdir.
+    return (
+        os.listdir(str(folder)) if is_local(folder) else [entry.name for entry in folder.iterdir()]
+    )
+
+
+def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
+    """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
+    content, crc = read_bytes(path), _crc_of(path)
+    # Hadoop does without as well.
+    if crc is None or matches_crc(content, crc):
+        return content, []
+    detail = f"doesn't fit its checksum in {crc_name(path.name)}"
+    return content, [Finding(Reason.CHECKSUM_MISMATCH, where, detail)]
+
+
+def _crc_of(path: UPath) -> bytes | None:
+    """Return a file's `.crc`; None where object stores have none, or a copy left it out."""
+    try:
+        return read_bytes(path.with_name(crc_name(path.name)))
+    except FileNotFoundError:
+        return None
+
+
+def list_data_files(folder: UPath) -> dict[str, int]:
+    """Return path, relative to the folder, and size in bytes of all data files below it."""
+    if not folder.is_dir():
+        return {}
+    if is_local(folder):
+        return dict(_walk(str(folder), ""))
+    found = folder.fs.find(folder.path, detail=True)
+    prefix = folder.path.rstrip("/") + "/"
+    listed = {path.removeprefix(prefix): int(info["size"]) for path, info in found.items()}
+    return {
+        path: size for path, size in listed.items() if path.rpartition("/")[2].startswith("part-")
+    }
+
+
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
+    # Three times as fast as pathlib, which matters with 100,000 files.
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        # Removed since its own folder was listed.
+        return
+    with entries:
+        for entry in entries:
+            if entry.name.startswith("part-"):
+                try:
+                    yield prefix + entry.name, entry.stat().st_size
+                except FileNotFoundError:
+                    # Removed a moment ago, or a link that leads nowhere: readers find no file.
+                    continue
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                # `_spark_metadata`, and the `_temporary` of a batch write that was killed.
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")

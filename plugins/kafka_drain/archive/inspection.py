@@ -1,0 +1,114 @@
+"""What an archive holds, from its documents, manifest, checkpoint and receipts; opens no data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.generation import Generation
+
+__all__ = ["committed_files", "inspect_archive"]
+
+
+def inspect_archive(archive: Archive) -> dict[str, Any]:
+    """Describe an archive.
+
+    Returns:
+        archive, pipeline, cluster_id, generations, each with its partitions, and sealed windows.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+    """
+    document = archive.document()
+    return {
+        "archive": str(archive.root),
+        "pipeline": document["pipeline"],
+        "cluster_id": document["cluster_id"],
+        "generations": [_describe(generation) for generation in archive.generations()],
+        "windows": _describe_windows(archive),
+    }
+
+
+def _describe_windows(archive: Archive) -> list[dict[str, Any]]:
+    """Describe the sealed windows, without files that a later window stands for."""
+    sealed = [(window, window.receipt()) for window in archive.windows() if window.is_sealed]
+    replaced = {path for _, receipt in sealed for path in receipt.replaces}
+    described = []
+    for window, receipt in sealed:
+        files = [file for file in receipt.files if file.path not in replaced]
+        described.append(
+            {
+                "window": window.key,
+                "format": window.plan()["format"],
+                "files": len(files),
+                "bytes": sum(file.bytes for file in files),
+                "records": sum(content.records for file in files for content in file.contents),
+            }
+        )
+    return described
+
+
+def _describe(generation: Generation) -> dict[str, Any]:
+    document = generation.document()
+    manifest, _ = generation.read_manifest()
+    checkpoint, _ = generation.read_checkpoint()
+    start = generation.starting_offsets()
+    end = start
+    if checkpoint.last_commit is not None:
+        # Damage is validation's to find; the figures are those of what can be read.
+        end = checkpoint.ends.get(checkpoint.last_commit) or start
+    elif names := generation.receipt_names():
+        # Closed, and its checkpoint is gone with files that a window stands for.
+        end = generation.read_receipt(names[-1]).ends
+    return {
+        "generation": generation.number,
+        "opened_at": document["opened_at"],
+        "reason": document["reason"],
+        "format": document["format"],
+        "batches": 0 if manifest.last_batch is None else manifest.last_batch + 1,
+        "files": len(manifest.files),
+        "bytes": sum(sink_file.size for sink_file in manifest.files.values()),
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "start": start.get(tp, 0),
+                "end": end[tp],
+                "offsets": end[tp] - start.get(tp, 0),
+            }
+            for tp in sorted(end)
+        ],
+    }
+
+
+def committed_files(archive: Archive, *, include_unsealed: bool = True) -> list[dict[str, Any]]:
+    """List the data files that readers take: of all generations and windows, each offset once.
+
+    Args:
+        archive: The archive.
+        include_unsealed: Also files that are committed and not yet proven by a receipt.
+
+    Returns:
+        path (absolute), size in bytes, generation or window, whether it is sealed, and how many
+        records its receipt says it holds (null without a receipt), of each.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+    """
+    return [
+        {
+            "path": str(archive.root / file.path),
+            "size": file.bytes,
+            **(
+                {"generation": file.owner.number}
+                if isinstance(file.owner, Generation)
+                else {"window": file.owner.key}
+            ),
+            "sealed": file.sealed is not None,
+            "records": file.records,
+        }
+        for file in archive_files(archive)
+        if include_unsealed or file.sealed
+    ]

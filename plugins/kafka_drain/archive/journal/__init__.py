@@ -1,0 +1,1 @@
+"""The journal: what was sealed, in the order of its sealing."""

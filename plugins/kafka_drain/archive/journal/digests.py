@@ -1,0 +1,65 @@
+"""What the journal notes of a document: one hash of what decides in it. Opens nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_drain.archive.receipts import parse_receipt
+
+__all__ = ["digest_of", "generation_digest", "identity_digest", "plan_digest"]
+
+
+def digest_of(where: str, content: bytes) -> str:
+    """Return what the journal notes of a document's bytes.
+
+    Args:
+        where: The file, relative to the archive.
+        content: Its bytes.
+
+    Raises:
+        ValueError: When they aren't such a document.
+    """
+    name = where.rpartition("/")[2]
+    if name not in _DIGESTS:
+        return parse_receipt(content, where).sha256
+    document = json.loads(content)
+    if not isinstance(document, dict):
+        raise ValueError(f"{where} isn't a JSON object")
+    try:
+        return _DIGESTS[name](document)
+    except KeyError as error:
+        raise ValueError(f"{where} has no {error}") from error
+
+
+def identity_digest(document: Mapping[str, Any]) -> str:
+    """Return the hash of whose `archive.json` says the archive is."""
+    return _digest((document["pipeline"], document["cluster_id"]))
+
+
+def generation_digest(document: Mapping[str, Any]) -> str:
+    """Return the hash of what of `generation.json` never changes once something is sealed.
+
+    Topics may be added as they are drained; those that were are in the receipts.
+    """
+    return _digest({key: value for key, value in document.items() if key != "topics"})
+
+
+def plan_digest(document: Mapping[str, Any]) -> str:
+    """Return the hash of a window's `plan.json`."""
+    return _digest(document)
+
+
+def _digest(value: object) -> str:
+    """Return the SHA-256 of a JSON value, however its file is spaced."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_DIGESTS = {
+    "archive.json": identity_digest,
+    "generation.json": generation_digest,
+    "plan.json": plan_digest,
+}

@@ -1,0 +1,203 @@
+"""The journal on disk: `journal/<number>.json`, and `journal.json`, which says where it ends.
+
+The head lies outside of the journal's folder and is written after each entry: newest entries that
+are taken out, the whole folder too, are missed by it. Receipts say as well after which entry they
+were sealed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from upath import UPath
+
+from kafka_drain.archive.copies import clear_copies, copy_path, keep_copies
+from kafka_drain.archive.journal.entries import (
+    REMOVED,
+    WHOLE_EVERY,
+    Entry,
+    Head,
+    Journal,
+    Noted,
+    first_needed,
+    fold_journal,
+    next_whole,
+    parse_entry,
+    parse_head,
+)
+from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
+from kafka_drain.storage.json_files import create_text, read_document, write_document
+from kafka_drain.storage.paths import read_bytes
+
+__all__ = ["note_sealed", "read_journal", "start_journal_anew"]
+
+# Of runs that note something in the same moment, each try lets one go first.
+TRIES = 100
+
+
+def read_journal(root: UPath) -> Journal:
+    """Read what was sealed, from the newest entry that holds all.
+
+    Args:
+        root: The archive's folder.
+    """
+    for _ in range(TRIES):
+        # The head first: what is noted meanwhile must not look like an end that was cut off.
+        try:
+            head, damage = _read_head(root), ""
+        except (ArchiveError, KeyError, ValueError) as error:
+            head, damage = None, str(error)
+        numbers = _numbers(root)
+        newest = max(numbers, default=0)
+        needed = range(first_needed(newest), newest + 1) if newest else ()
+        try:
+            contents = [(n, read_bytes(_path(root, n)) if n in numbers else None) for n in needed]
+        except FileNotFoundError:
+            # Later entries hold it all, and it was cleared away just now.
+            continue
+        journal = fold_journal(contents, head)
+        if damage:
+            problems = [p for p in journal.problems if p[0] != "journal"]
+            return Journal(
+                newest, journal.sha256, journal.noted, (*problems, ("journal.json", damage))
+            )
+        return journal
+    raise LockedError(f"{root / 'journal'} changed each time it was read; try again")
+
+
+def note_sealed(root: UPath, noted: Noted) -> None:
+    """Note what was sealed, unless it is noted already.
+
+    What is noted is there: the receipt is written before its entry. Killed between the two, the
+    next run notes it.
+
+    Raises:
+        ManifestInvalidError: When the journal is damaged.
+        ArchiveError: When the archive can't be written.
+    """
+    for _ in range(TRIES):
+        journal = read_journal(root)
+        if journal.problems:
+            where, what = journal.problems[0]
+            raise ManifestInvalidError(
+                f"{root / where} {what}; restore journal.json and the folder journal from a copy"
+            )
+        # So the head is never more than one entry behind, and two entries without one are damage.
+        if journal.sha256 is not None:
+            _write_head(root, journal.head, Head(journal.newest, journal.sha256))
+        news = journal.noted.news(noted)
+        if not news:
+            return
+        # Before the entry: what the journal names has a copy.
+        _keep_copies(root, news, journal.noted.plus(news))
+        number = journal.newest + 1
+        is_whole = number == first_needed(number)
+        written = _create(
+            root,
+            Entry(
+                number=number,
+                previous=journal.sha256,
+                is_whole=is_whole,
+                noted=journal.noted.plus(news) if is_whole else news,
+                at=_now(),
+            ),
+        )
+        if written is not None:
+            _raise_head(root, Head(number, written))
+            if is_whole:
+                _clear(root, number - WHOLE_EVERY)
+                clear_copies(root, journal.noted.tips)
+            return
+    raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
+
+
+def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
+    """Write an entry that holds what is there now, whatever the journal said before.
+
+    Args:
+        root: The archive's folder.
+        noted: All that is sealed.
+        known: How many entries a receipt, at least, was sealed after.
+
+    Returns:
+        The entry's number.
+    """
+    for _ in range(TRIES):
+        journal = read_journal(root)
+        at_least = max(journal.newest, known, journal.head.entries if journal.head else 0)
+        number = next_whole(at_least)
+        written = _create(root, Entry(number, journal.sha256, True, noted, _now()))
+        if written is not None:
+            _raise_head(root, Head(number, written))
+            return number
+    raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
+
+
+def _keep_copies(root: UPath, news: Noted, noted: Noted) -> None:
+    """Copy what is noted, and the documents to which topics may have been added."""
+    paths = {path for path, value in news.documents.items() if value != REMOVED}
+    paths |= {f"{folder}/receipts/{tip.name}" for folder, tip in news.tips.items()}
+    growing = {"archive.json", f"{max(noted.tips, default='')}/generation.json"}
+    keep_copies(root, paths | (growing & noted.documents.keys()))
+    for path in news.documents.keys() - paths:
+        copy_path(root, path).unlink(missing_ok=True)
+
+
+def _create(root: UPath, entry: Entry) -> str | None:
+    """Write an entry where there is none of its number yet; return its hash."""
+    content = entry.to_bytes()
+    if not create_text(_path(root, entry.number), content.decode("utf-8")):
+        return None
+    return parse_entry(content).sha256
+
+
+def _raise_head(root: UPath, head: Head) -> None:
+    """Let journal.json say that an entry was written, which another run has set it beyond, maybe.
+
+    Whoever writes it last looks at the entries again after that: it never stays behind them.
+    """
+    while True:
+        write_document(root / "journal.json", head.to_dict())
+        newest = max(_numbers(root), default=0)
+        if newest <= head.entries:
+            return
+        try:
+            head = Head(newest, parse_entry(read_bytes(_path(root, newest))).sha256)
+        except (FileNotFoundError, ValueError):
+            # Not whole yet, or damaged: a finding of its own.
+            return
+
+
+def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
+    if seen is None or seen.entries < head.entries:
+        write_document(root / "journal.json", head.to_dict())
+
+
+def _read_head(root: UPath) -> Head | None:
+    try:
+        return parse_head(read_document(root / "journal.json", "entries", "sha256"))
+    except FileNotFoundError:
+        return None
+
+
+def _clear(root: UPath, before: int) -> None:
+    """Remove entries that nobody needs any more, as a later one holds all."""
+    for number in _numbers(root):
+        if number < before:
+            _path(root, number).unlink(missing_ok=True)
+
+
+def _numbers(root: UPath) -> set[int]:
+    folder = root / "journal"
+    if not folder.is_dir():
+        return set()
+    names = (entry.name for entry in folder.iterdir())
+    return {int(name[:12]) for name in names if len(name) == 17 and name[:12].isdigit()}
+
+
+def _path(root: UPath, number: int) -> UPath:
+    return root / "journal" / f"{number:012d}.json"
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,403 @@
+"""Receipts: the sealed proof of one segment, each with the hash of the one before. Opens nothing.
+
+A receipt is sealed JSON: one changed byte is found in it, and a receipt that was replaced as a
+whole is found by the hash that the next one holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafka_drain.errors import TerminalError
+from kafka_drain.gaps import GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.storage.sealed_json import SealError, seal, unseal
+
+__all__ = [
+    "FileSet",
+    "KafkaBounds",
+    "Receipt",
+    "ReceiptError",
+    "SealedContent",
+    "SealedFile",
+    "SealedPartition",
+    "parse_receipt",
+    "records_of",
+]
+
+FORMAT_VERSION = 1
+
+Gaps = Mapping[GapReason, Sequence[OffsetRange]]
+
+
+class ReceiptError(TerminalError, ValueError):
+    """Raised when a receipt's bytes aren't those that were sealed: no retry changes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaBounds:
+    """What Kafka held of a partition when the receipt was sealed: offsets."""
+
+    earliest: int
+    last_stable: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """A set of files in one number, whatever their order; grows by a file at a time.
+
+    Attributes:
+        files: How many.
+        bytes: Their size.
+        digest: Sum, modulo 2^128, of BLAKE2b(path, NUL, size) of each.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    digest: int = 0
+
+    def plus(self, files: Iterable[tuple[str, int]]) -> FileSet:
+        """Return the set with more files: path and size in bytes of each."""
+        number, size, digest = self.files, self.bytes, self.digest
+        for path, file_bytes in files:
+            hashed = hashlib.blake2b(f"{path}\0{file_bytes}".encode(), digest_size=16).digest()
+            digest += int.from_bytes(hashed, "big")
+            number += 1
+            size += file_bytes
+        return FileSet(number, size, digest % (1 << 128))
+
+
+@dataclass(frozen=True, slots=True)
+class SealedContent:
+    """What a sealed file holds of one partition.
+
+    Attributes:
+        tp: The topic-partition.
+        first: Lowest offset.
+        last: Highest offset.
+        records: How many rows; as many as offsets, as none is there twice.
+        first_timestamp: Lowest timestamp in milliseconds since 1970.
+        last_timestamp: Highest timestamp in milliseconds since 1970.
+        ascending: Whether the rows are in offset order.
+    """
+
+    tp: TopicPartition
+    first: int
+    last: int
+    records: int
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    ascending: bool = True
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no offset is missing between the first and the last."""
+        return self.records == self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A data file of a sealed segment.
+
+    Attributes:
+        path: The file, relative to the archive.
+        bytes: Its size.
+        sha256: The SHA-256 of its bytes.
+        contents: What it holds of each partition.
+    """
+
+    path: str
+    bytes: int
+    sha256: str
+    contents: tuple[SealedContent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPartition:
+    """What a segment proves of one partition.
+
+    Attributes:
+        tp: The topic-partition.
+        range: What was drained.
+        records: How many records are in the files.
+        first: Lowest offset in the files; None when there is none.
+        last: Highest offset in the files; None when there is none.
+        first_timestamp: Lowest timestamp in milliseconds since 1970.
+        last_timestamp: Highest timestamp in milliseconds since 1970.
+        gaps: Offsets that are in no file, by reason.
+        kafka: What Kafka held when the receipt was sealed; None when the topic was gone.
+        start_so_far: Where the generation began to drain it.
+        records_so_far: Its records in the generation, this segment included.
+        gaps_so_far: Its missing offsets in the generation, by reason, this segment included.
+    """
+
+    tp: TopicPartition
+    range: OffsetRange
+    records: int
+    first: int | None
+    last: int | None
+    first_timestamp: int | None
+    last_timestamp: int | None
+    gaps: Gaps
+    kafka: KafkaBounds | None
+    start_so_far: int
+    records_so_far: int
+    gaps_so_far: Mapping[GapReason, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The proof of one segment: a batch of a generation, or a window.
+
+    Attributes:
+        pipeline: The pipeline's name.
+        cluster_id: The Kafka cluster's id.
+        topics: Topic ids by topic.
+        generation: Number of the generation; None for a window.
+        window: Name of the window; empty for a generation's segment.
+        first_batch: Lowest batch id; lower than `last_batch` where the checkpoint had forgotten
+            the ends of single batches.
+        last_batch: Highest batch id.
+        sealed_at: When, in UTC.
+        previous: The SHA-256 of the receipt before; None for the first one.
+        partitions: What is proven of each partition.
+        files: The data files.
+        fingerprint: XOR of the records' xxHash64, see `fingerprint.py`; None when unknown.
+        files_so_far: All files of the generation up to and with this segment.
+        acknowledged: Expired offsets that somebody has accepted, as `topic:partition:start-end`.
+        replaces: Files, relative to the archive, that this window stands for.
+        provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
+            relative to the archive.
+        journal: How many entries the archive's journal had when it was sealed.
+        sha256: The receipt's own hash; empty before it was sealed.
+    """
+
+    pipeline: str
+    cluster_id: str
+    topics: Mapping[str, str]
+    generation: int | None
+    first_batch: int
+    last_batch: int
+    sealed_at: str
+    previous: str | None
+    partitions: tuple[SealedPartition, ...]
+    files: tuple[SealedFile, ...]
+    files_so_far: FileSet
+    fingerprint: str | None = None
+    acknowledged: tuple[str, ...] = ()
+    window: str = ""
+    replaces: tuple[str, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    journal: int = 0
+    sha256: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the file: twelve digits, so that names sort like batches."""
+        return f"{self.last_batch:012d}.json"
+
+    @property
+    def where(self) -> str:
+        """The file, relative to the archive."""
+        if self.generation is None:
+            return f"windows/{self.window}/receipt.json"
+        return f"generations/{self.generation:04d}/receipts/{self.name}"
+
+    @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """Where the segment starts."""
+        return {part.tp: part.range.start for part in self.partitions}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the segment ends."""
+        return {part.tp: part.range.end for part in self.partitions}
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the segment drained, gaps included."""
+        return count(part.range for part in self.partitions)
+
+    @property
+    def records(self) -> int:
+        """How many records are in its files."""
+        return sum(part.records for part in self.partitions)
+
+    def to_bytes(self) -> bytes:
+        """Return the sealed receipt, as it stands in its file."""
+        return seal(_to_dict(self))
+
+
+def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
+    """Return how many records sealed files hold of each partition."""
+    held: dict[TopicPartition, int] = {}
+    for file in files:
+        for content in file.contents:
+            held[content.tp] = held.get(content.tp, 0) + content.records
+    return held
+
+
+def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
+    """Parse a receipt and check its own hash.
+
+    Args:
+        content: Its file's bytes.
+        name: Which one it is, for people.
+
+    Raises:
+        ReceiptError: When a byte was changed, or it isn't a receipt.
+    """
+    try:
+        return _from_dict(unseal(content))
+    except SealError as error:
+        raise ReceiptError(f"{name} is damaged: {error}; restore it from a copy") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReceiptError(
+            f"{name} isn't a receipt that this release knows ({error!r}); restore it from a copy, "
+            "or take the release that wrote it"
+        ) from error
+
+
+def _to_dict(receipt: Receipt) -> dict[str, Any]:
+    so_far = receipt.files_so_far
+    return {
+        "format_version": FORMAT_VERSION,
+        "pipeline": receipt.pipeline,
+        "cluster_id": receipt.cluster_id,
+        "topics": dict(receipt.topics),
+        "generation": receipt.generation,
+        "window": receipt.window,
+        "first_batch": receipt.first_batch,
+        "last_batch": receipt.last_batch,
+        "sealed_at": receipt.sealed_at,
+        "previous": receipt.previous,
+        "offsets": receipt.offsets,
+        "records": receipt.records,
+        "fingerprint": receipt.fingerprint,
+        "acknowledged": list(receipt.acknowledged),
+        "replaces": list(receipt.replaces),
+        "provenance": dict(receipt.provenance),
+        "journal": receipt.journal,
+        "partitions": [_partition_to_dict(part) for part in receipt.partitions],
+        "files": [
+            {
+                "path": file.path,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+                "contents": [_content_to_dict(content) for content in file.contents],
+            }
+            for file in receipt.files
+        ],
+        "files_so_far": {
+            "files": so_far.files,
+            "bytes": so_far.bytes,
+            "digest": f"{so_far.digest:032x}",
+        },
+    }
+
+
+def _content_to_dict(content: SealedContent) -> dict[str, Any]:
+    return {
+        "topic": content.tp.topic,
+        "partition": content.tp.partition,
+        "first_offset": content.first,
+        "last_offset": content.last,
+        "records": content.records,
+        "first_timestamp": content.first_timestamp,
+        "last_timestamp": content.last_timestamp,
+        "ascending": content.ascending,
+    }
+
+
+def _partition_to_dict(part: SealedPartition) -> dict[str, Any]:
+    return {
+        "topic": part.tp.topic,
+        "partition": part.tp.partition,
+        "start": part.range.start,
+        "end": part.range.end,
+        "records": part.records,
+        "first_offset": part.first,
+        "last_offset": part.last,
+        "first_timestamp": part.first_timestamp,
+        "last_timestamp": part.last_timestamp,
+        "gaps": {str(reason): [[r.start, r.end] for r in rs] for reason, rs in part.gaps.items()},
+        "kafka": asdict(part.kafka) if part.kafka else None,
+        "so_far": {
+            "start": part.start_so_far,
+            "records": part.records_so_far,
+            "gaps": {str(reason): number for reason, number in part.gaps_so_far.items()},
+        },
+    }
+
+
+def _from_dict(document: dict[str, Any]) -> Receipt:
+    if document["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"format version {document['format_version']!r}")
+    so_far = document["files_so_far"]
+    return Receipt(
+        pipeline=document["pipeline"],
+        cluster_id=document["cluster_id"],
+        topics=document["topics"],
+        generation=document["generation"],
+        window=document["window"],
+        first_batch=document["first_batch"],
+        last_batch=document["last_batch"],
+        sealed_at=document["sealed_at"],
+        previous=document["previous"],
+        partitions=tuple(map(_partition_from_dict, document["partitions"])),
+        files=tuple(
+            SealedFile(
+                path=file["path"],
+                bytes=file["bytes"],
+                sha256=file["sha256"],
+                contents=tuple(map(_content_from_dict, file["contents"])),
+            )
+            for file in document["files"]
+        ),
+        files_so_far=FileSet(so_far["files"], so_far["bytes"], int(so_far["digest"], 16)),
+        fingerprint=document["fingerprint"],
+        acknowledged=tuple(document["acknowledged"]),
+        replaces=tuple(document["replaces"]),
+        # Receipts that were sealed before there was compaction have none.
+        provenance=document.get("provenance", {}),
+        # As have those of a release that kept no journal.
+        journal=document.get("journal", 0),
+        sha256=document["sha256"],
+    )
+
+
+def _content_from_dict(content: dict[str, Any]) -> SealedContent:
+    return SealedContent(
+        tp=TopicPartition(content["topic"], content["partition"]),
+        first=content["first_offset"],
+        last=content["last_offset"],
+        records=content["records"],
+        first_timestamp=content["first_timestamp"],
+        last_timestamp=content["last_timestamp"],
+        ascending=content["ascending"],
+    )
+
+
+def _partition_from_dict(part: dict[str, Any]) -> SealedPartition:
+    so_far = part["so_far"]
+    return SealedPartition(
+        tp=TopicPartition(part["topic"], part["partition"]),
+        range=OffsetRange(part["start"], part["end"]),
+        records=part["records"],
+        first=part["first_offset"],
+        last=part["last_offset"],
+        first_timestamp=part["first_timestamp"],
+        last_timestamp=part["last_timestamp"],
+        gaps={
+            GapReason.of(reason): tuple(OffsetRange(a, b) for a, b in pairs)
+            for reason, pairs in part["gaps"].items()
+        },
+        kafka=KafkaBounds(**part["kafka"]) if part["kafka"] else None,
+        start_so_far=so_far["start"],
+        records_so_far=so_far["records"],
+        gaps_so_far={GapReason.of(reason): number for reason, number in so_far["gaps"].items()},
+    )

@@ -1,0 +1,246 @@
+"""Offsets that two sealed segments hold, and those between two generations that none holds.
+
+Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+
+__all__ = [
+    "Claim",
+    "Hole",
+    "Partition",
+    "claims_of",
+    "drained_of",
+    "find_holes",
+    "find_overlaps",
+    "held_by_windows",
+    "may_overlap",
+    "stands_for",
+]
+
+#: A partition, and the id of the topic that its offsets count in.
+Partition = tuple[TopicPartition, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Offsets of one partition that a generation or a window holds.
+
+    Attributes:
+        owner: The generation's or the window's folder, relative to the archive.
+        topic_id: Id of the topic that they count in.
+        tp: The partition.
+        range: The offsets.
+        stands_for: The generations and windows of whose files it has taken the place of some.
+        left: How many of the offsets, at most, it leaves to windows.
+    """
+
+    owner: str
+    topic_id: str
+    tp: TopicPartition
+    range: OffsetRange
+    stands_for: frozenset[str] = frozenset()
+    left: int = 0
+
+
+def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Claim]:
+    """Return what generations and windows hold.
+
+    Windows of which other windows have taken the place of all files hold nothing, as do those
+    that only say that files were deleted.
+
+    Args:
+        newest: The newest receipt of each generation, which says where it began and ends.
+        windows: The receipts of all sealed windows.
+    """
+    claims = [
+        Claim(
+            owner=f"generations/{receipt.generation:04d}",
+            topic_id=receipt.topics.get(part.tp.topic, ""),
+            tp=part.tp,
+            range=OffsetRange(part.start_so_far, part.range.end),
+            left=part.gaps_so_far.get(GapReason.WINDOW, 0),
+        )
+        for receipt in newest
+        for part in receipt.partitions
+        if part.start_so_far < part.range.end
+    ]
+    windows = list(windows)
+    gone = {path for receipt in windows for path in receipt.replaces}
+    stands_for = _closure(windows)
+    for receipt in windows:
+        if all(file.path in gone for file in receipt.files):
+            continue
+        for part in receipt.partitions:
+            held = subtract(part.range, merge([r for rs in part.gaps.values() for r in rs]))
+            claims += [
+                Claim(
+                    owner=f"windows/{receipt.window}",
+                    topic_id=receipt.topics.get(part.tp.topic, ""),
+                    tp=part.tp,
+                    range=r,
+                    stands_for=stands_for[receipt.window],
+                )
+                for r in held
+            ]
+    return claims
+
+
+def _closure(windows: Sequence[Receipt]) -> dict[str, frozenset[str]]:
+    """Return by window whose files it stands for, also by way of other windows."""
+    direct = {
+        receipt.window: frozenset("/".join(path.split("/")[:2]) for path in receipt.replaces)
+        for receipt in windows
+    }
+    found: dict[str, frozenset[str]] = {}
+    for window in direct:
+        reached: set[str] = set()
+        waiting = set(direct[window])
+        while waiting:
+            owner = waiting.pop()
+            reached.add(owner)
+            waiting |= direct.get(owner.removeprefix("windows/"), frozenset()) - reached
+        found[window] = frozenset(reached)
+    return found
+
+
+def may_overlap(a: Claim, b: Claim, twice: int, left: int) -> bool:
+    """Say whether two claims on the same offsets are in order.
+
+    Args:
+        a: The one.
+        b: The other.
+        twice: How many offsets both claim.
+        left: How many offsets the one that leaves some to windows has still left: lost before they
+            were sealed, and drained again by a repair.
+    """
+    return stands_for(a, b) or twice <= left
+
+
+def stands_for(a: Claim, b: Claim) -> bool:
+    """Say whether two claims are of one segment, or one has taken the place of the other's files.
+
+    Which offsets such a window took over is its own proof's matter: it was sealed by that.
+    """
+    return a.owner == b.owner or b.owner in a.stands_for or a.owner in b.stands_for
+
+
+def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
+    """Find offsets that two segments hold: a sweep over the claims on each partition."""
+    by_partition: dict[tuple[TopicPartition, str], list[Claim]] = {}
+    for claim in claims:
+        by_partition.setdefault((claim.tp, claim.topic_id), []).append(claim)
+    findings: list[Finding] = []
+    for (tp, _), own in by_partition.items():
+        if len(own) > 1:
+            own.sort(key=lambda claim: (claim.range.start, claim.range.end, claim.owner))
+            findings += _sweep(tp, own)
+    return findings
+
+
+def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
+    found: dict[tuple[str, str], list[OffsetRange]] = {}
+    active: list[int] = []
+    # By claim: what one segment of a generation leaves to windows isn't another segment's to give.
+    left = [claim.left for claim in claims]
+    for number, claim in enumerate(claims):
+        active = [n for n in active if claims[n].range.end > claim.range.start]
+        for other_number in active:
+            other = claims[other_number]
+            both = OffsetRange(claim.range.start, min(other.range.end, claim.range.end))
+            leaving = max(other_number, number, key=lambda n: claims[n].left)
+            if not may_overlap(other, claim, len(both), left[leaving]):
+                found.setdefault((other.owner, claim.owner), []).append(both)
+            elif not stands_for(other, claim):
+                left[leaving] -= len(both)
+        active.append(number)
+    return [
+        Finding(
+            Reason.SEGMENT_OVERLAP,
+            second,
+            f"holds {tp} {', '.join(map(str, ranges[:3]))}, as {first} does",
+        )
+        for (first, second), ranges in found.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets between two generations that no segment holds.
+
+    Attributes:
+        owner: The later generation's folder, relative to the archive.
+        before: The folder of the one that drained the partition before it.
+        topic_id: Id of the topic that they count in.
+        tp: The partition.
+        range: The offsets.
+    """
+
+    owner: str
+    before: str
+    topic_id: str
+    tp: TopicPartition
+    range: OffsetRange
+
+    def finding(self) -> Finding:
+        """Say it to people."""
+        detail = f"goes on with {self.tp} after {self.range}, which {self.before} doesn't hold"
+        return Finding(Reason.SEGMENT_HOLE, self.owner, detail)
+
+
+def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
+    """Return what a generation has drained, by its newest receipt."""
+    return {
+        (part.tp, receipt.topics.get(part.tp.topic, "")): OffsetRange(
+            part.start_so_far, part.range.end
+        )
+        for part in receipt.partitions
+    }
+
+
+def held_by_windows(windows: Iterable[Receipt]) -> dict[Partition, list[OffsetRange]]:
+    """Return the offsets that windows hold, or say of why nobody does."""
+    found: dict[Partition, list[OffsetRange]] = {}
+    for receipt in windows:
+        for part in receipt.partitions:
+            key = part.tp, receipt.topics.get(part.tp.topic, "")
+            found.setdefault(key, []).append(part.range)
+    return {key: merge(ranges) for key, ranges in found.items()}
+
+
+def find_holes(
+    generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
+    accounted: Mapping[Partition, Sequence[OffsetRange]],
+) -> list[Hole]:
+    """Find offsets between two generations: each starts where the one ends that drained before.
+
+    A partition that a generation leaves out goes on in a later one. Topics that were made again
+    count in other offsets.
+
+    Args:
+        generations: The folders of all, oldest first, each with what it has drained, which may be
+            nothing yet; None where nobody can say it.
+        accounted: What windows hold, and what somebody has accepted as lost; sorted, disjoint.
+    """
+    holes: list[Hole] = []
+    ends: dict[Partition, tuple[str, int]] = {}
+    for name, drained in generations:
+        if drained is None:
+            ends = {}
+            continue
+        for key, offsets in drained.items():
+            before, end = ends.get(key, (name, offsets.start))
+            between = OffsetRange(end, max(end, offsets.start))
+            held = overlapping(accounted.get(key, []), between)
+            tp, topic_id = key
+            holes += [Hole(name, before, topic_id, tp, r) for r in subtract(between, held)]
+            ends[key] = name, max(end, offsets.end)
+    return holes

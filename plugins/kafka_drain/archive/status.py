@@ -1,0 +1,136 @@
+"""How an archive stands, in one small document: what a list of many archives reads.
+
+Validation writes `overview.json` anew each time; reading it costs the same whatever the archive's
+age and size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.watermarks import Observations
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage.json_files import read_document, write_document
+
+__all__ = ["make_overview", "read_overview", "write_overview"]
+
+NAME = "overview.json"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Kafka's timestamps may be any number; these are of this calendar.
+_HIGHEST = int(datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
+
+
+def make_overview(
+    report: Mapping[str, Any],
+    receipt: Receipt | None,
+    observed: Observations,
+    settings: Mapping[str, TopicSettings],
+    name: str,
+    cursor: Mapping[TopicPartition, int] | None = None,
+) -> dict[str, Any]:
+    """Put an overview together.
+
+    Args:
+        report: What a validation's `Report.to_dict` returned.
+        receipt: The open generation's newest receipt.
+        observed: What Kafka held at that validation.
+        settings: How the source topics are set up.
+        name: Name of the report's JSON document.
+        cursor: Where the next batch starts, which without a first one needn't be where a partition
+            starts; None for the ends in the report.
+
+    Returns:
+        pipeline, verdict, validated_at, report, files, bytes, records, offsets, partitions,
+        generations, windows, unsealed_segments (drained, and not proven), findings and gaps (by
+        reason), sealed_at, newest_record (ISO, of the newest receipt), lag (offsets that Kafka held
+        beyond what was drained; None when Kafka wasn't asked), expires_at (the earliest moment at
+        which Kafka may delete some of these; None when nothing waits or no retention is set for
+        the topic).
+    """
+    rows = report["partitions"]
+    ends: dict[TopicPartition, int] = {}
+    gaps: Counter[str] = Counter()
+    for row in rows:
+        # A topic that was made again has several; the newest counts on.
+        ends[TopicPartition(row["topic"], row["partition"])] = row["end"]
+        gaps.update(row["gaps"])
+    drained = ends | dict(cursor or {})
+    lag = {tp: seen.high_watermark - drained.get(tp, 0) for tp, seen in observed.items()}
+    newest = _newest(receipt)
+    keys = ("pipeline", "verdict", "validated_at", "files", "bytes", "records", "offsets")
+    return {
+        **{key: report[key] for key in keys},
+        "report": f"reports/{name}",
+        "partitions": len(ends),
+        "generations": len(report["generations"]),
+        "windows": len(report["windows"]),
+        "unsealed_segments": report["receipts"]["unsealed"],
+        "findings": dict(report["reasons"]),
+        "gaps": dict(gaps),
+        "sealed_at": receipt.sealed_at if receipt else None,
+        "newest_record": _iso(max(newest.values(), default=None)),
+        "lag": sum(max(waiting, 0) for waiting in lag.values()) if observed else None,
+        "expires_at": _iso(_expiry(lag, newest, settings)),
+    }
+
+
+def _newest(receipt: Receipt | None) -> dict[TopicPartition, int]:
+    """Return the highest timestamp of each partition that a receipt has one of."""
+    return {
+        part.tp: part.last_timestamp
+        for part in (receipt.partitions if receipt else ())
+        if part.last_timestamp is not None
+    }
+
+
+def _expiry(
+    lag: Mapping[TopicPartition, int],
+    newest: Mapping[TopicPartition, int],
+    settings: Mapping[str, TopicSettings],
+) -> int | None:
+    """Return when the first record that isn't drained may go, in milliseconds since 1970.
+
+    What comes after the newest drained record was hardly written before it.
+    """
+    found = []
+    for tp, waiting in lag.items():
+        config = settings[tp.topic].config if tp.topic in settings else {}
+        retention = int(config.get("retention.ms", -1))
+        if waiting > 0 and retention >= 0 and tp in newest:
+            found.append(newest[tp] + retention)
+    return min(found, default=None)
+
+
+def _iso(milliseconds: int | None) -> str | None:
+    """Return a time as documents have it; None for one beyond the calendar."""
+    if milliseconds is None or not 0 <= milliseconds < _HIGHEST:
+        return None
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+
+
+def write_overview(root: UPath, overview: Mapping[str, Any]) -> None:
+    """Write an archive's overview.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    write_document(root / NAME, dict(overview))
+
+
+def read_overview(root: UPath) -> dict[str, Any] | None:
+    """Read an archive's overview; None where no validation of this release ran.
+
+    Raises:
+        ArchiveError: When it is damaged.
+    """
+    try:
+        return read_document(root / NAME, "pipeline", "verdict", "validated_at")
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,49 @@
+"""How the source topics are set up, kept in the archive's `topics.json` at each drain.
+
+A restore can make the target like its source, also when the source is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from upath import UPath
+
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.storage.json_files import read_document, read_note, write_document
+
+__all__ = ["noted_topic_settings", "read_topic_settings", "write_topic_settings"]
+
+
+def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
+    """Read the settings by topic; none where no drain of this release ran.
+
+    Raises:
+        ArchiveError: When `topics.json` is damaged.
+    """
+    try:
+        document = read_document(root / "topics.json")
+    except FileNotFoundError:
+        return {}
+    return {name: TopicSettings(**settings) for name, settings in document.items()}
+
+
+def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
+    """Read the settings by topic; none where they can't be read: the next drain notes them anew."""
+    document = read_note(root / "topics.json") or {}
+    try:
+        return {name: TopicSettings(**settings) for name, settings in document.items()}
+    except TypeError:
+        # JSON, and of something else.
+        return {}
+
+
+def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
+    """Note the settings of some topics; those of others stay. Writes only what is new."""
+    known = noted_topic_settings(root)
+    merged = known | dict(settings)
+    if merged != known:
+        write_document(
+            root / "topics.json", {name: asdict(merged[name]) for name in sorted(merged)}
+        )

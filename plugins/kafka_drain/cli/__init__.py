@@ -1,0 +1,1 @@
+"""`kafka-drain`: the command line."""

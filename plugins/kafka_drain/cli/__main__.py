@@ -1,0 +1,8 @@
+"""`python -m kafka_drain.cli` is `kafka-drain`."""
+
+import sys
+
+from kafka_drain.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""`kafka-drain backfill`: drain what is missing of a data interval."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from kafka_drain.cli.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    the_cluster,
+)
+from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.foreground import submit
+from kafka_drain.intervals import Interval
+from kafka_drain.windows.backfill import finish_backfill, open_backfill
+from kafka_drain.windows.backfill_plan import plan_backfill
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Drain what no receipt covers of an interval, prove it and seal it."""
+    pipeline, cluster = the_pipeline(options), the_cluster(options)
+    plan = plan_backfill(
+        pipeline,
+        cluster,
+        Interval.parse((options.start, options.end)),
+        force=options.force,
+        acknowledge_expired=options.acknowledge_expired,
+    )
+    for line in plan.lines():
+        say(line)
+    document = plan.to_dict()
+    if options.dry_run:
+        say("dry run: nothing was changed")
+    elif not plan.nothing_to_do:
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            job = open_backfill(plan, pipeline, cluster, Path(folder))
+
+            def finish() -> int:
+                return finish_backfill(plan, job, cluster, run="terminal", say=say).records
+
+            submit(job.application, options.master, finish)
+            document |= {"records": finish(), "receipt": f"{plan.window.name}/receipt.json"}
+    answer(options, document, print_fields(document))
+    return OK
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    for name, what in (("start", "first time of the interval"), ("end", "time just after it")):
+        parser.add_argument(
+            f"--{name}",
+            required=True,
+            metavar="TIME",
+            help=f"{what}, such as 2026-01-31T13:00Z (UTC if not said)",
+        )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="drain the interval's own window again and replace it; refused where Kafka no longer "
+        "holds all of it",
+    )
+    add_acknowledgement(parser)
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")

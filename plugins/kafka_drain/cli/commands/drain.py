@@ -1,0 +1,93 @@
+"""`kafka-drain drain`: drain what Kafka holds now."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from kafka_drain.cli.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    the_cluster,
+    the_registry,
+)
+from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.foreground import submit
+from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    parser.add_argument(
+        "--topic", action="append", default=[], help="topic to drain; can be repeated"
+    )
+    parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
+    add_acknowledgement(parser)
+    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    parser.add_argument(
+        "--registry-config",
+        metavar="FILE",
+        help="JSON file with the url of the Schema Registry, and its login",
+    )
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="of Spark's Kafka and sink classes, such as DEBUG"
+    )
+    parser.add_argument("--format", help="parquet, avro, json or orc (parquet)")
+    parser.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
+    parser.add_argument(
+        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (topic date)"
+    )
+    parser.add_argument(
+        "--source-option",
+        dest="source_options",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="option of Spark's Kafka source; can be repeated",
+    )
+    parser.add_argument(
+        "--sink-option",
+        dest="sink_options",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="option of Spark's file sink; can be repeated",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Drain what Kafka holds now."""
+    pipeline = the_pipeline(options)
+    if options.log_level:
+        pipeline = pipeline.with_log_level(options.log_level)
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder,
+        open_drain(
+            pipeline,
+            the_cluster(options),
+            Path(folder),
+            run="terminal",
+            say=say,
+            acknowledge_expired=options.acknowledge_expired,
+            registry=the_registry(options),
+        ) as job,
+    ):
+        for line in job.plan.lines():
+            say(line)
+        if job.plan.nothing_new:
+            result = nothing_new(job.plan)
+        else:
+            submit(job.application, options.master, lambda: finish_drain(job))
+            result = finish_drain(job)
+    answer(options, result, print_fields(result))
+    return OK

@@ -1,0 +1,27 @@
+"""`kafka-drain jars`: fetch the jars that Spark needs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kafka_drain.cli.console import answer, print_fields
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.spark.jars import fetch as jars
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--broker", action="store_true", help="those of the local broker as well")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Fetch the jars."""
+    found = {}
+    for conf in (jars.CONNECTOR, jars.BROKER) if options.broker else (jars.CONNECTOR,):
+        found[conf] = [str(path) for path in jars.fetch(conf)]
+    folders = {conf: f"{len(paths)} in {Path(paths[0]).parent}" for conf, paths in found.items()}
+    answer(options, found, print_fields(folders))
+    return OK

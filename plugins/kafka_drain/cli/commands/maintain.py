@@ -1,0 +1,72 @@
+"""`kafka-drain maintain`: roll, compact closed segments' small files, delete what is too old."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.foreground import submit
+from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what maintenance will do; with --apply, do it."""
+    Archive.at(options.archive).document()  # without one, there is no pipeline either
+    pipeline = the_pipeline(options)
+    if options.apply:
+        document = run_maintenance(
+            pipeline,
+            the_cluster(options),
+            lambda application, explain: submit(application, options.master, explain),
+            run="terminal",
+            say=say,
+        )
+    else:
+        plan = plan_maintenance(pipeline)
+        for line in plan.lines():
+            say(line)
+        say("dry run: nothing was changed; --apply does it")
+        document = plan.to_dict()
+    answer(options, document, print_fields(document))
+    return OK
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    parser.add_argument(
+        "--target-file-bytes",
+        type=int,
+        metavar="BYTES",
+        help="how large compaction makes files (268435456)",
+    )
+    parser.add_argument(
+        "--retention-days",
+        type=int,
+        metavar="DAYS",
+        help="delete files whose newest record is older (no file is deleted)",
+    )
+    parser.add_argument(
+        "--max-manifest-lines",
+        type=int,
+        metavar="FILES",
+        help="close the open generation when it has more files (50000)",
+    )
+    parser.add_argument(
+        "--max-generation-days",
+        type=int,
+        metavar="DAYS",
+        help="close the open generation when it is older (7)",
+    )
+    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    parser.add_argument(
+        "--apply", action="store_true", help="do it; without it the plan is shown, nothing changed"
+    )

@@ -1,0 +1,59 @@
+"""From a command's arguments to the pipeline that it works for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import json_file, pairs
+from kafka_drain.config.pipeline import Pipeline
+
+__all__ = ["the_pipeline"]
+
+#: Flags that are keys of a pipeline.
+FLAGS = (
+    "topic_pattern",
+    "format",
+    "compression",
+    "partition_by",
+    "target_file_bytes",
+    "retention_days",
+    "max_manifest_lines",
+    "max_generation_days",
+)
+
+
+def the_pipeline(options: argparse.Namespace) -> Pipeline:
+    """Put a pipeline together: from the archive, then the file, then the flags."""
+    archive = Archive.at(options.archive)
+    keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
+    if archive.exists:
+        document = archive.document()
+        keys |= {"name": document["pipeline"], **document["source"]}
+        if document.get("isolation_level", "read_committed") != "read_committed":
+            keys["source_options"] = {"kafka.isolation.level": document["isolation_level"]}
+        generation = archive.open_generation()
+        if generation is not None:
+            written = generation.document()
+            keys |= {"format": written["format"], "partition_by": written["partition_by"]}
+            if written.get("values"):
+                keys["values"] = written["values"]["settings"]
+    given: dict[str, Any] = {}
+    if getattr(options, "pipeline", None):
+        given |= json_file(options.pipeline)
+    if options.name == "drain" and options.topic:
+        given["topics"] = options.topic
+    for flag in FLAGS:
+        if getattr(options, flag, None) is not None:
+            given[flag] = getattr(options, flag)
+    for flag in ("source_options", "sink_options", "spark_conf"):
+        given_pairs = pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
+        of_file = given.get(flag, {})
+        # What the file has in another form, the pipeline refuses.
+        if given_pairs and isinstance(of_file, dict):
+            given[flag] = of_file | given_pairs
+    sources = {"topics", "topic_pattern", "assign"}
+    if given.keys() & sources:
+        keys = {name: value for name, value in keys.items() if name not in sources}
+    return Pipeline(**(keys | given))

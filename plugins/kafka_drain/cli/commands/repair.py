@@ -1,0 +1,136 @@
+"""`kafka-drain repair`: restore what is sealed, drain lost offsets again, write a manifest anew."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.checks import begin_journal_anew, refuse_unsound
+from kafka_drain.cli.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    the_cluster,
+)
+from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.report_answer import answer_report
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.foreground import submit
+from kafka_drain.findings import errors
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import hold_lease, wait_for_lease
+from kafka_drain.windows.receipt_repair import mend_sealed, plan_mending
+from kafka_drain.windows.repair import RepairPlan, plan_repair, repair_manifest
+from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    add_acknowledgement(parser)
+    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    parser.add_argument(
+        "--new-journal",
+        action="store_true",
+        help="begin the journal anew with what is there: forgets what was sealed, is missing, and "
+        "has no copy",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Restore what is sealed, drain lost offsets again, write a manifest anew; then validate."""
+    archive, cluster = Archive.at(options.archive), the_cluster(options)
+
+    def validated() -> Report:
+        return validate_archive(
+            archive,
+            cluster,
+            say,
+            deep=options.deep,
+            acknowledge_expired=options.acknowledge_expired,
+            writes=not options.dry_run,
+        )
+
+    _mend(archive, new_journal=options.new_journal, dry_run=options.dry_run)
+    report = validated()
+    plan = plan_repair(archive, report)
+    for line in plan.lines():
+        say(line)
+    if options.dry_run:
+        say("dry run: nothing was changed")
+        answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+        return FAILED if errors(report.findings) else OK
+    if plan.nothing_to_do:
+        return answer_report(options, archive, report)
+    with hold_lease(archive.root, run="terminal", say=say):
+        if plan.manifest is not None:
+            say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
+            # What looked lost may only have been unlisted.
+            plan = plan_repair(archive, validated())
+        if plan.ranges:
+            _drain_window(options, cluster, plan)
+    return answer_report(options, archive, validated())
+
+
+def _mend(archive: Archive, *, new_journal: bool, dry_run: bool) -> None:
+    """Write back or set aside what is sealed and isn't in order; then begin the journal anew."""
+    root = archive.root
+    # Without a lease: where nothing is wrong, a drain may be running.
+    mending = plan_mending(root, forget=new_journal)
+    if dry_run:
+        for line in mending.lines():
+            say(line)
+        if new_journal and not mending.to_do:
+            begin_journal_anew(archive, say, dry_run=True)
+    elif mending.to_do or new_journal:
+        with (
+            hold_lease(root, run="terminal", say=say),
+            hold_lease(root / "maintenance", run="terminal", say=say),
+            wait_for_lease(root / "windows", run="terminal", say=say),
+        ):
+            mend_sealed(root, say, forget=new_journal)
+            if new_journal:
+                begin_journal_anew(archive, say, dry_run=False)
+    else:
+        for line in mending.lines():
+            say(line)
+
+
+def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
+    pipeline, archive = the_pipeline(options), plan.archive
+    # Not only when hours of draining are over: what is unsound now can't be sealed then.
+    refuse_unsound(archive, filling=True)
+    document = archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+    window = open_window(
+        archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
+    )
+    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+        job = prepare_window(
+            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+        )
+        finish = partial(
+            finish_window,
+            job,
+            cluster,
+            identity,
+            run="terminal",
+            say=say,
+            acknowledged=plan.acknowledged,
+        )
+        submit(job.application, options.master, finish)
+        receipt = finish()
+    say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")

@@ -1,0 +1,64 @@
+"""The answer of the commands that end with a validation: its report."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines, print_table
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.findings import errors
+from kafka_drain.proof.report import Report, note_overview, write_report
+from kafka_drain.proof.report_text import (
+    SHOWN,
+    gaps_text,
+    report_ending,
+    report_heading,
+)
+
+__all__ = ["answer_report"]
+
+_COLOURS = {"error": "red", "warning": "yellow"}
+
+
+def answer_report(options: argparse.Namespace, archive: Archive, report: Report) -> int:
+    """Write the report beside the archive, print it and return the exit code."""
+    path = write_report(archive, report)
+    note_overview(archive, report, path)
+
+    def show(console: Console) -> None:
+        if fits_screen(console):
+            _show_tables(console, report)
+        else:
+            print_lines(console, report.lines())
+        print_lines(console, [f"report: {path}"])
+
+    answer(options, report.to_dict() | {"report": path}, show)
+    return FAILED if errors(report.findings) else OK
+
+
+def _show_tables(console: Console, report: Report) -> None:
+    print_lines(console, report_heading(report))
+    partitions = new_table(
+        console,
+        *("topic", "partition", "start", "end", "records", "gaps"),
+        numbers=("partition", "start", "end", "records"),
+    )
+    for row in report.partitions():
+        numbers = (f"{row[name]:,}" for name in ("partition", "start", "end", "records"))
+        partitions.add_row(Text(row["topic"]), *numbers, gaps_text(row["gaps"]))
+    if partitions.rows:
+        print_table(console, partitions)
+    shown = report.findings[:SHOWN]
+    if shown:
+        findings = new_table(console, "finding", "where", "what was seen")
+        for finding in shown:
+            code = Text(str(finding.reason), _COLOURS[finding.reason.severity])
+            findings.add_row(code, Text(finding.where), Text(finding.detail))
+        print_table(console, findings)
+    for reason in dict.fromkeys(finding.reason for finding in shown):
+        console.print(Text(str(reason), _COLOURS[reason.severity]).append(f": {reason.remedy}", ""))
+    print_lines(console, report_ending(report))

@@ -1,0 +1,101 @@
+"""`kafka-drain reprocess`: drain archived offsets again, and replace the old files."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.foreground import submit
+from kafka_drain.errors import ConfigError
+from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
+from kafka_drain.windows.reprocess.plan import parse_cut
+from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
+from kafka_drain.windows.reprocess.state import newest_generation
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what a reprocess, or its end, will do; with --apply, do it, or go on with one begun."""
+    archive = Archive.at(options.archive)
+    if options.abandon:
+        return _abandon(archive, options)
+    cut = parse_cut(
+        options.from_batch,
+        options.from_time,
+        options.from_offset,
+        newest_generation=lambda: newest_generation(archive),
+    )
+    archive.document()  # without one, there is no pipeline either
+    pipeline, cluster = the_pipeline(options), the_cluster(options)
+    plan = plan_reprocess(pipeline, cluster, cut)
+    for line in plan.lines():
+        say(line)
+    removed: dict[str, int] = {}
+    if options.apply:
+        removed = run_reprocess(
+            plan,
+            pipeline,
+            cluster,
+            lambda application, explain: submit(application, options.master, explain),
+            run="terminal",
+            say=say,
+        )
+    else:
+        say("dry run: nothing was changed; --apply does it")
+    document = plan.to_dict() | removed
+    answer(options, document, print_fields(document))
+    return OK
+
+
+def _abandon(archive: Archive, options: argparse.Namespace) -> int:
+    if options.from_batch or options.from_time or options.from_offset:
+        raise ConfigError("--abandon ends the reprocess that was begun; leave its start out")
+    plan = plan_abandon(archive)
+    for line in plan.lines():
+        say(line)
+    if options.apply:
+        abandon_reprocess(plan, run="terminal", say=say)
+    else:
+        say("dry run: nothing was changed; --apply does it")
+    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    return OK
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+    parser.add_argument(
+        "--from-batch",
+        metavar="[GENERATION:]BATCH",
+        help="the first batch that is drained again; of the newest generation if not said",
+    )
+    parser.add_argument(
+        "--from-time", metavar="TIME", help="the batch with the first record of this time or later"
+    )
+    parser.add_argument(
+        "--from-offset",
+        metavar="TOPIC:PARTITION:OFFSET",
+        action="append",
+        default=[],
+        help="the batch with this offset; can be repeated",
+    )
+    parser.add_argument("--format", help="of the new files: parquet, avro, json or orc (as it is)")
+    parser.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
+    parser.add_argument(
+        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (as it is)"
+    )
+    parser.add_argument(
+        "--abandon",
+        action="store_true",
+        help="end a reprocess that was begun: what it hasn't sealed goes, archived files stay",
+    )
+    parser.add_argument(
+        "--apply", action="store_true", help="do it; without it the plan is shown, nothing changed"
+    )

@@ -1,0 +1,197 @@
+"""`kafka-drain translate-group`: a consumer group goes on where it was, in what was republished."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable
+
+from rich.console import Console
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive, add_kafka, json_file, the_cluster
+from kafka_drain.cli.console import answer, new_table, print_table, say
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.errors import ConfigError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.applying import Undone, apply_plan, undo
+from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.translation import TranslationPlan
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(added: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    # argparse breaks no line between options that exclude each other.
+    added.usage = "%(prog)s [-h] [options] --group GROUP archive"
+    add_archive(added)
+    add_kafka(added)
+    added.add_argument(
+        "--run", metavar="KEY", help="the republish's run; may be left out when there is one only"
+    )
+    added.add_argument("--group", required=True, help="group whose offsets are translated")
+    added.add_argument(
+        "--to-group", metavar="GROUP", help="group that gets the new offsets (the same one)"
+    )
+    source = added.add_mutually_exclusive_group()
+    source.add_argument(
+        "--offsets-file",
+        metavar="FILE",
+        help="CSV with the group's offsets in the source, as kafka-consumer-groups.sh "
+        "--reset-offsets --export prints it; for when the source cluster is gone",
+    )
+    source.add_argument(
+        "--source-bootstrap-servers",
+        metavar="HOST:PORT",
+        help="brokers of the cluster that was drained (default: the same ones)",
+    )
+    source.add_argument(
+        "--source-kafka-config",
+        metavar="FILE",
+        help="JSON file with librdkafka's settings for the cluster that was drained",
+    )
+    action = added.add_mutually_exclusive_group()
+    action.add_argument("--apply", action="store_true", help="commit the offsets")
+    action.add_argument(
+        "--undo", action="store_true", help="put back what was committed before the last apply"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan a group's offsets in the target; commit them, or put back those before."""
+    archive, cluster = Archive.at(options.archive), the_cluster(options)
+    archive.document()
+    to_group = options.to_group or options.group
+    if not to_group or not options.group:
+        raise ConfigError("--group '' is not acceptable; accepted: the name of a consumer group")
+    republish = find_run(archive, options.run)
+    offset_map = read_map(republish)
+    found = cluster.cluster_id()
+    if offset_map.cluster_id != found:
+        raise ConfigError(
+            f"Kafka at {cluster.config.bootstrap_servers} is cluster {found}, expected cluster "
+            f"{offset_map.cluster_id}, which run {republish.key} republished to; correct "
+            "--bootstrap-servers"
+        )
+    groups = ConsumerGroups(cluster.config)
+    records = GroupRecords(republish.folder, to_group)
+    if options.undo:
+        return _answer_undo(options, groups, undo(records, groups, to_group, say))
+    plan = plan_group(
+        archive,
+        republish,
+        offset_map,
+        cluster,
+        groups,
+        records,
+        group=options.group,
+        to_group=to_group,
+        source=_source_cluster(options),
+        offsets_file=options.offsets_file or "",
+        is_dry_run=not options.apply,
+    )
+    for note in plan.notes:
+        say(f"translate-group {to_group}: {note}")
+    if options.apply:
+        result, record = apply_plan(plan, records, groups, say)
+    else:
+        say("dry run: nothing was changed; --apply commits these offsets")
+        result, record = "planned", None
+    shown = plan.to_dict() | {"result": result, "record": str(record.path) if record else None}
+    answer(options, shown, _table(plan))
+    return OK
+
+
+def _source_cluster(options: argparse.Namespace) -> KafkaCluster | None:
+    if options.source_kafka_config:
+        return KafkaCluster(KafkaConfig(json_file(options.source_kafka_config)))
+    if options.source_bootstrap_servers:
+        return KafkaCluster(KafkaConfig({"bootstrap.servers": options.source_bootstrap_servers}))
+    return None
+
+
+def _answer_undo(
+    options: argparse.Namespace,
+    groups: ConsumerGroups,
+    undone: Undone,
+) -> int:
+    record, left = undone.record, undone.left
+    if left:
+        # Kafka can delete single offsets (KIP-496), confluent-kafka can't. They matter only to
+        # consumers that read these topics with this group; all else was put back.
+        say(
+            f"translate-group {record.group}: {len(left):,} partitions had no committed offset "
+            "before and keep the one that apply committed, which this client can't delete; to "
+            "delete them:"
+        )
+        for line in _deletions(groups, record.group, left):
+            say(f"  {line}")
+    document = {
+        "run": record.run,
+        "cluster_id": record.cluster_id,
+        "to_group": record.group,
+        "result": undone.result,
+        "record": str(record.path),
+        "put_back": [
+            {"topic": tp.topic, "partition": tp.partition, "offset": at.offset}
+            for tp, at in sorted(undone.back.items())
+        ],
+        "left": [{"topic": tp.topic, "partition": tp.partition} for tp in left],
+    }
+
+    def show(console: Console) -> None:
+        headers = ("topic", "partition", "apply left", "now")
+        table = new_table(console, *headers, numbers=headers[1:])
+        for tp, after in sorted(record.after.items()):
+            before = record.before.get(tp)
+            kept = f"{after:,}" if tp in left else "none"
+            now = kept if before is None else f"{before.offset:,}"
+            table.add_row(tp.topic, str(tp.partition), f"{after:,}", now)
+        print_table(console, table)
+
+    answer(options, document, show)
+    return FAILED if left else OK
+
+
+def _deletions(groups: ConsumerGroups, group: str, left: list[TopicPartition]) -> list[str]:
+    topics: dict[str, list[str]] = {}
+    for tp in left:
+        topics.setdefault(tp.topic, []).append(str(tp.partition))
+    return [
+        f"kafka-consumer-groups.sh --bootstrap-server {groups.config.bootstrap_servers} "
+        f"--group {shlex.quote(group)} --delete-offsets --topic {topic}:{','.join(partitions)}"
+        for topic, partitions in topics.items()
+    ]
+
+
+def _table(plan: TranslationPlan) -> Callable[[Console], None]:
+    def show(console: Console) -> None:
+        table = new_table(
+            console,
+            *("source topic", "partition", "committed", "target topic", "partition"),
+            *("new offset", "committed now", "note"),
+            numbers=("partition", "committed", "new offset", "committed now"),
+        )
+        for row in plan.rows:
+            table.add_row(
+                row.source.topic,
+                str(row.source.partition),
+                _number(row.committed),
+                row.target.topic,
+                str(row.target.partition),
+                _number(row.offset),
+                _number(row.current),
+                row.note,
+            )
+        print_table(console, table)
+
+    return show
+
+
+def _number(offset: int | None) -> str:
+    return "none" if offset is None else f"{offset:,}"

@@ -1,0 +1,59 @@
+"""`kafka-drain unlock`: who holds an archive's leases, and how one that is left is removed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive
+from kafka_drain.cli.console import answer, complain, print_fields, say
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.errors import ArchiveError, LockedError
+from kafka_drain.maintenance.unlock import list_leases, remove_lease
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    parser.add_argument(
+        "--remove",
+        action="store_true",
+        help="remove leases that ran out or are from the future, if nobody renews them for a "
+        "minute; one whose holder may be alive stays",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the leases in an archive, or remove those that nobody renews."""
+    shown: list[dict[str, Any]] = []
+    kept = 0
+    archive = Archive.at(options.archive)
+    for held in list_leases(archive.root):
+        document = held.to_dict()
+        if options.remove:
+            try:
+                remove_lease(held, say=say)
+                document["state"] = "removed"
+            except (ArchiveError, LockedError) as error:
+                complain(f"kafka-drain unlock: {error}")
+                document["state"] = "kept: its holder may be alive"
+                kept += 1
+        shown.append(document)
+    if not shown:
+        # A first drain that was killed may have left a lease and no archive.
+        archive.document()
+        say(f"{options.archive}: nobody holds a lease")
+    elif not options.remove:
+        say("dry run: nothing was changed; --remove removes leases that nobody renews")
+
+    def show(console: Console) -> None:
+        for document in shown:
+            print_fields(document)(console)
+
+    answer(options, {"leases": shown}, show)
+    return FAILED if kept else OK

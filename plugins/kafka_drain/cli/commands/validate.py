@@ -1,0 +1,64 @@
+"""`kafka-drain validate`: prove that every drained offset is there."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import (
+    add_acknowledgement,
+    add_archive,
+    add_kafka,
+    add_spark,
+    names_kafka,
+    the_cluster,
+)
+from kafka_drain.cli.commands.report_answer import answer_report
+from kafka_drain.cli.console import say
+from kafka_drain.proof.committed_files import ReadFiles
+from kafka_drain.proof.validation import validate_archive
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_kafka(parser)
+    parser.add_argument(
+        "--scope",
+        choices=["all", "open"],
+        default="all",
+        help="all generations and receipts, or only the one that drains append to (%(default)s)",
+    )
+    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    add_spark(parser, "Spark's master, where more than 10,000 files are new (%(default)s)")
+    add_acknowledgement(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Validate an archive and seal what is proven."""
+    archive = Archive.at(options.archive)
+    cluster = the_cluster(options) if names_kafka(options) else None
+    report = validate_archive(
+        archive,
+        cluster,
+        say,
+        scope=options.scope,
+        deep=options.deep,
+        acknowledge_expired=options.acknowledge_expired,
+        read_many=lambda *asked: _by_spark(options)(*asked),
+    )
+    return answer_report(options, archive, report)
+
+
+def _by_spark(options: argparse.Namespace) -> ReadFiles:
+    # Not at the top: few validations need Spark's side, and importing it takes longer than they do.
+    from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+    from kafka_drain.cli.foreground import submit
+    from kafka_drain.proof.executor_reading import read_by_spark
+
+    return read_by_spark(
+        the_pipeline(options),
+        lambda application, explain: submit(application, options.master, explain),
+    )

@@ -1,0 +1,1 @@
+"""What users may say: pipelines and their options, checked before anything starts."""

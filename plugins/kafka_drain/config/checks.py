@@ -1,0 +1,151 @@
+"""Checks of single option values: each takes a value, returns Spark's text for it, or says no.
+
+Opens nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from kafka_drain.errors import ConfigError
+
+__all__ = [
+    "Check",
+    "boolean",
+    "duration",
+    "integer",
+    "offsets",
+    "one_of",
+    "refuse",
+    "text",
+    "timestamp",
+    "timestamps",
+    "unknown",
+]
+
+Check = Callable[[str, Any], str]
+"""Takes an option's name and value; returns the value as Spark reads it; raises ConfigError."""
+
+_SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
+_DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
+
+
+def refuse(name: str, value: Any, accepted: str) -> ConfigError:
+    """Make the error for a value that isn't acceptable."""
+    return ConfigError(f"{name} = {value!r} is not acceptable; accepted: {accepted}")
+
+
+def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigError:
+    """Make the error for a name that nobody knows, with the nearest one that exists."""
+    # The value may be a secret under a misspelt name.
+    shown = "hidden" if _SECRET.search(name) else repr(value)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
+    return ConfigError(f"{name!r} (value {shown}) is no {what}{hint}")
+
+
+def integer(minimum: int) -> Check:
+    """Accept whole numbers of at least `minimum`."""
+
+    def check(name: str, value: Any) -> str:
+        accepted = f"a whole number, at least {minimum}"
+        if isinstance(value, bool):
+            raise refuse(name, value, accepted)
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise refuse(name, value, accepted) from None
+        if number < minimum:
+            raise refuse(name, value, accepted)
+        return str(number)
+
+    return check
+
+
+def boolean(name: str, value: Any) -> str:
+    """Accept true and false."""
+    written = str(value).lower()
+    if written not in ("true", "false"):
+        raise refuse(name, value, "true or false")
+    return written
+
+
+def text(name: str, value: Any) -> str:
+    """Accept text that isn't empty."""
+    if not isinstance(value, (str, int, float)) or not str(value):
+        raise refuse(name, value, "text")
+    return str(value)
+
+
+def one_of(*choices: str) -> Check:
+    """Accept one of a few words."""
+
+    def check(name: str, value: Any) -> str:
+        if str(value) not in choices:
+            raise refuse(name, value, ", ".join(choices))
+        return str(value)
+
+    return check
+
+
+def duration(name: str, value: Any) -> str:
+    """Accept a time as Spark writes it."""
+    if not _DURATION.fullmatch(str(value)):
+        raise refuse(name, value, "a number with ms, s, m, h or d, for example '15m'")
+    return str(value)
+
+
+def timestamp(name: str, value: Any) -> str:
+    """Accept milliseconds since 1970, or an ISO 8601 time with its zone."""
+    accepted = "milliseconds since 1970, or a time with its zone: '2026-01-31T00:00:00+00:00'"
+    if isinstance(value, str) and not value.isdigit():
+        try:
+            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            raise refuse(name, value, accepted) from None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise refuse(name, str(value), accepted)
+        value = round(value.timestamp() * 1000)
+    return integer(0)(name, value)
+
+
+def _per_partition(
+    name: str, value: Any, accepted: str, leaf: Check
+) -> Mapping[str, Mapping[str, int]]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise refuse(name, value, accepted) from None
+    if not isinstance(value, Mapping) or not value:
+        raise refuse(name, value, accepted)
+    checked: dict[str, dict[str, int]] = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, Mapping) or not partitions:
+            raise refuse(f"{name}[{topic}]", partitions, accepted)
+        for partition, number in partitions.items():
+            at = f"{name}[{topic}][{partition}]"
+            if not str(partition).isdigit():
+                raise refuse(at, number, accepted)
+            checked.setdefault(str(topic), {})[str(partition)] = int(leaf(at, number))
+    return checked
+
+
+def offsets(name: str, value: Any) -> str:
+    """Accept earliest, latest, or an offset for each partition (-2 earliest, -1 latest)."""
+    if value in ("earliest", "latest"):
+        return str(value)
+    accepted = 'earliest, latest, or {"topic": {"0": 23, "1": -2}} (-2 is earliest, -1 latest)'
+    return json.dumps(_per_partition(name, value, accepted, integer(-2)))
+
+
+def timestamps(name: str, value: Any) -> str:
+    """Accept a time for each partition."""
+    accepted = '{"topic": {"0": 1767225600000}}, in milliseconds since 1970'
+    return json.dumps(_per_partition(name, value, accepted, timestamp))

@@ -1,0 +1,48 @@
+"""Pipelines that are drained by one Spark application: what they have to agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
+from kafka_drain.storage.s3 import scheme_of
+
+__all__ = ["check_group"]
+
+#: What pipelines have to agree on: there is one Spark, with one configuration.
+SHARED = (
+    *("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory"),
+    "archive_conn_id",
+)
+
+
+def check_group(pipelines: Sequence[Pipeline]) -> None:
+    """Refuse pipelines that can't share a Spark application.
+
+    Raises:
+        ConfigError: When there is none, two have one name or archive, or they differ in what has to
+            be the same; names the key and both values.
+    """
+    if not pipelines:
+        raise ConfigError("a group of drains needs at least one pipeline")
+    first = pipelines[0]
+    for key in ("name", "archive"):
+        values = [getattr(pipeline, key) for pipeline in pipelines]
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ConfigError(f"two pipelines of a group have the {key} {twice[0]!r}")
+    for pipeline in pipelines[1:]:
+        if scheme_of(first.archive) != scheme_of(pipeline.archive):
+            raise ConfigError(
+                f"pipelines {first.name} and {pipeline.name} can't be drained by one Spark: their "
+                f"archives are {first.archive} and {pipeline.archive}, and how a checkpoint is "
+                "written is one setting for all; make two groups"
+            )
+        for key in SHARED:
+            ours, theirs = getattr(first, key), getattr(pipeline, key)
+            if ours != theirs:
+                raise ConfigError(
+                    f"pipelines {first.name} and {pipeline.name} can't be drained by one Spark: "
+                    f"{key} is {ours!r} and {theirs!r}; make them equal, or two groups"
+                )

@@ -1,0 +1,245 @@
+"""A pipeline: which topics, to which archive, how. What users write in a DAG file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import Self
+
+from kafka_drain.config.checks import refuse, unknown
+from kafka_drain.config.sink_options import (
+    COMPRESSIONS,
+    PARTITION_COLUMNS,
+    check_sink_options,
+    writer_defaults,
+)
+from kafka_drain.config.source_options import check_source_options
+from kafka_drain.config.spark_conf import check_log_levels, check_spark_conf
+from kafka_drain.config.values import Values
+from kafka_drain.errors import ConfigError
+from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
+
+__all__ = ["Pipeline"]
+
+# What Kafka allows in a topic's name (org.apache.kafka.common.internals.Topic).
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+
+
+class Pipeline(BaseModel):
+    """One declaration of what is archived, from which topics, and how.
+
+    Exactly one of `topics`, `topic_pattern` and `assign` says what is drained.
+
+    Attributes:
+        name: Names the DAGs, such as `drain_<name>` and `republish_<name>`.
+        topics: Topics to drain (Spark's `subscribe`).
+        topic_pattern: A Java regular expression for topics to drain (`subscribePattern`).
+        assign: Partitions to drain, `{"topic": [0, 1]}`.
+        archive: Folder of the archive: an absolute path or a URL.
+        schedule: When drains run, as Airflow writes it; None for never by itself.
+        archive_conn_id: Airflow connection of type Amazon Web Services, for an archive on S3; None
+            for what the worker's environment or role has.
+        kafka_conn_id: Airflow connection of type Kafka.
+        spark_conn_id: Airflow connection of type Spark; its host is the master.
+        format: Format of the data files.
+        compression: Compression of the data files; the format's default is zstd, or gzip for JSON.
+        partition_by: Columns that folders are named by; of topic, date and hour (UTC).
+        values: How values are decoded into typed columns, beside their raw bytes; None for not.
+        source_options: Options of Spark's Kafka source, by Spark's names.
+        sink_options: Options of Spark's file sink, by Spark's names.
+        spark_conf: Spark's configuration for the job.
+        log_levels: Level by logger: `kafka`, `sink`, `kafka-clients` or a full name.
+        jars: Jars of the Kafka connector, where not those that `kafka-drain jars` fetched.
+        driver_memory: Heap of the driver, for example `2g`.
+        max_manifest_lines: From so many on, maintenance closes the generation, opens the next.
+        max_generation_days: From so many days on as well, so that its files can be compacted.
+        target_file_bytes: How large compaction makes files.
+        retention_days: Maintenance deletes files whose newest record is older; None for never.
+
+    Raises:
+        ConfigError: When a key is unknown or a value not acceptable; names key, value and what is
+            accepted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    topics: list[str] | None = None
+    topic_pattern: str | None = None
+    assign: dict[str, list[int]] | None = None
+    archive: Annotated[str, Field(min_length=1)]
+    schedule: str | None = "@hourly"
+    archive_conn_id: str | None = None
+    kafka_conn_id: str = "kafka_default"
+    spark_conn_id: str = "spark_default"
+    format: Literal["parquet", "avro", "json", "orc"] = "parquet"
+    compression: str = ""
+    partition_by: list[str] = ["topic", "date"]
+    values: Values | None = None
+    source_options: dict[str, Any] = {}
+    sink_options: dict[str, Any] = {}
+    spark_conf: dict[str, Any] = {}
+    log_levels: Annotated[dict[str, str], Field(validate_default=True)] = {}
+    jars: list[str] | None = None
+    max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
+    max_generation_days: Annotated[int, Field(ge=1)] = 7
+    target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    retention_days: Annotated[int, Field(ge=1)] | None = None
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Turn pydantic's errors into one message, and unknown keys into a suggestion."""
+        if isinstance(data, dict):
+            for key, value in data.items():
+                if key not in cls.model_fields:
+                    raise unknown(key, value, cls.model_fields, "key of a pipeline")
+        try:
+            return handler(data)
+        except ValidationError as error:
+            problems = [
+                f"{'.'.join(str(part) for part in found['loc']) or 'pipeline'} = "
+                f"{found['input']!r}: {found['msg']}"
+                if found["type"] != "missing"
+                else f"{found['loc'][0]} is missing"
+                for found in error.errors()
+            ]
+            raise ConfigError("; ".join(problems)) from None
+
+    @field_validator("topics")
+    @classmethod
+    def _check_topics(cls, topics: list[str] | None) -> list[str] | None:
+        accepted = "a list of topic names, each of letters, digits, '.', '_' and '-'"
+        if topics is None:
+            return topics
+        if not topics or len(set(topics)) != len(topics):
+            raise refuse("topics", topics, f"{accepted}, none twice")
+        for topic in topics:
+            if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+                raise refuse("topics", topic, accepted)
+        return topics
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _check_topic_pattern(cls, pattern: str | None) -> str | None:
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            accepted = "a regular expression that both Java and Python understand"
+            raise refuse("topic_pattern", pattern, f"{accepted} ({error})") from error
+        return pattern
+
+    @field_validator("assign")
+    @classmethod
+    def _check_assign(cls, assign: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
+        for topic, partitions in (assign or {}).items():
+            if not _TOPIC.fullmatch(topic):
+                raise refuse(f"assign[{topic}]", partitions, "a topic's name and its partitions")
+            if not partitions or min(partitions) < 0 or len(set(partitions)) != len(partitions):
+                raise refuse(f"assign[{topic}]", partitions, "partition numbers, none twice")
+        if assign == {}:
+            raise refuse("assign", assign, '{"topic": [0, 1]}')
+        return assign
+
+    @field_validator("archive")
+    @classmethod
+    def _check_archive(cls, archive: str) -> str:
+        if not archive.startswith("/") and "://" not in archive:
+            raise refuse(
+                "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
+            )
+        return archive if archive.endswith("://") else archive.rstrip("/") or "/"
+
+    @field_validator("partition_by")
+    @classmethod
+    def _check_partition_by(cls, columns: list[str]) -> list[str]:
+        if len(set(columns)) != len(columns) or not set(columns) <= set(PARTITION_COLUMNS):
+            raise refuse("partition_by", columns, f"of {', '.join(PARTITION_COLUMNS)}, none twice")
+        return columns
+
+    @field_validator("source_options")
+    @classmethod
+    def _check_source_options(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return dict(check_source_options(options))
+
+    @field_validator("spark_conf")
+    @classmethod
+    def _check_spark_conf(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        return dict(check_spark_conf(conf))
+
+    @field_validator("log_levels")
+    @classmethod
+    def _check_log_levels(cls, levels: dict[str, str]) -> dict[str, str]:
+        return check_log_levels(levels)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        given = [key for key in ("topics", "topic_pattern", "assign") if getattr(self, key)]
+        if len(given) != 1:
+            seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
+            raise ConfigError(f"{seen}: say exactly one of topics, topic_pattern and assign")
+        if self.archive_conn_id and scheme_of(self.archive) not in S3_SCHEMES:
+            raise ConfigError(
+                f"archive_conn_id = {self.archive_conn_id!r} is for archives on S3, and the "
+                f"archive is {self.archive}; leave it out"
+            )
+        if self.values and self.values.registry_conn_id and not self.subjects:
+            raise ConfigError(
+                "values.subjects is missing: a pipeline of several topics has to say which "
+                "subjects of the Schema Registry have their schemas"
+            )
+        compressions = COMPRESSIONS[self.format]
+        if not self.compression:
+            object.__setattr__(self, "compression", compressions[0])
+        if self.compression not in compressions:
+            accepted = f"{', '.join(compressions)} with format {self.format!r}"
+            raise refuse("compression", self.compression, accepted)
+        checked = check_sink_options(self.format, self.sink_options)
+        object.__setattr__(self, "sink_options", checked)
+        return self
+
+    def with_log_level(self, level: str) -> Pipeline:
+        """Return this pipeline with another level for Spark's Kafka and sink classes.
+
+        Raises:
+            ConfigError: When there is no such level.
+        """
+        levels = check_log_levels({"kafka": level, "sink": level})
+        return self.model_copy(update={"log_levels": self.log_levels | levels})
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What is drained: the one of topics, topic_pattern and assign that is given."""
+        return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
+
+    @property
+    def subjects(self) -> list[str]:
+        """The Schema Registry's subjects; by default that of the one topic's values."""
+        topics = self.topics or list(self.assign or ())
+        if self.values is None or self.values.subjects:
+            return list(self.values.subjects) if self.values else []
+        return [f"{topics[0]}-value"] if len(topics) == 1 else []
+
+    @property
+    def writer_options(self) -> dict[str, str]:
+        """Options of the file sink, with the compression and what is set unless told otherwise."""
+        defaults = writer_defaults(self.format, self.compression)
+        return defaults | {name: str(value) for name, value in self.sink_options.items()}
+
+    @property
+    def isolation_level(self) -> str:
+        """`read_committed` (default) or `read_uncommitted`."""
+        return str(self.source_options.get("kafka.isolation.level", "read_committed"))

@@ -1,0 +1,85 @@
+"""File formats of the sink, their compressions, the writer's options and partition columns.
+
+Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
+
+__all__ = [
+    "COMPRESSIONS",
+    "MILLISECONDS",
+    "PARTITION_COLUMNS",
+    "check_sink_options",
+    "writer_defaults",
+]
+
+#: File formats, each with the compressions that Spark writes and that can be read back without
+#: Spark; the first one is the default.
+COMPRESSIONS: dict[str, tuple[str, ...]] = {
+    "parquet": ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed"),
+    "avro": ("zstandard", "snappy", "deflate", "bzip2", "xz", "uncompressed"),
+    "json": ("gzip", "bzip2", "deflate", "none"),
+    "orc": ("zstd", "snappy", "zlib", "lz4", "none"),
+}
+
+#: Column of ORC files: a record's time in milliseconds since 1970. ORC's own timestamps can't keep
+#: each of them.
+MILLISECONDS = "timestampMillis"
+
+#: Columns that files can be partitioned by, each with its Spark SQL expression. Times are UTC.
+PARTITION_COLUMNS: dict[str, str] = {
+    "topic": "topic",
+    # As numbers, which are compared for each record; Spark writes a date as yyyy-MM-dd.
+    "date": "to_date(timestamp)",
+    "hour": "lpad(hour(timestamp), 2, '0')",
+}
+
+_COMMON: dict[str, Check] = {"maxRecordsPerFile": integer(1), "retention": duration}
+_PER_FORMAT: dict[str, dict[str, Check]] = {
+    "parquet": {
+        "parquet.block.size": integer(1 << 16),
+        "parquet.page.size": integer(1 << 10),
+        "parquet.dictionary.page.size": integer(1 << 10),
+        "parquet.enable.dictionary": boolean,
+        "parquet.compression.codec.zstd.level": integer(1),
+    },
+    "orc": {
+        "orc.stripe.size": integer(1 << 16),
+        "orc.compress.size": integer(1 << 10),
+        "orc.row.index.stride": integer(1000),
+    },
+    "avro": {},
+    "json": {},
+}
+
+
+def check_sink_options(file_format: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Check the writer's options for a format and return them as Spark reads them.
+
+    Raises:
+        ConfigError: When a name is unknown for the format or a value not accepted.
+    """
+    known = _COMMON | _PER_FORMAT[file_format]
+    checked: dict[str, str] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise unknown(name, value, known, f"option of the {file_format} sink")
+        checked[name] = known[name](name, value)
+    return checked
+
+
+def writer_defaults(file_format: str, compression: str) -> dict[str, str]:
+    """Return the options of the file sink that are set unless a pipeline says otherwise.
+
+    Parquet's dictionaries cost a third of a drain's time: Kafka's keys, offsets and timestamps
+    hardly repeat. zstd and gzip find what does repeat, and files are as small without them.
+    """
+    options = {"compression": compression}
+    if file_format == "parquet" and compression in ("zstd", "gzip"):
+        options["parquet.enable.dictionary"] = "false"
+    return options

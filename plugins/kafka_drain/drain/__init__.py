@@ -1,0 +1,1 @@
+"""A drain from the caller's side: preflight, plan, job, result."""

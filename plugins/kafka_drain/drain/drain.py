@@ -1,0 +1,340 @@
+"""A drain from the caller's side: plan, open the generation, write the spec, read the result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import PARTITION_COLUMNS
+from kafka_drain.config.source_options import DEFAULTS, STARTING_POSITIONS, whole_pattern
+from kafka_drain.drain.preflight import DrainPlan, preflight
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    DataLossError,
+)
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, to_spark_json
+from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.topic_lives import ReadFrom, refuse_other_lives, write_read_from
+from kafka_drain.schemas.decoding import ValuePlan, plan_values
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.errors import no_result, spark_error, too_far_records
+from kafka_drain.spark.job_spec import DrainSpec, read_result
+from kafka_drain.spark.submit import (
+    SparkApplication,
+    check_spark_version,
+    for_offsets,
+    kafka_options,
+    prepare_application,
+)
+from kafka_drain.storage.json_files import clear_unfinished
+from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
+from kafka_drain.storage.paths import hadoop_path
+
+__all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
+
+
+@dataclass(frozen=True)
+class DrainJob:
+    """A drain that is ready to be submitted."""
+
+    plan: DrainPlan
+    values: ValuePlan
+    application: SparkApplication
+    result_path: Path
+    cluster: KafkaCluster
+
+
+@contextmanager
+def open_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[DrainJob]:
+    """Prepare a drain as the archive's one writer, which it is until the context is left.
+
+    Checks twice: before the lease, so that a refused drain leaves nothing behind, and under it,
+    so that the plan is of an archive that nobody else changes.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        run: Who drains, for people: Airflow's run id, or `terminal`.
+        say: Takes lines about the lease: taken over, or lost.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
+        clock: The time; replaced in tests.
+
+    Raises:
+        LockedError: When another drain holds the lease; nothing was changed then.
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    root = Archive.at(pipeline.archive).root
+    try:
+        check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    except (ArchiveError, CheckpointError, DataLossError, OSError):
+        # What another drain is writing can look like damage.
+        refuse_while_held(root, clock=clock)
+        raise
+    with hold_lease(root, run=run, say=say, clock=clock):
+        yield prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+
+
+def check_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
+) -> DrainJob:
+    """Check everything and write the job spec; changes nothing outside the run's folder.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
+
+    Raises:
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    check_spark_version(pipeline)
+    spec_path = folder / "drain.json"
+    application = prepare_application(
+        f"drain_{pipeline.name}",
+        application="drain",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+    )
+    plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
+    generation = plan.generation or plan.archive.generation(1)
+    drained = generation if generation.checkpoint.exists() else None
+    values = plan_values(pipeline, plan.archive, drained, registry)
+    plan = replace(plan, warnings=[*plan.warnings, *values.warnings])
+    # A connection that Java can't use is refused here.
+    spec = compile_spec(pipeline, plan, generation, cluster, folder)
+    spec = replace(spec, values=values.spec)
+    spec.write(spec_path)
+    application = for_offsets(application, plan.offsets)
+    return DrainJob(plan, values, application, Path(spec.result_path), cluster)
+
+
+def prepare_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+    acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
+) -> DrainJob:
+    """Check everything, write the job spec, and open the first generation where there is none.
+
+    The caller holds the archive's lease; `open_drain` takes it.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
+
+    Raises:
+        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+    """
+    job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    plan = job.plan
+    generation = plan.generation or plan.archive.generation(1)
+    # Of documents that drains alone write.
+    for name in ("archive.json", "topics.json", f"{generation.name}/generation.json"):
+        clear_unfinished(plan.archive.root / name)
+    plan.archive.create(
+        pipeline=pipeline.name,
+        cluster_id=plan.cluster_id,
+        topic_ids=_topic_ids(plan),
+        source=pipeline.source,
+        isolation_level=pipeline.isolation_level,
+        retention=_retention(plan),
+    )
+    write_topic_settings(
+        plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
+    )
+    job.values.keep(plan.archive.root)
+    topic_ids = {name: topic.id for name, topic in plan.topics.items()}
+    if not generation.checkpoint.exists():
+        generation.write(
+            starting_offsets=plan.starting_offsets,
+            file_format=pipeline.format,
+            partition_by=pipeline.partition_by,
+            topic_ids=topic_ids,
+            reason=generation.document()["reason"] if plan.generation else "first",
+            values=job.values.frozen,
+        )
+    generation.add_topics(topic_ids)
+    return job
+
+
+def _retention(plan: DrainPlan) -> str | None:
+    """Return the sink's retention; where it is no longer set, what it was: lines are gone by it."""
+    known = plan.archive.document().get("retention") if plan.archive.exists else None
+    return plan.pipeline.sink_options.get("retention") or known
+
+
+def _topic_ids(plan: DrainPlan) -> dict[str, str]:
+    known = plan.archive.document()["topics"] if plan.archive.exists else {}
+    return known | {name: topic.id for name, topic in plan.topics.items()}
+
+
+def compile_spec(
+    pipeline: Pipeline,
+    plan: DrainPlan,
+    generation: Generation,
+    cluster: KafkaCluster,
+    folder: Path,
+) -> DrainSpec:
+    """Translate a pipeline into Spark's own option names; writes the secret ones to a file."""
+    connection, secrets_path = kafka_options(cluster.config, folder)
+    options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
+    for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"):
+        options.pop(name, None)
+    # Resolved when the generation was opened; Spark reads them on its first run only.
+    options["startingOffsets"] = to_spark_json(plan.starting_offsets)
+    if plan.skips_expired:
+        options["failOnDataLoss"] = "false"
+    if pipeline.topics:
+        options["subscribe"] = ",".join(pipeline.topics)
+    elif pipeline.topic_pattern:
+        options["subscribePattern"] = whole_pattern(pipeline.topic_pattern)
+    else:
+        options["assign"] = json.dumps(pipeline.assign)
+    return DrainSpec(
+        pipeline=pipeline.name,
+        reader_options=options | connection,
+        file_format=pipeline.format,
+        writer_options={
+            **pipeline.writer_options,
+            "path": hadoop_path(generation.data),
+            "checkpointLocation": hadoop_path(generation.checkpoint),
+        },
+        partition_by=pipeline.partition_by,
+        columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},
+        log_levels=pipeline.log_levels,
+        start=to_spark_json(plan.start),
+        planned_end=to_spark_json(plan.end),
+        result_path=str(folder / "result.json"),
+        secrets_path=secrets_path,
+    )
+
+
+def nothing_new(plan: DrainPlan) -> dict[str, Any]:
+    """Return the result of a drain that had nothing to do, as a Spark job would have written it."""
+    return {
+        "archive": str(plan.archive.root),
+        "batches": 0,
+        "offsets": 0,
+        "records": 0,
+        "seconds": 0.0,
+        "offsets_per_second": 0,
+        "offsets_behind_latest": {},
+        "start": to_spark_json(plan.start),
+        "end": to_spark_json(plan.start),
+    }
+
+
+def finish_drain(job: DrainJob) -> dict[str, Any]:
+    """Read what the Spark job wrote and return it as a small dict.
+
+    Raises:
+        ConfigError: When Spark can't make columns of what `values` says.
+        DataLossError: When Kafka no longer had offsets that the job needed.
+        KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
+        SourceRecordError: When a record can't be kept as it was sent; names it.
+        SparkJobError: When the job failed otherwise, or ended without a result.
+        TopicError: When a topic was made again since preflight: its batches are never sealed.
+    """
+    result = read_result(job.result_path)
+    plan, memory = job.plan, job.application.driver_memory
+    if result is None:
+        raise no_result("drain", memory)
+    fingerprints = result.pop("fingerprints", [])
+    if "error" in result:
+        # What its batches committed is there; on a full disk, the drain's own error says more.
+        with suppress(ArchiveError, OSError):
+            _leave_fingerprints(plan, fingerprints)
+        # Records that have come since may have been read as well.
+        reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in plan.start.items()}
+        raise spark_error(
+            result["error"],
+            what="drain",
+            memory=memory,
+            too_far=lambda: too_far_records(job.cluster, reach),
+        )
+    generation = _leave_fingerprints(plan, fingerprints)
+    if generation is not None:
+        _confirm_topics(job, generation, max(each["batch"] for each in fingerprints))
+    return {"archive": str(plan.archive.root), **result}
+
+
+def _leave_fingerprints(
+    plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
+) -> Generation | None:
+    """Leave what Spark read of each batch, for validation; None when it read nothing."""
+    generation = plan.archive.open_generation() if fingerprints else None
+    if generation is not None:
+        read = read_batches(fingerprints, plan.last_listed)
+        write_fingerprints(generation, read, plan.skipped)
+    return generation
+
+
+def read_batches(
+    fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None
+) -> list[Mapping[str, Any]]:
+    """Leave out the batches that Spark has skipped, of which it says that they had no records.
+
+    A drain that is killed after the manifest and before the checkpoint's commit leaves such a
+    batch: the next query finds its files listed and reads nothing (FileStreamSink.addBatch).
+
+    Args:
+        fingerprints: `batch`, `records` and `fingerprint` of each batch of the query.
+        last_listed: The last batch that the manifest listed before the query; None for none.
+    """
+    listed = -1 if last_listed is None else last_listed
+    return [each for each in fingerprints if each["batch"] > listed]
+
+
+def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> None:
+    """Ask again which topics these are, and leave the answer for validation."""
+    plan = job.plan
+    cluster_id = job.cluster.cluster_id()
+    if cluster_id != plan.cluster_id:
+        raise ArchiveError(
+            f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, and leads "
+            f"to {cluster_id} since: what was read can't be sealed. Correct the connection; what "
+            f"to do with the archive, `kafka-drain validate {plan.archive.root}` says"
+        )
+    meant = {name: topic.id for name, topic in plan.topics.items()}
+    refuse_other_lives(
+        job.cluster,
+        meant,
+        "its new batches are never sealed. Run `kafka-drain roll "
+        f"{plan.archive.root}`: the next generation leaves them out, and starts at the new topic's "
+        "beginning",
+    )
+    write_read_from(generation, ReadFrom(last_batch, meant))

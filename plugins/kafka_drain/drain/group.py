@@ -1,0 +1,126 @@
+"""Several drains in one Spark application: Spark starts once, and the second query finds it warm.
+
+Each pipeline keeps its archive, lease, checks and result; what fails in one stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.config.groups import check_group
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import DrainJob, finish_drain, nothing_new, open_drain
+from kafka_drain.drain.preflight import DrainPlan
+from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.submit import SparkApplication
+
+__all__ = ["GroupJob", "finish_group", "open_group", "raise_failures"]
+
+
+@dataclass
+class GroupJob:
+    """The drains of a group that are ready to be submitted, and what became of the others.
+
+    Attributes:
+        application: One application for all of `jobs`; None when there are none.
+        plans: What was checked and planned, by pipeline; of those with nothing to do too.
+        jobs: The drains that have something to do, by pipeline.
+        results: Results of those that have nothing to do, by pipeline.
+        failures: Why others can't be drained, by pipeline.
+    """
+
+    application: SparkApplication | None = None
+    plans: dict[str, DrainPlan] = field(default_factory=dict)
+    jobs: dict[str, DrainJob] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[str, KafkaDrainError] = field(default_factory=dict)
+
+
+@contextmanager
+def open_group(
+    pipelines: Sequence[Pipeline],
+    clusters: Mapping[str, KafkaCluster],
+    folder: Path,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
+) -> Iterator[GroupJob]:
+    """Prepare the drains of a group, each as its archive's one writer until the context is left.
+
+    Args:
+        pipelines: What to drain, in this order.
+        clusters: Where from, by the pipeline's `kafka_conn_id`.
+        folder: A private folder of this run (mode 0700).
+        run: Who drains, for people.
+        say: Takes lines about leases.
+        registry_of: Says where the schemas of a pipeline's values are registered.
+
+    Raises:
+        ConfigError: When the pipelines can't be a group.
+    """
+    check_group(pipelines)
+    group = GroupJob()
+    with ExitStack() as leases:
+        for number, pipeline in enumerate(pipelines):
+            own = folder / f"{number:03d}"
+            own.mkdir(mode=0o700)
+            try:
+                opened = open_drain(
+                    pipeline,
+                    clusters[pipeline.kafka_conn_id],
+                    own,
+                    run=run,
+                    say=say,
+                    registry=registry_of(pipeline),
+                )
+                job = leases.enter_context(opened)
+            except KafkaDrainError as error:
+                group.failures[pipeline.name] = error
+                continue
+            group.plans[pipeline.name] = job.plan
+            if job.plan.nothing_new:
+                group.results[pipeline.name] = nothing_new(job.plan)
+            else:
+                group.jobs[pipeline.name] = job
+        if group.jobs:
+            group.application = _application(list(group.jobs.values()))
+        yield group
+
+
+def _application(jobs: list[DrainJob]) -> SparkApplication:
+    """Return one application for several drains: that of the largest, with the specs of all."""
+    largest = max(jobs, key=lambda job: job.plan.offsets)
+    specs = [argument for job in jobs for argument in job.application.arguments]
+    return replace(largest.application, name="drain_group", arguments=specs)
+
+
+def finish_group(group: GroupJob) -> None:
+    """Read what the application wrote, into the group's `results` and `failures`."""
+    for name, job in group.jobs.items():
+        try:
+            group.results[name] = finish_drain(job)
+        except KafkaDrainError as error:
+            group.failures[name] = error
+
+
+def raise_failures(group: GroupJob) -> None:
+    """Raise what stopped pipelines of a group, if anything did.
+
+    Raises:
+        SparkJobError: When a retry can help one of them.
+        KafkaDrainError: The first one's own error otherwise, with the messages of all.
+    """
+    if not group.failures:
+        return
+    message = "; ".join(f"{name}: {error}" for name, error in group.failures.items())
+    kinds = [type(error) for error in group.failures.values()]
+    transient = [kind for kind in kinds if issubclass(kind, TransientError)]
+    kind = SparkJobError if transient else kinds[0]
+    raise kind(f"{len(kinds)} of the group's pipelines weren't drained: {message}")

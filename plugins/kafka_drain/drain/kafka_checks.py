@@ -1,0 +1,186 @@
+"""Before a drain: what Kafka still holds, hides, or is about to delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+
+from kafka_drain.archive.watermarks import Observation
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.schedules import interval_seconds
+from kafka_drain.errors import DataLossError, OpenTransactionError
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
+from kafka_drain.progress import duration_text
+from kafka_drain.proof.gap_probe import classify_gaps
+
+__all__ = [
+    "Classify",
+    "hidden_warnings",
+    "isolation_warnings",
+    "readable_offsets",
+    "refuse_expired",
+    "refuse_truncated",
+    "retention_warnings",
+]
+
+Offsets = Mapping[TopicPartition, int]
+Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
+
+#: So many partitions are looked at to tell a transactional topic.
+SAMPLED = 20
+
+
+def refuse_truncated(start: Offsets, end: Offsets, hidden: Offsets) -> None:
+    """Refuse a log that ends before the cursor.
+
+    Args:
+        start: The cursor.
+        end: Where a drain would end.
+        hidden: How many offsets wait behind an open transaction.
+
+    Raises:
+        DataLossError: When the log itself is shorter than what was drained; names each partition.
+        OpenTransactionError: When the cursor, as a first drain's can be, is beyond the beginning of
+            an open transaction: Spark would take that for data loss.
+    """
+    before = [tp for tp in start if end[tp] < start[tp]]
+    truncated = [tp for tp in before if end[tp] + hidden.get(tp, 0) < start[tp]]
+    if before and not truncated:
+        shown = ", ".join(
+            f"{tp} is readable to {end[tp]}, drained from {start[tp]}" for tp in before
+        )
+        raise OpenTransactionError(
+            f"an open transaction began before the cursor: {shown}. A drain can begin when it has "
+            "ended; find its producer, or abort it with kafka-transactions.sh"
+        )
+    if truncated:
+        shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Records were lost in Kafka "
+            "(an unclean leader election?), and new ones take their offsets: drain to another "
+            "archive"
+        )
+
+
+def refuse_expired(
+    pipeline: Pipeline,
+    start: Offsets,
+    first: Offsets,
+    accepted: Mapping[TopicPartition, list[OffsetRange]],
+) -> list[str]:
+    """Refuse a cursor that retention has passed, unless what expired is accepted.
+
+    Returns:
+        A warning for what is skipped.
+
+    Raises:
+        DataLossError: Names the offsets, and how to accept exactly these.
+    """
+    expired = {
+        tp: OffsetRange(start[tp], first[tp]) for tp in sorted(start) if first[tp] > start[tp]
+    }
+    if not expired:
+        return []
+    shown = ", ".join(f"{tp} {r}" for tp, r in expired.items())
+    lost = f"Kafka no longer holds offsets that are still to be drained: {shown}"
+    open_ranges = {
+        tp: r for tp, r in expired.items() if subtract(r, overlapping(accepted.get(tp, []), r))
+    }
+    if not open_ranges:
+        return [f"{lost}; acknowledged"]
+    if str(pipeline.source_options.get("failOnDataLoss", "true")) != "true":
+        return [lost]
+    names = " ".join(f"--acknowledge-expired {range_name(tp, r)}" for tp, r in open_ranges.items())
+    raise DataLossError(
+        f"{lost}; retention passed the cursor, and their records are gone unless another copy "
+        "has them. To go on without them, name them: in the DAG's form under \"Acknowledge "
+        f'expired", or on the command line: {names}'
+    )
+
+
+def readable_offsets(
+    pipeline: Pipeline, cluster: KafkaCluster, partitions: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Ask where a drain ends, and how many offsets of each partition wait behind a transaction."""
+    if pipeline.isolation_level != "read_committed":
+        return cluster.latest(partitions, pipeline.isolation_level), {}
+    # Asked first: what arrives between the two answers waits for nobody.
+    high_watermarks = cluster.latest(partitions, "read_uncommitted")
+    end = cluster.latest(partitions, pipeline.isolation_level)
+    return end, {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}
+
+
+def hidden_warnings(
+    hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation], now: datetime
+) -> list[str]:
+    """Say what waits, and where it does so for longer than a transaction may last."""
+    if not hidden:
+        return []
+    shown = ", ".join(f"{tp} {n:,}" for tp, n in sorted(hidden.items()))
+    warnings = [
+        f"{sum(hidden.values()):,} offsets are in or after an open transaction and wait for "
+        f"a later drain: {shown}"
+    ]
+    stalled = [
+        str(tp)
+        for tp in sorted(hidden)
+        if (seen := observed.get(tp)) and seen.stands_still_at(end[tp], now.timestamp())
+    ]
+    if stalled:
+        warnings.append(
+            f"STALLED: {', '.join(stalled)} stood at the same offset at the last run, for longer "
+            "than a transaction may last; a producer left a transaction open"
+        )
+    return warnings
+
+
+def isolation_warnings(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    start: Offsets,
+    end: Offsets,
+    classify: Classify = classify_gaps,
+) -> list[str]:
+    """Warn of read_uncommitted on a topic with transactions.
+
+    The last offset of such a partition is a marker (or an open record): no consumer finds a record
+    there.
+    """
+    if pipeline.isolation_level == "read_committed":
+        return []
+    last = {
+        tp: [OffsetRange(end[tp] - 1, end[tp])]
+        for tp in sorted(end)[:SAMPLED]
+        if end[tp] > start.get(tp, 0)
+    }
+    signs = (GapReason.CONTROL, GapReason.ABORTED, GapReason.OPEN)
+    topics = {gap.tp.topic for gap in classify(cluster, last) if gap.reason in signs}
+    if not topics:
+        return []
+    return [
+        f"kafka.isolation.level is read_uncommitted and {', '.join(sorted(topics))} has "
+        "transactions: records of aborted and of open transactions land in the archive; leave the "
+        "option out to drain committed records only"
+    ]
+
+
+def retention_warnings(
+    pipeline: Pipeline, cluster: KafkaCluster, topics: Mapping[str, Topic], now: datetime
+) -> list[str]:
+    """Warn of topics that keep records for less than the time between two drains."""
+    interval = interval_seconds(pipeline.schedule, now)
+    if interval is None:
+        return []
+    warnings = []
+    for name in sorted(topics):
+        config = cluster.topic_config(name)
+        keeps = int(config.get("retention.ms", -1)) / 1000
+        if "delete" in config.get("cleanup.policy", "delete") and 0 <= keeps < interval:
+            warnings.append(
+                f"EXPIRING: topic {name} keeps records for {duration_text(keeps)} (retention.ms), "
+                f"the schedule drains every {duration_text(interval)}: drain more often or raise it"
+            )
+    return warnings

@@ -1,0 +1,414 @@
+"""Before a drain: is everything there, does it belong together, and what is there to do?
+
+Changes nothing. Spark accepts most of what is refused here, and then loses data in silence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.moved import moved_from
+from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
+from kafka_drain.config.offset_ranges import parse_acknowledgements
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.schedules import interval_seconds
+from kafka_drain.drain.kafka_checks import (
+    Classify,
+    hidden_warnings,
+    isolation_warnings,
+    readable_offsets,
+    refuse_expired,
+    refuse_truncated,
+    retention_warnings,
+)
+from kafka_drain.drain.starting_offsets import resolve_starting_offsets
+from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
+from kafka_drain.findings import Finding, errors
+from kafka_drain.kafka.acls import DRAINED
+from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.metadata_log.checkpoint import Checkpoint
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
+from kafka_drain.proof.gap_probe import classify_gaps
+from kafka_drain.storage.json_files import is_unfinished
+from kafka_drain.storage.lease import NAME as LEASE
+from kafka_drain.storage.lease import Clock, utc_now
+from kafka_drain.storage.paths import is_local, require_reachable
+
+__all__ = ["DrainPlan", "check_identity", "find_partitions", "preflight", "refuse_damage"]
+
+
+@dataclass(frozen=True)
+class DrainPlan:
+    """What a drain will do.
+
+    Attributes:
+        pipeline: The pipeline.
+        archive: Its archive, which may not exist yet.
+        generation: The open generation; None when this drain opens the first one.
+        cluster_id: The Kafka cluster's id.
+        topics: The drained topics, by name.
+        starting_offsets: Where the generation starts.
+        start: Where this drain goes on.
+        end: Where it ends, if nothing more arrives.
+        pending: Whether a batch was planned and not committed, so that Spark has to finish it.
+        last_listed: The last batch whose files the manifest lists; None for none. Where it is
+            pending, Spark commits it without reading anything.
+        hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
+        warnings: What the user should know.
+        skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
+        skipped: Offsets that are still to be drained, and that Kafka no longer has.
+    """
+
+    pipeline: Pipeline
+    archive: Archive
+    generation: Generation | None
+    cluster_id: str
+    topics: dict[str, Topic]
+    starting_offsets: dict[TopicPartition, int]
+    start: dict[TopicPartition, int]
+    end: dict[TopicPartition, int]
+    pending: bool = False
+    last_listed: int | None = None
+    hidden: dict[TopicPartition, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    skips_expired: bool = False
+    skipped: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to drain."""
+        return count(offset_range for _, offset_range in ranges_between(self.start, self.end))
+
+    @property
+    def nothing_new(self) -> bool:
+        """Whether there is nothing for Spark to do."""
+        return not self.offsets and not self.pending
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        generation = self.generation.number if self.generation else "1, which this drain opens"
+        return [
+            f"drain {self.pipeline.name}: {', '.join(sorted(self.topics))} ({len(self.end)} "
+            f"partitions) to {self.archive.root}, generation {generation}",
+            f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
+            if self.offsets
+            else f"drain {self.pipeline.name}: nothing new, every offset is drained",
+            *(f"drain {self.pipeline.name}: WARNING {warning}" for warning in self.warnings),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as it stands in an XCom or a printed answer."""
+        return {
+            "pipeline": self.pipeline.name,
+            "archive": str(self.archive.root),
+            "generation": self.generation.number if self.generation else None,
+            "topics": sorted(self.topics),
+            "offsets": self.offsets,
+            "start": to_spark_json(self.start),
+            "end": to_spark_json(self.end),
+            "warnings": self.warnings,
+        }
+
+
+def preflight(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    *,
+    acknowledge_expired: Collection[str] = (),
+    clock: Clock = utc_now,
+    classify: Classify = classify_gaps,
+) -> DrainPlan:
+    """Check that a drain can run and say what it will do.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        clock: The time; replaced in tests.
+        classify: Asks Kafka why an offset has no record; replaced in tests.
+
+    Raises:
+        ConfigError: When an acknowledged range can't be understood.
+        TopicError: When a topic or partition is missing, or was made again.
+        ArchiveError: When the archive's folder is something else, another pipeline's or cluster's,
+            or can't be written.
+        CheckpointError: When checkpoint, manifest, receipts and generation contradict each other.
+        DataLossError: When Kafka no longer holds offsets that are still to be drained.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    archive = Archive.at(pipeline.archive)
+    _check_folder(archive.root)
+    topics, partitions = find_partitions(pipeline, cluster)
+    cluster_id = cluster.cluster_id()
+    generation, pending = None, False
+    last_listed: int | None = None
+    if archive.exists or archive.has_lost_document:
+        check_identity(archive, pipeline, cluster_id, topics)
+        refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
+        generation = archive.open_generation()
+    first = cluster.earliest(partitions)
+    end, hidden = readable_offsets(pipeline, cluster, partitions)
+    if generation is None:
+        starting_offsets = resolve_starting_offsets(
+            pipeline.source_options, partitions, cluster, pipeline.isolation_level
+        )
+        start = starting_offsets
+    else:
+        _check_how_files_are_written(pipeline, generation)
+        state = _check_state(generation)
+        checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
+        pending = checkpoint.last_offsets != checkpoint.last_commit
+        starting_offsets = generation.starting_offsets()
+        if checkpoint.last_offsets is None:
+            # Nothing was drained yet: partitions that were added since start at their beginning.
+            # Those that an earlier generation has drained go on where it ends.
+            added = [tp for tp in partitions if tp not in starting_offsets]
+            starting_offsets |= {tp: first[tp] for tp in added}
+            starting_offsets |= _drained_before(archive, generation, added, topics)
+        start = _cursor(checkpoint, starting_offsets)
+        _check_drained_topics(archive, generation, start, partitions, pipeline, topics)
+    # A partition that was added since is read from 0.
+    start = {tp: start.get(tp, 0) for tp in partitions}
+    refuse_truncated(start, end, hidden)
+    accepted = parse_acknowledgements(acknowledge_expired)
+    warnings = refuse_expired(pipeline, start, first, accepted)
+    observed = read_observations(archive)
+    warnings += [
+        *hidden_warnings(hidden, end, observed, clock()),
+        *isolation_warnings(pipeline, cluster, start, end, classify),
+        *retention_warnings(pipeline, cluster, topics, clock()),
+        *_expiring(pipeline, observed, first, end, clock()),
+    ]
+    return DrainPlan(
+        pipeline=pipeline,
+        archive=archive,
+        generation=generation,
+        cluster_id=cluster_id,
+        topics=topics,
+        starting_offsets=starting_offsets,
+        start=start,
+        end=end,
+        pending=pending,
+        last_listed=last_listed,
+        hidden=hidden,
+        warnings=warnings,
+        skips_expired=bool(accepted),
+        skipped={
+            tp: [OffsetRange(at, first[tp])] for tp, at in start.items() if first.get(tp, 0) > at
+        },
+    )
+
+
+def _expiring(
+    pipeline: Pipeline,
+    observed: Observations,
+    first: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    now: datetime,
+) -> list[str]:
+    interval = interval_seconds(pipeline.schedule, now)
+    if interval is None:
+        return []
+    return expiry_warnings(observed, first, end, interval, now.timestamp())
+
+
+def _check_folder(root: UPath) -> None:
+    if not is_local(root):
+        require_reachable(root)
+        return
+    if root.exists() and not root.is_dir():
+        raise ArchiveError(f"{root} is a file, expected a folder; choose another archive")
+    existing = root
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        raise ArchiveError(
+            f"{root} can't be made: {existing} is a file, expected a folder; choose another archive"
+        )
+    if not os.access(str(existing), os.W_OK | os.X_OK):
+        raise ArchiveError(
+            f"{root} can't be written: this user has no right to write to {existing}; "
+            "change its owner or choose another archive"
+        )
+    archive = Archive(root)
+    if not root.exists() or archive.exists or archive.has_lost_document:
+        return
+    # A first drain that was killed early leaves its lease, or half a document.
+    if any(entry.name != LEASE and not is_unfinished(entry.name) for entry in root.iterdir()):
+        raise ArchiveError(
+            f"{root} isn't empty and isn't an archive (it has no archive.json); "
+            "choose an empty or new folder"
+        )
+
+
+def find_partitions(
+    pipeline: Pipeline, cluster: KafkaCluster
+) -> tuple[dict[str, Topic], list[TopicPartition]]:
+    """Return a pipeline's topics by name, and their partitions that it drains.
+
+    Raises:
+        TopicError: When a topic or partition is missing.
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    if pipeline.topic_pattern:
+        names = cluster.matching(pipeline.topic_pattern)
+    else:
+        names = list(pipeline.topics or pipeline.assign or [])
+    topics = cluster.topics(names, DRAINED)
+    if not pipeline.assign:
+        return topics, [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
+    wanted = [TopicPartition(name, p) for name, ps in pipeline.assign.items() for p in ps]
+    missing = [str(tp) for tp in wanted if tp.partition not in topics[tp.topic].partitions]
+    if missing:
+        raise TopicError(
+            f"assign names {', '.join(missing)}, which doesn't exist; topics have "
+            + ", ".join(f"{t.name}: {len(t.partitions)} partitions" for t in topics.values())
+        )
+    return topics, wanted
+
+
+def check_identity(
+    archive: Archive, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
+) -> None:
+    """Refuse an archive of another pipeline or cluster, or of topics that were made again.
+
+    Raises:
+        ArchiveError: When it is another's.
+        TopicError: When a topic was made again since it was drained.
+    """
+    document = archive.document()
+    if document["pipeline"] != pipeline.name:
+        raise ArchiveError(
+            f"{archive.root} is the archive of pipeline {document['pipeline']!r}, not of "
+            f"{pipeline.name!r}; give each pipeline an archive of its own"
+        )
+    if document["cluster_id"] != cluster_id:
+        raise ArchiveError(
+            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
+            "mean other records; correct the connection or choose another archive"
+        )
+    generation = archive.open_generation()
+    # Topics that it was rolled without don't count in it.
+    counted = generation.document().get("topics") if generation else None
+    for name, topic_id in document["topics"].items():
+        if counted and name not in counted:
+            continue
+        if name in topics and topics[name].id != topic_id:
+            raise TopicError(
+                f"topic {name} was deleted and made again since it was drained (topic id "
+                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0, and "
+                "Spark would skip its first records. What was drained stays; run `kafka-drain "
+                f"roll {archive.root}`: the next generation starts at the new topic's beginning"
+            )
+
+
+def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> None:
+    document = generation.document()
+    seen = (document["format"], document["partition_by"])
+    if seen != (pipeline.format, pipeline.partition_by):
+        raise ArchiveError(
+            f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, the pipeline says "
+            f"{pipeline.format} partitioned by {pipeline.partition_by}; readers need one of them "
+            "in a generation: change the pipeline back or choose another archive"
+        )
+
+
+def _check_state(generation: Generation) -> GenerationState:
+    state = read_state(generation)
+    refuse_damage(errors(state.findings), generation.root)
+    written = moved_from(state)
+    if written:
+        raise CheckpointError(
+            f"{generation.root} was moved: Spark's manifest names {written}. Spark would go on "
+            "naming files there, and its own readers would find none of them. Validation, "
+            "republish and `kafka-drain files` work as they are; to drain on, run `kafka-drain "
+            f"roll {generation.root}`: the next generation starts here, where this one ends"
+        )
+    return state
+
+
+def refuse_damage(findings: list[Finding], root: UPath) -> None:
+    """Refuse to go on with a damaged archive.
+
+    Raises:
+        CheckpointError: When there are findings; tells the first five and what to do.
+    """
+    if not findings:
+        return
+    shown = "; ".join(str(finding) for finding in findings[:5])
+    more = f" (and {len(findings) - 5} more)" if len(findings) > 5 else ""
+    raise CheckpointError(
+        f"{root}: {shown}{more}. That means: {findings[0].reason.meaning}. "
+        f"What to do: {findings[0].reason.remedy}"
+    )
+
+
+def _cursor(
+    checkpoint: Checkpoint, starting_offsets: dict[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if checkpoint.last_commit is None:
+        return starting_offsets
+    return checkpoint.ends.get(checkpoint.last_commit, starting_offsets)
+
+
+def _drained_before(
+    archive: Archive,
+    open_generation: Generation,
+    partitions: Collection[TopicPartition],
+    topics: dict[str, Topic],
+) -> dict[TopicPartition, int]:
+    """Return where the generations before the open one have drained partitions to."""
+    ends: dict[TopicPartition, int] = {}
+    for generation in archive.generations() if partitions else ():
+        if generation.number < open_generation.number:
+            ids, receipt = archive.topic_ids(generation), generation.last_receipt()
+            sealed = generation.starting_offsets() | (receipt.ends if receipt else {})
+            ends |= {
+                tp: sealed[tp]
+                for tp in partitions
+                if tp in sealed and ids.get(tp.topic) == topics[tp.topic].id
+            }
+    return ends
+
+
+def _check_drained_topics(
+    archive: Archive,
+    generation: Generation,
+    start: dict[TopicPartition, int],
+    partitions: list[TopicPartition],
+    pipeline: Pipeline,
+    topics: dict[str, Topic],
+) -> None:
+    gone = sorted(set(start) - set(partitions))
+    if gone:
+        named = {tp.topic for tp in partitions}
+        left = dict.fromkeys(
+            f"{tp.topic}:{tp.partition}" if tp.topic in named else tp.topic for tp in gone
+        )
+        raise CheckpointError(
+            f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
+            f"{pipeline.name!r} doesn't name any more; name it again, or go on without: "
+            f"`kafka-drain roll {archive.root} {' '.join(f'--leave-out {name}' for name in left)}`"
+            " (what was drained stays sealed)"
+        )
+    added = [tp for tp in partitions if tp not in start]
+    before = _drained_before(archive, generation, added, topics)
+    if before:
+        shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
+        raise CheckpointError(
+            f"earlier generations drained {shown}, the open one doesn't, and Spark would read them "
+            f"from their beginning; run `kafka-drain roll {archive.root}`: the next generation "
+            "goes on there"
+        )

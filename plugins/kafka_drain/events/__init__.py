@@ -1,0 +1,1 @@
+"""What an asset's events publish of sealed segments, at least once."""

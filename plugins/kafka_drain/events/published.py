@@ -1,0 +1,119 @@
+"""What events of an archive's asset have told: each sealed segment is told at least once.
+
+The notes are in the archive's folder `told`: `generations.json` says which receipts of generations
+were told, `windows/<key>.json` that a window was. A run that is retried or cleared tells again what
+it has told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.proof.sealed_files import readable_receipts
+from kafka_drain.storage.json_files import create_document, read_note, write_document
+
+__all__ = ["Telling", "begin_telling", "note_windows", "untold_windows"]
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What a run is to tell of an archive's generations.
+
+    Attributes:
+        archive: The archive.
+        run: The run's id; None for one that isn't repeated.
+        before: The newest receipt that was told before the run, by the generation's number.
+    """
+
+    archive: Archive
+    run: str | None
+    before: dict[str, str]
+
+    def receipts(self, sealed: Sequence[Receipt] = ()) -> Iterator[Receipt]:
+        """Yield the receipts that are to be told, oldest first.
+
+        One that is damaged is left out: validation has it as a finding. Generations before the
+        newest that was told are closed: of these, what this run has sealed is told.
+
+        Args:
+            sealed: What this run has sealed.
+        """
+        newest = max(map(int, self.before), default=0)
+        for generation in self.archive.generations():
+            told = self.before.get(str(generation.number), "")
+            if generation.number < newest:
+                own = (found for found in sealed if found.generation == generation.number)
+                yield from (found for found in own if found.name > told)
+            else:
+                names = [name for name in generation.receipt_names() if name > told]
+                yield from readable_receipts(generation, names)
+
+    def note(self, told: Iterable[Receipt]) -> None:
+        """Note what was told: receipts, oldest first.
+
+        Raises:
+            ArchiveError: When the folder can't be written.
+        """
+        now = self.before | {str(receipt.generation): receipt.name for receipt in told}
+        write_document(_path(self.archive), _document(self.run, self.before, now))
+
+
+def begin_telling(archive: Archive, run: str | None) -> Telling:
+    """Return what a run is to tell. To be called before it seals anything.
+
+    An archive without a note, such as one of an older release, gets one here: what is sealed by
+    then was told, or its run's affair. Where the note can't be read, all is told again.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    path = _path(archive)
+    if not path.is_file():
+        sealed = {str(g.number): g.receipt_names() for g in archive.generations()}
+        newest = {number: names[-1] for number, names in sealed.items() if names}
+        create_document(path, _document(run, newest, newest))
+    document = read_note(path, "run", "before", "told")
+    if document is None:
+        return Telling(archive, run, {})
+    is_again = run is not None and document["run"] == run
+    return Telling(archive, run, document["before" if is_again else "told"])
+
+
+def untold_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> list[Receipt]:
+    """Return the receipts of those windows that no other run has told, as far as notes say."""
+    return [receipt for receipt in receipts if not _is_told(archive, receipt, run)]
+
+
+def _is_told(archive: Archive, receipt: Receipt, run: str | None) -> bool:
+    note = read_note(_window_path(archive, receipt), "run", "sha256")
+    if note is None:
+        return False
+    return note["sha256"] == receipt.sha256 and (run is None or note["run"] != run)
+
+
+def note_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> None:
+    """Note that windows were told.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    for receipt in receipts:
+        note = {"run": run, "sha256": receipt.sha256}
+        write_document(_window_path(archive, receipt), note)
+
+
+def _path(archive: Archive) -> UPath:
+    return archive.root / "told" / "generations.json"
+
+
+def _window_path(archive: Archive, receipt: Receipt) -> UPath:
+    return archive.root / "told" / "windows" / f"{receipt.window}.json"
+
+
+def _document(run: str | None, before: dict[str, str], told: dict[str, str]) -> dict[str, object]:
+    return {"run": run, "before": before, "told": told}

@@ -1,0 +1,77 @@
+"""What is told of segments that were just sealed: enough to read them, and to hold them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.offsets import OffsetRange, merge
+
+__all__ = ["segment_events"]
+
+#: An event has an entry of its own for so many segments, the newest, and fewer where all of their
+#: partitions are more than so many: older ones are put together, one entry for each generation.
+SEGMENTS = 100
+RANGES = 100_000
+
+Event = dict[str, Any]
+
+
+def segment_events(sealed: Iterable[Receipt]) -> list[Event]:
+    """Return what an asset's event says of sealed segments, oldest first; none is left out.
+
+    Returns:
+        receipts (how many it stands for; 1 unless there are very many), receipt (the newest one's
+        file, relative to the archive), sha256 (that receipt's own), generation (None for a window),
+        window (None for a generation's segment), first_batch, last_batch, sealed_at, records, files
+        (how many), bytes, partitions (how many had something new) and offsets: ranges by
+        `topic-partition`, each with first and end (not part of it). A generation's segment has one
+        range of each, a window may have more.
+    """
+    events = [_event(receipt) for receipt in sealed]
+    widest = max((event["partitions"] for event in events), default=0)
+    own = min(SEGMENTS, max(RANGES // max(widest, 1), 1))
+    older: dict[tuple[int | None, str | None], Event] = {}
+    for event in events[:-own]:
+        key = (event["generation"], event["window"])
+        older[key] = _together(older[key], event) if key in older else event
+    return [*older.values(), *events[-own:]]
+
+
+def _event(receipt: Receipt) -> Event:
+    drained: dict[str, list[list[int]]] = {}
+    for part in receipt.partitions:
+        if len(part.range):
+            drained.setdefault(str(part.tp), []).append([part.range.start, part.range.end])
+    return {
+        "receipts": 1,
+        "receipt": receipt.where,
+        "sha256": receipt.sha256,
+        "generation": receipt.generation,
+        "window": receipt.window or None,
+        "first_batch": receipt.first_batch,
+        "last_batch": receipt.last_batch,
+        "sealed_at": receipt.sealed_at,
+        "records": receipt.records,
+        "files": len(receipt.files),
+        "bytes": sum(file.bytes for file in receipt.files),
+        "partitions": len(drained),
+        "offsets": drained,
+    }
+
+
+def _together(older: Event, newer: Event) -> Event:
+    """Return one entry for two of the same generation; the newer one's hash proves both."""
+    offsets = dict(older["offsets"])
+    for name, ranges in newer["offsets"].items():
+        whole = merge(OffsetRange(start, end) for start, end in [*offsets.get(name, ()), *ranges])
+        offsets[name] = [[r.start, r.end] for r in whole]
+    sums = {key: older[key] + newer[key] for key in ("receipts", "records", "files", "bytes")}
+    return {
+        **newer,
+        **sums,
+        "first_batch": older["first_batch"],
+        "partitions": len(offsets),
+        "offsets": offsets,
+    }

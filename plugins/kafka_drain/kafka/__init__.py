@@ -1,0 +1,1 @@
+"""What we ask of a Kafka cluster, and how we connect to one."""

@@ -1,0 +1,1 @@
+"""Roll, compact, delete what is too old, remove leases that were left."""

@@ -1,0 +1,145 @@
+"""Which small files a compaction puts together, and how many files it aims at. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.windows.rewrite_groups import Piece, split_pieces
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.closed_segments import ClosedSegments
+    from kafka_drain.archive.files import ArchiveFile
+
+__all__ = ["PIECE_FILES", "Compaction", "fewest_files", "known_gaps", "plan_pieces", "split_gaps"]
+
+#: So many files of the target size are written at once; a compaction needs their space beside the
+#: old ones.
+PIECE_FILES = 32
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Small files that one window takes the place of.
+
+    Attributes:
+        name: Whose they are, for people.
+        piece: Their segments.
+        files: The files.
+        file_format: Format of the new files.
+        partition_by: Columns that the new files' folders name.
+        new_files: About how many are written; a few more where folders are cut.
+    """
+
+    name: str
+    piece: Piece
+    files: Sequence[ArchiveFile]
+    file_format: str
+    partition_by: Sequence[str]
+    new_files: int
+
+    def line(self) -> str:
+        """Return what it does as people read it."""
+        return (
+            f"{self.name}: {len(self.files):,} files, {self.piece.bytes:,} bytes, "
+            f"{self.piece.offsets:,} offsets, to about {self.new_files:,} files"
+        )
+
+
+def fewest_files(files: Iterable[ArchiveFile], target_bytes: int) -> int:
+    """Return how many files of a size hold what some files hold; no file is in two folders."""
+    folders: dict[tuple[tuple[str, str | None], ...], int] = {}
+    for file in files:
+        folder = tuple(sorted(file.folder_values.items()))
+        folders[folder] = folders.get(folder, 0) + file.bytes
+    return sum(max(1, -(-size // target_bytes)) for size in folders.values())
+
+
+def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]:
+    """Choose what is worth it: more than twice as many files as there have to be.
+
+    A compaction leaves at most twice as many, so that it isn't repeated.
+    """
+    if segments.is_compacted or not segments.receipts:
+        return []
+    by_path = {file.path: file for file in segments.files}
+    pieces = split_pieces(
+        segments.receipts,
+        [file.sealed for file in segments.files if file.sealed is not None],
+        0,
+        lambda receipt: sum(file.bytes for file in receipt.files),
+        PIECE_FILES * target_bytes,
+    )
+    found = []
+    for piece in pieces:
+        files = [by_path[path] for path in piece.replaces]
+        fewest = fewest_files(files, target_bytes)
+        if len(files) > 2 * fewest and all(_is_within(file, piece) for file in files):
+            found.append(
+                Compaction(
+                    name=segments.name,
+                    piece=piece,
+                    files=files,
+                    file_format=segments.file_format,
+                    partition_by=segments.partition_by,
+                    new_files=fewest,
+                )
+            )
+    return found
+
+
+def _is_within(file: ArchiveFile, piece: Piece) -> bool:
+    """Whether a file ends where the piece does; one of a repair may reach into open segments."""
+    return all(
+        any(offset in r for r in piece.ranges.get(content.tp, []))
+        for content in (file.sealed.contents if file.sealed else ())
+        for offset in (content.first, content.last)
+    )
+
+
+Gaps = Mapping[TopicPartition, Mapping[GapReason, Sequence[OffsetRange]]]
+
+
+def known_gaps(receipts: Iterable[Receipt]) -> Gaps:
+    """Return the offsets that receipts say are in no file, by partition and reason."""
+    found: dict[TopicPartition, dict[GapReason, list[OffsetRange]]] = {}
+    for receipt in receipts:
+        for part in receipt.partitions:
+            for reason, ranges in part.gaps.items():
+                found.setdefault(part.tp, {}).setdefault(reason, []).extend(ranges)
+    return {
+        tp: {reason: merge(ranges) for reason, ranges in reasons.items()}
+        for tp, reasons in found.items()
+    }
+
+
+def split_gaps(
+    missing: Mapping[TopicPartition, Sequence[OffsetRange]], known: Gaps
+) -> tuple[list[Gap], dict[TopicPartition, list[OffsetRange]]]:
+    """Give missing offsets the reasons that older receipts have sealed.
+
+    Args:
+        missing: Missing offsets by partition, sorted and disjoint.
+        known: What `known_gaps` returned.
+
+    Returns:
+        The gaps that were known, and what nobody knew of, which is lost.
+    """
+    gaps: list[Gap] = []
+    lost: dict[TopicPartition, list[OffsetRange]] = {}
+    for tp, ranges in missing.items():
+        rest = list(ranges)
+        for reason, there in known.get(tp, {}).items():
+            left: list[OffsetRange] = []
+            for r in rest:
+                outside = subtract(r, overlapping(there, r))
+                gaps += [Gap(tp, inside, reason) for inside in subtract(r, outside)]
+                left += outside
+            rest = left
+        if rest:
+            lost[tp] = rest
+    return gaps, lost

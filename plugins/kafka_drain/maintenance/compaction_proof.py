@@ -1,0 +1,101 @@
+"""Whether a compaction's files hold what the files hold that they take the place of. Opens nothing.
+
+Plain arithmetic; opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.maintenance.compaction_plan import known_gaps, split_gaps
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.offset_checks import without_held
+from kafka_drain.windows.rewrite_groups import Piece
+
+__all__ = ["CompactionProof", "prove_compaction", "sealed_fingerprint"]
+
+
+@dataclass(frozen=True)
+class CompactionProof:
+    """What a compaction's files were found to be.
+
+    Attributes:
+        gaps: Offsets that they don't hold, with the reasons that older receipts have sealed.
+        findings: What isn't as it was; nothing is sealed then.
+        is_compared: Whether the records were compared with what Spark read from Kafka. Otherwise
+            only the old files' own hashes can tell that they are what was sealed.
+    """
+
+    gaps: list[Gap]
+    findings: list[Finding]
+    is_compared: bool
+
+
+def prove_compaction(
+    name: str,
+    piece: Piece,
+    ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
+    files: Sequence[CommittedFile],
+    fingerprint: str,
+    deletions: Iterable[Receipt] = (),
+) -> CompactionProof:
+    """Compare a compaction's files with the receipts of what they take the place of.
+
+    Each offset of the segments is in a new file or in a gap that was sealed before; the records of
+    each partition are as many as the old files', and their fingerprint is the one that Spark took
+    when it read them from Kafka, where it did.
+
+    Args:
+        name: The window, for the findings.
+        piece: What was compacted.
+        ranges: The window's offsets, sorted and disjoint for each partition.
+        files: The new files.
+        fingerprint: The fingerprint of their records.
+        deletions: What retention has sealed as deleted, of topics with the same ids.
+    """
+    known = known_gaps([*piece.receipts, *deletions])
+    gaps, lost = split_gaps(without_held(ranges, files), known)
+    findings = []
+    records: dict[TopicPartition, int] = {}
+    for file in files:
+        for content in file.contents:
+            records[content.tp] = records.get(content.tp, 0) + content.records
+    for tp in sorted({*records, *piece.records}):
+        new, old = records.get(tp, 0), piece.records.get(tp, 0)
+        if new != old:
+            detail = f"holds {new:,} records, the old files {old:,}"
+            findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
+    for tp, missing in lost.items():
+        detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and was no gap before"
+        findings.append(Finding(Reason.OFFSET_MISSING, str(tp), detail))
+    sealed = sealed_fingerprint(piece.receipts, sum(piece.records.values()))
+    if sealed is not None and fingerprint != sealed:
+        detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
+        findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
+    return CompactionProof(gaps, findings, is_compared=sealed is not None)
+
+
+def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:
+    """Return the fingerprint of some segments; None when theirs isn't known of exactly these.
+
+    Args:
+        receipts: Of the segments.
+        records: How many of their records readers take; fewer where retention has deleted some.
+    """
+    value = held = 0
+    for receipt in receipts:
+        if receipt.fingerprint is None or _is_mended(receipt):
+            return None
+        value ^= int(receipt.fingerprint, 16)
+        held += receipt.records
+    return f"{value:016x}" if held == records else None
+
+
+def _is_mended(receipt: Receipt) -> bool:
+    """Whether a window held some of a segment when it was sealed."""
+    return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

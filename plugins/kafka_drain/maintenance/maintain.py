@@ -1,0 +1,249 @@
+"""Maintenance: roll the open generation, compact what is closed, delete what is too old.
+
+    roll       closes the open generation when it is due, between two drains
+    compact    small files of closed generations and of windows become few large ones
+    retention  files whose newest record is too old
+    remove     what sealed windows stand for, when their bytes were compared with their receipts
+
+Each step can be killed and run again; readers see the old files or the new ones, never both.
+Never touches the open generation's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.compact import plan_compactions, run_compaction
+from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.retention import Deletion, plan_deletions, seal_deletions
+from kafka_drain.progress import Progress
+from kafka_drain.republish.planning.follow import followers, has_sent
+from kafka_drain.spark.submit import Submit
+from kafka_drain.storage.lease import Clock, hold_lease, utc_now
+from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
+from kafka_drain.windows.reprocess.refusals import abandoning
+from kafka_drain.windows.reprocess.state import unfinished_reprocess
+from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
+
+__all__ = ["MaintenancePlan", "plan_maintenance", "run_maintenance"]
+
+
+@dataclass(frozen=True)
+class MaintenancePlan:
+    """What maintenance will do.
+
+    Attributes:
+        archive: The archive.
+        roll: Why the open generation will be closed; empty when it won't.
+        compactions: Small files that become large ones.
+        deletions: Files that are too old.
+        held: What isn't compacted now, and why.
+        waits_for: Why nothing is compacted or deleted; empty when it is.
+    """
+
+    archive: Archive
+    roll: str = ""
+    compactions: Sequence[Compaction] = field(default=())
+    deletions: Sequence[Deletion] = field(default=())
+    held: Sequence[str] = field(default=())
+    waits_for: str = ""
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = f"maintain {self.archive.root}"
+        lines = [f"{name}: closes the open generation: {self.roll}"] if self.roll else []
+        if self.waits_for:
+            lines.append(f"{name}: compacts and deletes nothing: {self.waits_for}")
+        lines += [f"{name}: deletes {deletion.line()}" for deletion in self.deletions]
+        lines += [f"{name}: compacts {compaction.line()}" for compaction in self.compactions]
+        lines += [f"{name}: leaves {held}" for held in self.held]
+        return lines or [f"{name}: nothing to do"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan's figures as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "roll": self.roll,
+            "compactions": len(self.compactions),
+            "compacted_files": sum(len(found.files) for found in self.compactions),
+            "compacted_bytes": sum(found.piece.bytes for found in self.compactions),
+            "deleted_files": sum(len(found.files) for found in self.deletions),
+            "deleted_bytes": sum(found.bytes for found in self.deletions),
+        }
+
+
+def plan_maintenance(
+    pipeline: Pipeline, *, will_roll: bool = True, clock: Clock = utc_now
+) -> MaintenancePlan:
+    """Say what maintenance will do; changes nothing.
+
+    Args:
+        pipeline: Whose archive, and what is in order there.
+        will_roll: Whether a generation that is due for it counts as closed.
+        clock: The time; replaced in tests.
+
+    Raises:
+        ArchiveError: When the folder is no archive.
+        ManifestInvalidError: When a receipt is damaged, or something that was sealed is missing or
+            changed.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.document()
+    refuse_unsound(archive)
+    try:
+        roll = due_for_roll(
+            archive, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
+        )
+        if unfinished_reprocess(archive) is not None:
+            return MaintenancePlan(
+                archive,
+                roll,
+                waits_for="a reprocess was begun and hasn't ended; run that again first, or end it "
+                f"with {abandoning(archive.root)}",
+            )
+        generations = archive.generations()
+        closed = generations if roll and will_roll else generations[:-1]
+        deletions = (
+            plan_deletions(archive, closed, pipeline.retention_days, clock())
+            if pipeline.retention_days is not None
+            else []
+        )
+        going = {file.path for deletion in deletions for file in deletion.files}
+        found = plan_compactions(archive, closed, pipeline.target_file_bytes, going)
+    except ReceiptError as error:
+        raise ManifestInvalidError(
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            "which. Nothing was changed"
+        ) from error
+    compactions, held = _without_half_sent(archive, found)
+    return MaintenancePlan(archive, roll, compactions, deletions, held)
+
+
+def _without_half_sent(
+    archive: Archive, compactions: Iterable[Compaction]
+) -> tuple[list[Compaction], list[str]]:
+    """Leave files alone of which a follower has sent some: it takes large files whole or not."""
+    sent, free, held = followers(archive), list[Compaction](), list[str]()
+    for found in compactions:
+        halves = {
+            name
+            for name, through in sent
+            if len({has_sent(through, receipt) for receipt in found.piece.receipts}) > 1
+        }
+        if halves:
+            who = ", ".join(sorted(halves))
+            held.append(f"{found.line()}: follower {who} has sent only some of them so far")
+        else:
+            free.append(found)
+    return free, held
+
+
+def run_maintenance(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    submit: Submit,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
+    clock: Clock = utc_now,
+) -> dict[str, Any]:
+    """Do what is due; what a killed run left behind comes first.
+
+    Args:
+        pipeline: Whose archive, and what is in order there.
+        cluster: Where it was drained from; asked by a roll only.
+        submit: Runs an application to its end; calls the second argument where that fails.
+        run: Who runs it, for people.
+        say: Takes lines of progress.
+        wait_seconds: So long a roll waits for a drain and its validation to end.
+        clock: The time; replaced in tests.
+
+    Returns:
+        archive, rolled, windows (that were sealed), files_removed (of those before), and files and
+        bytes before and after.
+
+    Raises:
+        LockedError: When another maintenance is at it; a retry may help.
+        SparkJobError: When Spark failed; the next run starts again.
+        ManifestInvalidError: When files aren't what was sealed; nothing of theirs was removed.
+        KafkaDrainError: As `plan_roll` does.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.document()
+    with hold_lease(archive.root / "maintenance", run=run, say=say):
+        before = list_data_files(archive.root)
+        plan = plan_maintenance(pipeline, clock=clock)
+        rolled = None
+        if plan.roll:
+            say(f"maintain {archive.root}: {plan.roll}")
+            rolled = roll_between_drains(
+                archive, cluster, run=run, say=say, wait_seconds=wait_seconds
+            )
+        sealed: list[str] = []
+        if not plan.waits_for:
+            remove_unsealed(archive, say)
+            remove_superseded(archive, say)
+            # Anew: what a killed run has sealed was removed just now, and the roll may have waited.
+            # And as it is: a generation that couldn't be closed belongs to drains.
+            plan = plan_maintenance(pipeline, will_roll=False, clock=clock)
+            for line in plan.lines():
+                say(line)
+            sealed += _delete(plan, run, say)
+            sealed += _compact(plan, pipeline, submit, run, say)
+        after = list_data_files(archive.root)
+    figures = {
+        "archive": str(archive.root),
+        "rolled": rolled is not None,
+        "windows": sealed,
+        "files_removed": len(before.keys() - after.keys()),
+        "files_before": len(before),
+        "bytes_before": sum(before.values()),
+        "files_after": len(after),
+        "bytes_after": sum(after.values()),
+    }
+    say(
+        f"maintain {archive.root}: {figures['files_before']:,} files, "
+        f"{figures['bytes_before']:,} bytes before; {figures['files_after']:,} files, "
+        f"{figures['bytes_after']:,} bytes after"
+    )
+    return figures
+
+
+def _delete(plan: MaintenancePlan, run: str, say: Callable[[str], None]) -> list[str]:
+    receipts = seal_deletions(plan.archive, plan.deletions, run=run, say=say)
+    if receipts:
+        remove_superseded(plan.archive, say)
+    return [receipt.window for receipt in receipts]
+
+
+def _compact(
+    plan: MaintenancePlan,
+    pipeline: Pipeline,
+    submit: Submit,
+    run: str,
+    say: Callable[[str], None],
+) -> list[str]:
+    archive = plan.archive
+    progress = Progress("bytes", sum(found.piece.bytes for found in plan.compactions))
+    done, sealed = 0, list[str]()
+    for found in plan.compactions:
+        receipt = run_compaction(archive, found, pipeline, submit, run=run, say=say)
+        sealed.append(receipt.window)
+        done += found.piece.bytes
+        say(
+            f"maintain {archive.root}: window {receipt.window} holds {receipt.records:,} records "
+            f"of {len(found.files):,} files in {len(receipt.files):,}; {progress.line(done)}"
+        )
+        # Piece by piece: two of everything may be more than there is space for.
+        remove_superseded(archive, say)
+    return sealed

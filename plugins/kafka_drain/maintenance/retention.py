@@ -1,0 +1,161 @@
+"""Retention: files whose newest record is older than so many days are deleted, and that is sealed.
+
+The receipt of a window without files comes first: it names the files and their offsets, and from
+then on readers leave them out. Then the files go. The receipts that proved them stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.closed_segments import read_closed
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt, SealedContent, records_of
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.reader import read_offsets, topic_of
+from kafka_drain.errors import DataFileError, ManifestInvalidError
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.intervals import milliseconds, time_text
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.proof.sealing import Identity, seal_deletion
+from kafka_drain.windows.obsolete_files import next_number
+from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
+
+__all__ = ["Deletion", "is_too_old", "plan_deletions", "seal_deletions"]
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Files of the same topics that are old enough.
+
+    Attributes:
+        files: The files.
+        topic_ids: Ids of their topics.
+        before_ms: Their newest records are older: milliseconds since 1970.
+    """
+
+    files: Sequence[ArchiveFile]
+    topic_ids: dict[str, str]
+    before_ms: int
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def records(self) -> dict[TopicPartition, int]:
+        """How many records they hold of each partition."""
+        return records_of(file.sealed for file in self.files if file.sealed)
+
+    def line(self) -> str:
+        """Return what it does as people read it."""
+        return (
+            f"{len(self.files):,} files, {self.bytes:,} bytes, {sum(self.records.values()):,} "
+            f"records, all before {time_text(self.before_ms)}"
+        )
+
+
+def plan_deletions(
+    archive: Archive, generations: Iterable[Generation], days: int, now: datetime
+) -> list[Deletion]:
+    """Say which files of closed generations and windows are too old; changes nothing.
+
+    Args:
+        archive: The archive.
+        generations: Its closed generations.
+        days: A file is too old when its newest record is older, as Kafka's `retention.ms` has it.
+        now: The time.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    before_ms = milliseconds(now - timedelta(days=days))
+    by_topics: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
+    # A repair's file is with all segments that may have records in it.
+    found = {f.path: f for segments in read_closed(archive, generations) for f in segments.files}
+    for file in found.values():
+        if file.sealed and is_too_old(file.sealed.contents, before_ms):
+            by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
+    return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
+
+
+def is_too_old(contents: Sequence[SealedContent], before_ms: int) -> bool:
+    """Whether the newest record of a file is older, whichever partition it is of.
+
+    A file is never too old with a partition whose records have no time: Kafka has -1, as any
+    negative number, for none.
+    """
+    return bool(contents) and all(
+        content.last_timestamp is not None and 0 <= content.last_timestamp < before_ms
+        for content in contents
+    )
+
+
+def seal_deletions(
+    archive: Archive,
+    deletions: Iterable[Deletion],
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> list[Receipt]:
+    """Seal which files are deleted, so that readers leave them out; deletes nothing yet.
+
+    Raises:
+        ManifestInvalidError: When a file can't be read for the offsets that it holds.
+        LockedError: When another run has replaced some of the files meanwhile.
+    """
+    return [_seal(archive, deletion, run=run, say=say) for deletion in deletions]
+
+
+def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str], None]) -> Receipt:
+    ranges = _held(archive, deletion.files)
+    window = Window(archive.root, f"retention_{next_number(archive):04d}")
+    paths = sorted(file.path for file in deletion.files)
+    freeze_window(
+        window,
+        ranges,
+        replaces=paths,
+        file_format=deletion.files[0].file_format,
+        partition_by=[],
+        before=time_text(deletion.before_ms),
+        replaced=Piece(ranges, paths, deletion.bytes, deletion.records).replaced(),
+    )
+    document = archive.document()
+    receipt = seal_deletion(
+        [Gap(tp, r, GapReason.DELETED) for tp in sorted(ranges) for r in ranges[tp]],
+        identity=Identity(document["pipeline"], document["cluster_id"], deletion.topic_ids),
+        window=window.key,
+        replaces=paths,
+        sealed_at=now_text(),
+    )
+    return seal_superseding(archive, window, receipt, run=run, say=say)
+
+
+def _held(
+    archive: Archive, files: Iterable[ArchiveFile]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return exactly the offsets that files hold."""
+    held: dict[TopicPartition, list[OffsetRange]] = {}
+    for file in files:
+        assert file.sealed is not None
+        if all(content.is_dense for content in file.sealed.contents):
+            for content in file.sealed.contents:
+                held.setdefault(content.tp, []).append(OffsetRange(content.first, content.last + 1))
+            continue
+        try:
+            for found in read_offsets(
+                archive.root / file.path, file.file_format, topic_of(file.path)
+            ):
+                held.setdefault(found.tp, []).extend(found.ranges)
+        except (DataFileError, FileNotFoundError) as error:
+            raise ManifestInvalidError(
+                f"{file.path} can't be read ({error}); run `kafka-drain validate` and `kafka-drain "
+                "repair` first. Nothing was deleted"
+            ) from error
+    return {tp: merge(ranges) for tp, ranges in held.items()}

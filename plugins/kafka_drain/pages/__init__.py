@@ -1,0 +1,1 @@
+"""HTML pages, made of plain values. Opens nothing."""

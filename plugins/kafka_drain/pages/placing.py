@@ -1,0 +1,90 @@
+"""Which sealed offsets the findings of a validation are about. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.findings import Reason
+from kafka_drain.gaps import is_harmless
+from kafka_drain.offsets import TopicPartition
+
+__all__ = ["NOTHING", "Place", "Placed", "place_findings"]
+
+#: What a receipt seals of a partition: generation, the receipt's name, partition.
+Place = tuple[int, str, TopicPartition]
+
+_OF_GAPS = {str(Reason.OFFSET_MISSING), str(Reason.OFFSET_EXPIRED)}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where what was found lies.
+
+    Attributes:
+        damaged: What it is known to be about.
+        is_complete: Whether that is all that was found: if not, anything may be wrong.
+    """
+
+    damaged: frozenset[Place] = frozenset()
+    is_complete: bool = True
+
+
+NOTHING = Placed()
+
+
+def place_findings(report: Mapping[str, Any], receipts: Iterable[Receipt]) -> Placed:
+    """Find the sealed offsets that findings are about.
+
+    Args:
+        report: What a validation's `Report.to_dict` returned.
+        receipts: Receipts of generations; those of others are about what isn't asked for.
+    """
+    known = list(receipts)
+    files = {
+        file.path: {(r.generation or 0, r.name, content.tp) for content in file.contents}
+        for r in known
+        for file in r.files
+    }
+    names = {f"generations/{r.generation:04d}/receipts/{r.name}": _all(r) for r in known}
+    damaged: set[Place] = set()
+    is_complete = True
+    for finding in report["findings"]:
+        if finding["severity"] != "error":
+            continue
+        where = finding["where"]
+        if where in files or where in names:
+            damaged |= files.get(where) or names.get(where) or set()
+        elif finding["reason"] in _OF_GAPS and (gaps := _gaps(report, where)):
+            damaged |= _overlapping(known, where, gaps)
+        else:
+            is_complete = False
+    return Placed(frozenset(damaged), is_complete)
+
+
+def _all(receipt: Receipt) -> set[Place]:
+    return {(receipt.generation or 0, receipt.name, part.tp) for part in receipt.partitions}
+
+
+def _gaps(report: Mapping[str, Any], tp: str) -> list[tuple[int, int]]:
+    """Return a partition's offsets that are missing for no harmless reason."""
+    return [
+        (gap["start"], gap["end"])
+        for gap in report.get("gaps", ())
+        if f"{gap['topic']}-{gap['partition']}" == tp and not is_harmless(gap["reason"])
+    ]
+
+
+def _overlapping(
+    receipts: Iterable[Receipt], tp: str, gaps: Iterable[tuple[int, int]]
+) -> set[Place]:
+    ranges = list(gaps)
+    return {
+        (receipt.generation or 0, receipt.name, part.tp)
+        for receipt in receipts
+        for part in receipt.partitions
+        if str(part.tp) == tp
+        and any(start < part.range.end and part.range.start < end for start, end in ranges)
+    }

@@ -1,0 +1,97 @@
+"""Stretches of time as bars on one axis. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from kafka_drain.pages.html import Html, rect, tag
+
+__all__ = ["Stretch", "is_of_calendar", "time_axis"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+#: What may lie between two marks, in milliseconds.
+_STEPS = [
+    *(_SECOND * n for n in (1, 5, 15, 30)),
+    *(_MINUTE * n for n in (1, 5, 15, 30)),
+    *(_HOUR * n for n in (1, 3, 6, 12)),
+    *(_DAY * n for n in (1, 2, 7, 14, 28, 91, 182, 364, 1820, 3640, 36400)),
+]
+#: Timestamps from here on aren't drawn: the year 9000, as Python's calendar soon ends.
+HIGHEST = int(datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
+#: At most so many marks are on an axis.
+MARKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A bar of the axis.
+
+    Attributes:
+        name: What stands beside it.
+        words: What is shown when the mouse is over it.
+        first: Where it begins, in milliseconds since 1970.
+        last: Where it ends.
+        colour: Class of its colour.
+    """
+
+    name: str
+    words: str
+    first: int
+    last: int
+    colour: str
+
+
+def is_of_calendar(milliseconds: int | None) -> bool:
+    """Whether a timestamp can be drawn: Kafka's may be any number, or -1 for none."""
+    return milliseconds is not None and 0 <= milliseconds < HIGHEST
+
+
+def time_axis(stretches: Sequence[Stretch], label: str) -> Html:
+    """Return a drawing with a row for each stretch of time.
+
+    Args:
+        stretches: From top to bottom; at least one, all of the calendar.
+        label: What it shows, for those who don't see it.
+    """
+    left, top, width, height = 190, 4, 760, 14
+    first = min(one.first for one in stretches)
+    last = max(max(one.last for one in stretches), first + 1)
+    under = top + len(stretches) * height
+
+    def place(moment: int) -> float:
+        return left + width * (moment - first) / (last - first)
+
+    parts = []
+    for mark in marks(first, last):
+        x = f"{place(mark):.1f}"
+        parts.append(tag("line", x1=x, x2=x, y1=top, y2=under))
+        text = _mark_text(mark, last - first)
+        parts.append(tag("text", text, x=x, y=under + 14, text_anchor="middle"))
+    for number, one in enumerate(stretches):
+        y = top + number * height
+        name = one.name if len(one.name) < 28 else f"{one.name[:26]}…"
+        parts.append(tag("text", name, x=left - 8, y=y + 10, text_anchor="end"))
+        # A moment can be seen too.
+        long = max(place(one.last) - place(one.first), 2)
+        shape = rect(min(place(one.first), left + width - 2), y, long, height - 3, one.colour)
+        parts.append(tag("g", tag("title", one.words), shape))
+    box = f"0 0 {left + width + 60} {under + 22}"
+    return tag("svg", *parts, viewBox=box, role="img", aria_label=label)
+
+
+def marks(first: int, last: int) -> list[int]:
+    """Return round moments from one to another, at most `MARKS`."""
+    step = next((s for s in _STEPS if (last - first) // s < MARKS), _STEPS[-1])
+    return list(range(-(-first // step) * step, last + 1, step))[:MARKS]
+
+
+def _mark_text(moment: int, length: int) -> str:
+    at = _EPOCH + timedelta(milliseconds=moment)
+    if length < MARKS * _MINUTE:
+        return f"{at:%H:%M:%S}"
+    if length < MARKS * _DAY:
+        return f"{at:%m-%d %H:%M}"
+    return f"{at:%Y-%m-%d}"

@@ -1,0 +1,1 @@
+"""The proof: files and offsets against manifest, checkpoint, receipts and Kafka."""

@@ -1,0 +1,102 @@
+"""One file that the manifest commits: is it there, whole, and what does it hold?
+
+Also Spark's executors read files so; of local ones they need no fsspec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import pyarrow as pa
+
+from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.data_files.reader import (
+    DataFileError,
+    TimestampError,
+    read_contents,
+    read_offsets,
+    topic_of,
+)
+from kafka_drain.data_files.records import DataPath, path_of
+from kafka_drain.data_files.xxhash64 import batch_fingerprint
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.storage.outages import naming_outages
+
+__all__ = ["file_sha256", "read_file"]
+
+_CHUNK = 1 << 20
+#: Files of a store are read in 16 lanes, each of which holds a batch as Python objects as well.
+_BATCH_BYTES = 4 << 20
+
+
+def read_file(
+    root: str, data_name: str, sink_file: SinkFile, file_format: str
+) -> CommittedFile | Finding:
+    """Read one committed file, or say what is wrong with it.
+
+    Args:
+        root: The archive's folder.
+        data_name: The data folder, relative to it.
+        sink_file: What the manifest says of the file.
+        file_format: Its format.
+
+    Raises:
+        StoreUnavailableError: When the archive's store doesn't answer.
+    """
+    where = f"{data_name}/{sink_file.path}"
+    path = path_of(root, where)
+    try:
+        with naming_outages(path):
+            size = path.stat().st_size
+        if size != sink_file.size:
+            detail = f"{size:,} bytes, the manifest says {sink_file.size:,}"
+            return Finding(Reason.FILE_SIZE, where, detail)
+        sha256 = file_sha256(path)
+        contents, fingerprint = _read_contents(path, file_format, topic_of(sink_file.path))
+        return CommittedFile(
+            path=where,
+            bytes=size,
+            sha256=sha256,
+            contents=tuple(contents),
+            batch=sink_file.batch,
+            fingerprint=fingerprint,
+        )
+    except FileNotFoundError:
+        return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
+    except DataFileError as error:
+        return Finding(Reason.FILE_CORRUPT, where, str(error))
+    except OSError as error:
+        # A disk that can't read it, or no right to.
+        return Finding(Reason.FILE_CORRUPT, where, f"can't be read: {error}")
+
+
+def _read_contents(
+    path: DataPath, file_format: str, topic: str | None
+) -> tuple[list[FileOffsets], str | None]:
+    """Return which offsets a file holds, and its fingerprint where its times can be represented."""
+    value = 0
+
+    def look(batch: pa.RecordBatch) -> None:
+        nonlocal value
+        value ^= batch_fingerprint(batch, topic)
+
+    try:
+        contents = read_contents(path, file_format, topic, _BATCH_BYTES, look)
+    except TimestampError:
+        return read_offsets(path, file_format, topic), None
+    return contents, f"{value:016x}"
+
+
+def file_sha256(path: DataPath) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: When the file can't be read.
+        StoreUnavailableError: When its store doesn't answer.
+    """
+    hashed = hashlib.sha256()
+    with naming_outages(path), path.open("rb") as source:
+        while chunk := source.read(_CHUNK):
+            hashed.update(chunk)
+    return hashed.hexdigest()

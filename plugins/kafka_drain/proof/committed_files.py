@@ -1,0 +1,66 @@
+"""The files that the manifest commits, read for what they hold. Readers ignore all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.findings import Finding
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.committed_file import read_file
+from kafka_drain.storage.paths import is_local
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.generation import Generation
+    from kafka_drain.archive.window import Window
+
+__all__ = ["FilesRead", "ReadFiles", "read_committed_files"]
+
+#: What the readable files hold, and what is wrong with the others.
+FilesRead: TypeAlias = "tuple[list[CommittedFile], list[Finding]]"
+#: Reads the files of an owner, in a format; takes lines of progress, as `read_committed_files`.
+ReadFiles: TypeAlias = (
+    "Callable[[Generation | Window, Collection[SinkFile], str, Callable[[str], None]], FilesRead]"
+)
+
+#: So many files are read at once: on a disk one is decoded while another's records are hashed, in a
+#: store the requests count.
+_LANES_ON_DISK, _LANES_IN_STORE = 2, 16
+
+
+def read_committed_files(
+    owner: Generation | Window,
+    sink_files: Collection[SinkFile],
+    file_format: str,
+    say: Callable[[str], None],
+) -> FilesRead:
+    """Look at each committed file: is it there, has it its size, which offsets does it hold?
+
+    Args:
+        owner: Whose files.
+        sink_files: Which files.
+        file_format: Their format.
+        say: Takes a line of progress every two seconds.
+
+    Returns:
+        What the readable files hold, and what is wrong with the others.
+    """
+    files: list[CommittedFile] = []
+    findings: list[Finding] = []
+    ticker = Ticker("validate", Progress("files", len(sink_files)), say)
+    root, data_name = str(owner.root), owner.data_name
+
+    def read(sink_file: SinkFile) -> CommittedFile | Finding:
+        return read_file(root, data_name, sink_file, file_format)
+
+    with ThreadPoolExecutor(_LANES_ON_DISK if is_local(owner.root) else _LANES_IN_STORE) as pool:
+        for number, found in enumerate(pool.map(read, sink_files), start=1):
+            if isinstance(found, Finding):
+                findings.append(found)
+            else:
+                files.append(found)
+            ticker.at(number)
+    return files, findings

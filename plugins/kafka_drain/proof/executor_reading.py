@@ -1,0 +1,130 @@
+"""Very many committed files, read by Spark's executors: what a validation gives to Spark."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.window import Window
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import SparkJobError
+from kafka_drain.findings import Finding
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.proof.committed_files import FilesRead, ReadFiles
+from kafka_drain.spark.job_spec import ValidateSpec, read_result
+from kafka_drain.spark.submit import SparkApplication, Submit, prepare_application
+
+__all__ = ["ReadingJob", "finish_reading", "prepare_reading", "read_by_spark"]
+
+
+@dataclass(frozen=True)
+class ReadingJob:
+    """Files that are ready to be read.
+
+    Attributes:
+        application: What to submit.
+        files: How many.
+        answers_path: Where the application writes what they hold.
+        result_path: Where it writes its result.
+    """
+
+    application: SparkApplication
+    files: int
+    answers_path: Path
+    result_path: Path
+
+
+def read_by_spark(pipeline: Pipeline, submit: Submit) -> ReadFiles:
+    """Return a function that reads committed files by a Spark application.
+
+    Args:
+        pipeline: Where Spark's configuration, jars and memory come from.
+        submit: Runs the application.
+
+    Returns:
+        The function. It raises SparkJobError when the application failed, and MachineError when
+        Java or pyspark is missing.
+    """
+
+    def read(
+        owner: Generation | Window,
+        sink_files: Collection[SinkFile],
+        file_format: str,
+        say: Callable[[str], None],
+    ) -> FilesRead:
+        say(f"validate: {len(sink_files):,} new files are read by Spark")
+        # mkdtemp makes it for this user alone.
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            job = prepare_reading(owner, sink_files, file_format, pipeline, Path(folder))
+            submit(job.application, lambda: finish_reading(job))
+            return finish_reading(job)
+
+    return read
+
+
+def prepare_reading(
+    owner: Generation | Window,
+    sink_files: Collection[SinkFile],
+    file_format: str,
+    pipeline: Pipeline,
+    folder: Path,
+) -> ReadingJob:
+    """Write the job spec and put together what spark-submit needs.
+
+    Raises:
+        MachineError: When Java or pyspark is missing.
+    """
+    spec_path = folder / "validate.json"
+    answers_path, result_path = folder / "answers.jsonl", folder / "result.json"
+    ValidateSpec(
+        archive=str(owner.root),
+        data_name=owner.data_name,
+        file_format=file_format,
+        files=[asdict(sink_file) for sink_file in sink_files],
+        answers_path=str(answers_path),
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+    ).write(spec_path)
+    application = prepare_application(
+        f"validate_{pipeline.name}",
+        application="validate",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+        needs_connector=False,
+    )
+    return ReadingJob(application, len(sink_files), answers_path, result_path)
+
+
+def finish_reading(job: ReadingJob) -> FilesRead:
+    """Read what the application wrote.
+
+    Raises:
+        SparkJobError: When it failed, or ended without an answer for each file.
+    """
+    result = read_result(job.result_path)
+    if result is None:
+        raise SparkJobError(
+            "spark-submit ended before it had read the files; the reason is in the log above"
+        )
+    if "error" in result:
+        raise SparkJobError(f"reading the files failed in Spark: {result['error']}")
+    files: list[CommittedFile] = []
+    findings: list[Finding] = []
+    with job.answers_path.open() as lines:
+        for line in lines:
+            answer = json.loads(line)
+            if "file" in answer:
+                files.append(CommittedFile.from_dict(answer["file"]))
+            else:
+                findings.append(Finding.from_dict(answer["finding"]))
+    if len(files) + len(findings) != job.files:
+        raise SparkJobError(
+            f"Spark answered for {len(files) + len(findings):,} files, expected {job.files:,}"
+        )
+    return files, findings

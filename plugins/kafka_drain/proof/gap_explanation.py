@@ -1,0 +1,134 @@
+"""The reason of each missing offset: a window holds it, somebody accepted it, or Kafka tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.proof.gap_probe import classify_gaps
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.topic_lives import topic_ids_now
+
+__all__ = ["explain_gaps", "gap_findings", "same_topics", "split_compacted"]
+
+Ranges = Mapping[TopicPartition, list[OffsetRange]]
+
+_NOTHING: Ranges = MappingProxyType({})
+
+
+def explain_gaps(
+    missing: Ranges,
+    *,
+    identity: Identity,
+    cluster: KafkaCluster | None,
+    windows: Ranges,
+    acknowledged: Ranges,
+    were_read: Ranges = _NOTHING,
+) -> list[Gap]:
+    """Say why offsets are missing.
+
+    Args:
+        missing: Missing offsets by partition, sorted and disjoint.
+        identity: Whose offsets they are.
+        cluster: Where to ask; None to ask nobody.
+        windows: What the archive's windows hold.
+        acknowledged: Expired offsets that somebody has accepted.
+        were_read: Offsets of records that Spark has read: where Kafka has compacted one away since,
+            it has expired.
+
+    Raises:
+        ArchiveError: When the cluster is another.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    gaps: list[Gap] = []
+    asked: dict[TopicPartition, list[OffsetRange]] = {}
+    for tp, ranges in missing.items():
+        for r in ranges:
+            rest = subtract(r, overlapping(windows.get(tp, []), r))
+            gaps += [Gap(tp, held, GapReason.WINDOW) for held in _minus([r], rest)]
+            asked.setdefault(tp, []).extend(rest)
+    asked = {tp: ranges for tp, ranges in asked.items() if ranges}
+    if not asked:
+        return gaps
+    if cluster is None:
+        return gaps + [Gap(tp, r, GapReason.UNKNOWN) for tp, rs in asked.items() for r in rs]
+    same = same_topics(identity, {tp.topic for tp in asked}, cluster)
+    found = [
+        *(
+            Gap(tp, r, GapReason.EXPIRED)
+            for tp, ranges in asked.items()
+            for r in ranges
+            if tp.topic not in same
+        ),
+        *classify_gaps(cluster, {tp: rs for tp, rs in asked.items() if tp.topic in same}),
+    ]
+    for gap in (part for whole in found for part in split_compacted(whole, were_read)):
+        gaps += _accepted(gap, acknowledged) if gap.reason == GapReason.EXPIRED else [gap]
+    return gaps
+
+
+def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[OffsetRange]:
+    merged = merge(parts)
+    return [r for whole in ranges for r in subtract(whole, overlapping(merged, whole))]
+
+
+def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
+    """Split a compacted gap into what had a record when Spark read it, and what hadn't."""
+    if gap.reason != GapReason.COMPACTED:
+        return [gap]
+    rest = _minus([gap.range], were_read.get(gap.tp, []))
+    return [
+        *(replace(gap, range=r, reason=GapReason.EXPIRED) for r in _minus([gap.range], rest)),
+        *(replace(gap, range=r) for r in rest),
+    ]
+
+
+def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
+    """Split an expired gap into what was accepted and what wasn't."""
+    rest = _minus([gap.range], acknowledged.get(gap.tp, []))
+    accepted = _minus([gap.range], rest)
+    return [
+        *(replace(gap, range=r, acknowledged=True) for r in accepted),
+        *(replace(gap, range=r) for r in rest),
+    ]
+
+
+def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> set[str]:
+    """Return the topics whose offsets still mean what they meant when they were drained.
+
+    In a topic that was made again, an offset is another record's: the answer would be wrong.
+
+    Raises:
+        ArchiveError: When the cluster is another.
+    """
+    cluster_id = cluster.cluster_id()
+    if identity.cluster_id != cluster_id:
+        raise ArchiveError(
+            f"the archive of {identity.pipeline} was drained from Kafka cluster "
+            f"{identity.cluster_id}, the connection leads to cluster {cluster_id}, which can't "
+            "tell why offsets are missing; correct the connection"
+        )
+    there = topic_ids_now(cluster, names)
+    return {name for name, topic_id in there.items() if topic_id == identity.topics.get(name)}
+
+
+def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
+    """Return a finding for each gap that isn't harmless, or that somebody had to accept."""
+    findings = []
+    for gap in gaps:
+        if gap.acknowledged:
+            detail = f"{gap.range} is in no file; expired, and acknowledged"
+            findings.append(Finding(Reason.OFFSET_EXPIRED, str(gap.tp), detail))
+        elif not gap.reason.harmless:
+            detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
+            if gap.reason == GapReason.EXPIRED:
+                detail += f" (--acknowledge-expired {range_name(gap.tp, gap.range)})"
+            findings.append(Finding(Reason.OFFSET_MISSING, str(gap.tp), detail))
+    return findings

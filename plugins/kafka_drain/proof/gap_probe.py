@@ -1,0 +1,144 @@
+"""Why a file holds no record for an offset: asked of Kafka, gap by gap.
+
+Offsets need not be consecutive: transaction markers take one each, aborted records are skipped,
+compaction removes records. Those gaps are harmless; the others are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from kafka_drain.archive.receipts import KafkaBounds
+from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
+from kafka_drain.gaps import Gap
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.gap_classification import classify
+
+__all__ = ["classify_gaps"]
+
+POLL_SECONDS = 20.0
+#: Nothing is committed with it, but Kafka asks for the right to read with it.
+_GROUP = "kafka-drain-validate"
+#: So many offsets further on, the next gap is reached sooner by reading on than by a jump.
+NEAR = 1_000
+_END = 1 << 63
+
+
+def classify_gaps(
+    cluster: KafkaCluster, missing: dict[TopicPartition, list[OffsetRange]]
+) -> list[Gap]:
+    """Ask Kafka for the reason of each gap; one gap can fall into several.
+
+    Args:
+        cluster: Where the offsets were drained from.
+        missing: The gaps of each partition, sorted and disjoint.
+
+    Raises:
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    if not missing:
+        return []
+    first = cluster.earliest(missing)
+    end = cluster.latest(missing, "read_uncommitted")
+    stable = cluster.latest(missing, "read_committed")
+    compacted = {
+        topic: "compact" in cluster.topic_config(topic).get("cleanup.policy", "")
+        for topic in {tp.topic for tp in missing}
+    }
+    gaps: list[Gap] = []
+    with (
+        _consumer(cluster, "read_committed") as committed,
+        _consumer(cluster, "read_uncommitted") as uncommitted,
+    ):
+        for tp, ranges in missing.items():
+            gaps += classify(
+                tp,
+                ranges,
+                KafkaBounds(first[tp], stable[tp], end[tp]),
+                is_compacted=compacted[tp.topic],
+                committed=partial(_records_in, committed, tp),
+                uncommitted=partial(_records_in, uncommitted, tp),
+            )
+    return gaps
+
+
+@contextmanager
+def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            **cluster.config.for_librdkafka(),
+            "group.id": _GROUP,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation_level,
+            # Else an offset that is no longer there would be taken for one without a record.
+            "auto.offset.reset": "error",
+            # A gap is small: fetch little ahead of it, and don't pause (for a second) after that.
+            "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": 0,
+            "fetch.message.max.bytes": 1 << 16,
+            # At the end of a partition there is nothing to wait for.
+            "fetch.wait.max.ms": 10,
+            "log_level": 2,
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _records_in(
+    consumer: Consumer, tp: TopicPartition, ranges: Iterable[OffsetRange]
+) -> list[OffsetRange]:
+    """Return the offsets within sorted disjoint ranges at which the consumer finds records."""
+    found: list[OffsetRange] = []
+    reading: Iterator[int] = iter(())
+    at = -NEAR
+    for wanted in ranges:
+        if wanted.start - at >= NEAR:
+            reading = _offsets_from(consumer, tp, wanted.start)
+            at = next(reading, _END)
+        while at < wanted.start:
+            at = next(reading, _END)
+        while at < wanted.end:
+            if found and found[-1].end == at:
+                found[-1] = OffsetRange(found[-1].start, at + 1)
+            else:
+                found.append(OffsetRange(at, at + 1))
+            at = next(reading, _END)
+    return found
+
+
+def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterator[int]:
+    """Yield the offsets of the records that the consumer finds, up to the partition's end."""
+    consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
+    while True:
+        message: Any = consumer.poll(POLL_SECONDS)
+        if message is None:
+            raise KafkaUnavailableError(
+                f"Kafka didn't answer within {POLL_SECONDS:g} s when asked for {tp} from "
+                f"offset {start}; try again"
+            )
+        error = message.error()
+        if error is None:
+            yield message.offset()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise AuthorizationError(
+                f"Kafka refused to say why {tp} has no record from offset {start} on "
+                f"({error.str()}); expected the ACL READ on Group {_GROUP}; add it"
+            )
+        else:
+            raise KafkaUnavailableError(
+                f"Kafka answered {error.str()!r} when asked for {tp} from offset {start}; try again"
+            )

@@ -1,0 +1,77 @@
+"""Data files that the manifest doesn't list: leftovers of killed tasks, or of a cut manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.metadata_log.manifest import Manifest
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.proof.offset_checks import Segment
+
+__all__ = ["unlisted_files"]
+
+
+def unlisted_files(
+    generation: Generation,
+    manifest: Manifest,
+    findings: Iterable[Finding],
+    missing: Iterable[tuple[Segment, TopicPartition, list[OffsetRange]]],
+    orphans: Iterable[str],
+    file_format: str,
+) -> list[Finding]:
+    """Tell a manifest file that lost lines from batches that really wrote no more files.
+
+    Nothing in it looks wrong when it was cut at the end of a line, or down to its header. What it
+    no longer lists are orphans with offsets that no committed file holds; those that a killed or
+    repeated task left hold none, unless Kafka has forgotten their records before the batch was
+    tried again. A manifest file that fits its checksum lost nothing, and batches with a receipt
+    need no such guess.
+    """
+    missing, findings = list(missing), list(findings)
+    if not missing:
+        return []
+    lying = _offsets_in(generation, orphans, file_format)
+    folder = f"{generation.data_name}/_spark_metadata"
+    suspects = {f.where for f in findings if f.reason == Reason.CHECKSUM_MISMATCH}
+    damaged = {
+        finding.where.partition(":")[0]
+        for finding in findings
+        if finding.reason != Reason.CHECKSUM_MISMATCH
+    }
+    unlisted: dict[str, list[str]] = {}
+    for part, tp, ranges in missing:
+        logs = [f"{folder}/{name}" for name in manifest.logs_of(part.first_batch, part.last_batch)]
+        found = [r for wanted in ranges for r in overlapping(lying.get(tp, []), wanted)]
+        if not found or damaged.intersection(logs):
+            continue
+        cut = [log for log in logs if not generation.is_as_spark_wrote(log.rpartition("/")[2])]
+        if cut:
+            changed = suspects.intersection(cut) or cut
+            where = min(changed) if len(changed) == 1 else folder
+            unlisted.setdefault(where, []).append(f"{found[0]} of {tp}")
+    return [
+        Finding(
+            Reason.MANIFEST_TRUNCATED,
+            where,
+            "files that it doesn't list lie in the sink; they hold offsets that no other file "
+            f"holds, such as {', '.join(held[:3])}",
+        )
+        for where, held in unlisted.items()
+    ]
+
+
+def _offsets_in(
+    generation: Generation, orphans: Iterable[str], file_format: str
+) -> dict[TopicPartition, list[OffsetRange]]:
+    seen: dict[TopicPartition, list[OffsetRange]] = {}
+    for orphan in orphans:
+        try:
+            for offsets in read_offsets(generation.root / orphan, file_format, topic_of(orphan)):
+                seen.setdefault(offsets.tp, []).extend(offsets.ranges)
+        except (DataFileError, FileNotFoundError):
+            # A killed task's torn file, or one that Spark just removed; nothing depends on it.
+            continue
+    return {tp: merge(ranges) for tp, ranges in seen.items()}

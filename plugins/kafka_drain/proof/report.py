@@ -1,0 +1,393 @@
+"""The report of a validation: its figures, its words, and its file in the archive."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.status import make_overview, write_overview
+from kafka_drain.archive.topic_settings import noted_topic_settings
+from kafka_drain.archive.watermarks import read_observations
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import Finding, errors, summary
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import TopicPartition, count
+from kafka_drain.pages.report import report_page
+from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.proof.report_text import report_lines
+from kafka_drain.storage.json_files import write_document, write_text
+
+#: So many batches are in the report.
+BATCHES = 100
+
+__all__ = ["Report", "note_overview", "raise_findings", "write_report"]
+
+
+@dataclass
+class PartitionRow:
+    """What the report says of one topic-partition.
+
+    Attributes:
+        start: Where it was first drained.
+        end: Up to where.
+        records: Rows in files.
+        gaps: How many offsets are missing, by reason.
+        missing: Those of them that no receipt explained before.
+    """
+
+    start: int
+    end: int
+    records: int = 0
+    gaps: Counter[str] = field(default_factory=Counter)
+    missing: list[Gap] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    """What a validation saw.
+
+    Attributes:
+        archive: The archive's folder.
+        pipeline: The pipeline's name.
+        scope: `all`, or `open` for the generation that drains append to.
+        deep: Whether all bytes of sealed files were read.
+        findings: Everything that is wrong or worth a word.
+        gaps: Offsets that no file holds and no receipt explained before, each with its reason.
+        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
+        replaced: Files of which sealed windows have taken the place, whole windows or not.
+        segments: What was drained and not sealed before.
+        batches: What each batch drained, the newest hundred: generation, first, last, offsets,
+            records, files, bytes, sealed_at (None when it wasn't sealed before).
+        generations: generation, files, bytes, records of each.
+        windows: name, records, files, replaces of each.
+        files: How many committed data files, those of windows included.
+        bytes: Their size.
+        receipts: How many receipts there were.
+        receipts_written: How many this validation added.
+        sealed: These, oldest first.
+        seconds: How long the validation took.
+        cursor: Where the open generation's next batch starts.
+    """
+
+    archive: str
+    pipeline: str
+    scope: str = "all"
+    deep: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
+    segments: list[Segment] = field(default_factory=list)
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    generations: list[dict[str, Any]] = field(default_factory=list)
+    windows: list[dict[str, Any]] = field(default_factory=list)
+    files: int = 0
+    bytes: int = 0
+    receipts: int = 0
+    receipts_written: int = 0
+    sealed: list[Receipt] = field(default_factory=list)
+    seconds: float = 0.0
+    cursor: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every drained offset is in exactly one file or has a harmless reason."""
+        return not errors(self.findings)
+
+    @property
+    def records(self) -> int:
+        """Rows in the committed files."""
+        return sum(row.records for row in self.rows.values())
+
+    @property
+    def offsets(self) -> int:
+        """Offsets that were drained, gaps included."""
+        return sum(row.end - row.start for row in self.rows.values())
+
+    def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
+        """Take in the sealed segments of a generation, from its newest receipt."""
+        self.receipts += receipts
+        so_far = receipt.files_so_far if receipt else FileSet()
+        self.files += so_far.files
+        self.bytes += so_far.bytes
+        records = 0
+        for part in receipt.partitions if receipt else ():
+            records += part.records_so_far
+            row = self._row(part.tp, receipt.topics if receipt else {}, part.start_so_far)
+            row.end = part.range.end
+            row.records += part.records_so_far
+            row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
+        self.generations.append(
+            {
+                "generation": generation.number,
+                "files": so_far.files,
+                "bytes": so_far.bytes,
+                "records": records,
+            }
+        )
+
+    def add_batches(self, receipts: Iterable[Receipt]) -> None:
+        """Take in the newest receipts, oldest first, for the chart of batches."""
+        self.batches += [
+            {
+                "generation": receipt.generation,
+                "first": receipt.first_batch,
+                "last": receipt.last_batch,
+                "offsets": receipt.offsets,
+                "records": receipt.records,
+                "files": len(receipt.files),
+                "bytes": sum(file.bytes for file in receipt.files),
+                "sealed_at": receipt.sealed_at,
+            }
+            for receipt in receipts
+        ]
+
+    def add_new(
+        self,
+        generation: Generation,
+        topic_ids: Mapping[str, str],
+        parts: Sequence[Segment],
+        files: Sequence[CommittedFile],
+        gaps: Sequence[Gap],
+        listed: tuple[int, int],
+    ) -> None:
+        """Take in what a generation drained and what wasn't sealed before.
+
+        Args:
+            generation: The generation.
+            topic_ids: Topic ids by topic.
+            parts: The segments.
+            files: What their readable files hold.
+            gaps: Missing offsets, also of sealed files that are damaged.
+            listed: Number and bytes of their files, unreadable ones included.
+        """
+        self.segments += parts
+        self.files += listed[0]
+        self.bytes += listed[1]
+        for part in parts:
+            for tp, r in part.ranges.items():
+                row = self._row(tp, topic_ids, r.start)
+                row.end = max(row.end, r.end)
+        records = 0
+        for content in (content for file in files for content in file.contents):
+            records += content.records
+            row = self._row(content.tp, topic_ids, content.first)
+            row.records += content.records
+            if not parts:
+                # What was drained can't be told; what is there can.
+                row.end = max(row.end, content.last + 1)
+        self.add_gaps(gaps, topic_ids)
+        self.generations[-1]["files"] += listed[0]
+        self.generations[-1]["bytes"] += listed[1]
+        self.generations[-1]["records"] += records
+        self.batches += [
+            {
+                "generation": generation.number,
+                "first": part.first_batch,
+                "last": part.last_batch,
+                "offsets": count(part.ranges.values()),
+                "records": None,
+                "files": None,
+                "bytes": None,
+                "sealed_at": None,
+            }
+            for part in parts
+        ]
+
+    def add_gaps(self, gaps: Sequence[Gap], topic_ids: Mapping[str, str]) -> None:
+        """Take in offsets that are missing."""
+        self.gaps += gaps
+        for gap in gaps:
+            row = self._row(gap.tp, topic_ids, gap.range.start)
+            row.gaps[str(gap.reason)] += len(gap.range)
+            row.missing.append(gap)
+
+    def add_damaged(self, damaged: Iterable[tuple[SealedFile, Receipt]]) -> None:
+        """Take the records of damaged sealed files away again."""
+        for file, receipt in damaged:
+            self.damaged.append((file, receipt))
+            for content in file.contents:
+                row = self._row(content.tp, receipt.topics, content.first)
+                row.records -= content.records
+
+    def add_window(
+        self, key: str, receipt: Receipt, replaced: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take in a window; its records count, its offsets are those of the gaps that it fills.
+
+        Args:
+            key: The window's name.
+            receipt: Its receipt.
+            replaced: Files, bytes and records of sound files that it stands for, counted elsewhere.
+        """
+        size = sum(file.bytes for file in receipt.files)
+        self.files += len(receipt.files)
+        self.bytes += size
+        self.replaced.update(receipt.replaces)
+        for part in receipt.partitions:
+            row = self._row(part.tp, receipt.topics, part.range.start)
+            row.records += part.records
+            deleted = part.gaps_so_far.get(GapReason.DELETED, 0)
+            if deleted and not receipt.files:
+                row.gaps[str(GapReason.DELETED)] += deleted
+        if replaced:
+            self.files -= replaced["files"]
+            self.bytes -= replaced["bytes"]
+            for gone in replaced["records"]:
+                tp = TopicPartition(gone["topic"], gone["partition"])
+                self._row(tp, receipt.topics, receipt.starts[tp]).records -= gone["records"]
+        self.windows.append(
+            {
+                "name": key,
+                "records": receipt.records,
+                "offsets": receipt.offsets,
+                "files": len(receipt.files),
+                "bytes": size,
+                # Sound files that it stands for may be thousands, and are gone.
+                "replaces": [] if replaced else list(receipt.replaces),
+            }
+        )
+
+    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionRow:
+        key = (tp, topic_ids.get(tp.topic, ""))
+        row = self.rows.setdefault(key, PartitionRow(start, start))
+        row.start = min(row.start, start)
+        return row
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return a row per topic-partition: topic, partition, start, end, records, gaps."""
+        return [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "start": row.start,
+                "end": row.end,
+                "records": row.records,
+                "gaps": dict(row.gaps),
+            }
+            for (tp, _), row in sorted(self.rows.items(), key=lambda item: item[0])
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole report as JSON types."""
+        return {
+            **self.summary(),
+            "validated_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "partitions": self.partitions(),
+            "generations": self.generations,
+            "windows": self.windows,
+            "batches": self.batches[-BATCHES:],
+            "gaps": [
+                {
+                    "topic": gap.tp.topic,
+                    "partition": gap.tp.partition,
+                    "start": gap.range.start,
+                    "end": gap.range.end,
+                    "reason": str(gap.reason),
+                    "acknowledged": gap.acknowledged,
+                }
+                for gap in self.gaps
+            ],
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def lines(self) -> list[str]:
+        """Return the report as people read it: a line a partition, then what was found."""
+        return report_lines(self)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the small part of the report, for an XCom."""
+        return {
+            "archive": self.archive,
+            "pipeline": self.pipeline,
+            "verdict": "complete" if self.complete else "findings",
+            "files": self.files,
+            "bytes": self.bytes,
+            "records": self.records,
+            "offsets": self.offsets,
+            "reasons": summary(self.findings),
+            "scope": self.scope,
+            "deep": self.deep,
+            "receipts": {
+                "total": self.receipts + self.receipts_written,
+                "written": self.receipts_written,
+                "unsealed": max(len(self.segments) - self.receipts_written, 0),
+            },
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def raise_findings(report: Report, report_path: str) -> None:
+    """Raise once for everything that makes an archive invalid.
+
+    Raises:
+        ManifestInvalidError: With the count of each reason and the first five findings.
+    """
+    bad = errors(report.findings)
+    if not bad:
+        return
+    counts = ", ".join(f"{reason} {number}" for reason, number in summary(bad).items())
+    first = "\n".join(f"  {finding}" for finding in bad[:5])
+    more = f"\n  … and {len(bad) - 5} more" if len(bad) > 5 else ""
+    raise ManifestInvalidError(
+        f"{report.archive} is not complete: {counts}\n{first}{more}\n"
+        f"{bad[0].reason.remedy}. All findings: {report_path}"
+    )
+
+
+def write_report(archive: Archive, report: Report, run: str | None = None) -> str:
+    """Write `reports/<run>.json`, and beside it the same as a page; return its path.
+
+    Args:
+        archive: Where to.
+        report: What to write.
+        run: Name of the run; the time when it is None.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    name = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+    # Airflow's run ids hold colons and plus signs.
+    path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
+    document = report.to_dict()
+    write_document(path, document)
+    write_text(path.with_suffix(".html"), report_page(document, path.name))
+    return str(path)
+
+
+def note_overview(archive: Archive, report: Report, report_path: str) -> dict[str, Any]:
+    """Leave in the archive how it stands, for lists of archives; return that.
+
+    Args:
+        archive: The archive.
+        report: What was seen of it.
+        report_path: What `write_report` returned.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    observed, settings = read_observations(archive), noted_topic_settings(archive.root)
+    name = report_path.rpartition("/")[2]
+    overview = make_overview(
+        report.to_dict(), _last_receipt(archive), observed, settings, name, report.cursor
+    )
+    write_overview(archive.root, overview)
+    return overview
+
+
+def _last_receipt(archive: Archive) -> Receipt | None:
+    generation = archive.open_generation()
+    try:
+        return generation.last_receipt() if generation else None
+    except ReceiptError:
+        # The report has it as a finding.
+        return None

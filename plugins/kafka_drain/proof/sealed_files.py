@@ -1,0 +1,246 @@
+"""Sealed segments, checked again: the chain of receipts, and the files that they seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from upath import UPath
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import GenerationState
+from kafka_drain.archive.receipt_chain import check_link
+from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.data_files.reader import DataFileError, TimestampError, read_offsets, topic_of
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.committed_file import file_sha256
+from kafka_drain.proof.fingerprints import files_fingerprint
+
+__all__ = [
+    "SealedCheck",
+    "check_all_sealed",
+    "check_listed_sealed",
+    "damage_of",
+    "lost_ranges",
+    "readable_receipts",
+]
+
+
+@dataclass
+class SealedCheck:
+    """What was found of the sealed segments of a generation.
+
+    Attributes:
+        findings: What is wrong.
+        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
+        last_hash: The hash that the next receipt continues.
+        receipts: How many receipts there are.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
+    last_hash: str | None = None
+    receipts: int = 0
+
+    @property
+    def has_corrupt_receipt(self) -> bool:
+        """Whether a receipt can't be read."""
+        return any(finding.reason == Reason.RECEIPT_CORRUPT for finding in self.findings)
+
+    @property
+    def chain_is_whole(self) -> bool:
+        """Whether nothing is wrong with the receipts themselves, so that another may follow."""
+        broken = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_CHANGED, Reason.RECEIPT_HOLE)
+        return not any(finding.reason in broken for finding in self.findings)
+
+
+def check_all_sealed(
+    generation: Generation,
+    listing: Mapping[str, int],
+    previous: str | None,
+    *,
+    deep: bool,
+    say: Callable[[str], None],
+    superseded: Collection[str] = (),
+    forgotten: Mapping[str, str] = MappingProxyType({}),
+) -> SealedCheck:
+    """Read every receipt, and check that all sealed files are there with their size.
+
+    Args:
+        generation: The generation.
+        listing: Its data files: path relative to the data folder, and size in bytes.
+        previous: Hash of the last receipt of the generation before.
+        deep: Also compare each file's bytes with the SHA-256 that was sealed, and the records of
+            each segment with the fingerprint that Spark took of them.
+        say: Takes a line of progress every two seconds.
+        superseded: Files that a window stands for; they may be there or gone.
+        forgotten: Lost receipts that somebody has given up, as `check_link` takes them.
+    """
+    names = generation.receipt_names()
+    file_format = generation.document()["format"]
+    check = SealedCheck(receipts=len(names), last_hash=previous)
+    ticker = Ticker("validate", Progress("receipts", len(names)), say)
+    before: Receipt | None = None
+    unknown = False
+    for number, name in enumerate(names, start=1):
+        where = generation.receipt_where(name)
+        try:
+            receipt = generation.read_receipt(name)
+        except ReceiptError as error:
+            check.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+            unknown = True
+            continue
+        if not unknown:
+            check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
+        before, check.last_hash, unknown = receipt, receipt.sha256, False
+        damaged = len(check.damaged)
+        here = [file for file in receipt.files if file.path not in superseded]
+        _check_files(generation, receipt, here, listing, check, deep=deep)
+        is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
+        if deep and receipt.fingerprint and is_whole:
+            check.findings += _check_content(generation, receipt, file_format, where)
+        ticker.at(number)
+    return check
+
+
+def check_listed_sealed(
+    state: GenerationState, listing: Mapping[str, int], previous: str | None
+) -> SealedCheck:
+    """Check that the manifest's sealed files are there with their size.
+
+    The newest receipt vouches for those before it, by its hash and by the digest of all sealed
+    files, which the manifest was compared with: no other receipt is read unless a file is damaged.
+    """
+    generation = state.generation
+    names = generation.receipt_names()
+    check = SealedCheck(receipts=len(names), last_hash=previous)
+    if state.receipt is not None:
+        check.last_hash = state.receipt.sha256
+    broken = {
+        f"{generation.data_name}/{sink_file.path}"
+        for sink_file in state.sealed
+        if listing.get(sink_file.path) != sink_file.size
+    }
+    if broken:
+        for receipt in readable_receipts(generation, names):
+            here = [file for file in receipt.files if file.path in broken]
+            _check_files(generation, receipt, here, listing, check)
+    return check
+
+
+def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]:
+    """Yield those receipts that weren't damaged."""
+    for name in names:
+        try:
+            yield generation.read_receipt(name)
+        except ReceiptError:
+            # A finding of its own, where the chain is checked.
+            continue
+
+
+def _check_content(
+    generation: Generation, receipt: Receipt, file_format: str, where: str
+) -> list[Finding]:
+    """Compare the records in a segment's files with what Spark read from Kafka."""
+    try:
+        found = files_fingerprint(generation.root, receipt, file_format)
+    except TimestampError:
+        # Not comparable; the files' SHA-256 are those that were sealed.
+        return []
+    except DataFileError as error:
+        return [Finding(Reason.CONTENT_CHANGED, where, str(error))]
+    if found == receipt.fingerprint:
+        return []
+    detail = f"its files' records have fingerprint {found}, Spark read {receipt.fingerprint}"
+    return [Finding(Reason.CONTENT_CHANGED, where, detail)]
+
+
+def _check_files(
+    generation: Generation,
+    receipt: Receipt,
+    files: Iterable[SealedFile],
+    listing: Mapping[str, int],
+    check: SealedCheck,
+    *,
+    deep: bool = False,
+) -> None:
+    for file in files:
+        size = listing.get(file.path.removeprefix(f"{generation.data_name}/"))
+        found = damage_of(generation.root, file, size, deep=deep)
+        if found is not None:
+            check.findings.append(found)
+            check.damaged.append((file, receipt))
+
+
+def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) -> Finding | None:
+    """Say what is wrong with a sealed file; None when it is what it was.
+
+    Raises:
+        StoreUnavailableError: When the archive's store doesn't answer.
+    """
+    if size is None:
+        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, and gone")
+    if size != file.bytes:
+        detail = f"{size:,} bytes, its receipt says {file.bytes:,}"
+        return Finding(Reason.FILE_SIZE, file.path, detail)
+    try:
+        if deep and file_sha256(root / file.path) != file.sha256:
+            detail = "its SHA-256 isn't the one in its receipt"
+            return Finding(Reason.FILE_CHANGED, file.path, detail)
+    except OSError as error:
+        # A disk that can't read it, or no right to.
+        return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
+    return None
+
+
+def lost_ranges(
+    root: UPath, damaged: Iterable[tuple[SealedFile, Receipt]], file_format: str
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return which offsets damaged files held: by their receipts, and by the files beside them."""
+    damaged = list(damaged)
+    broken = {file.path for file, _ in damaged}
+    lost: dict[TopicPartition, list[OffsetRange]] = {}
+    for file, receipt in damaged:
+        for content in file.contents:
+            span = OffsetRange(content.first, content.last + 1)
+            held: list[OffsetRange] = []
+            if not content.is_dense:
+                held = _held_beside(root, receipt, content.tp, span, broken, file_format)
+            lost.setdefault(content.tp, []).extend(subtract(span, held))
+    return {tp: merge(ranges) for tp, ranges in lost.items()}
+
+
+def _held_beside(
+    root: UPath,
+    receipt: Receipt,
+    tp: TopicPartition,
+    span: OffsetRange,
+    broken: set[str],
+    file_format: str,
+) -> list[OffsetRange]:
+    """Return what of a span of offsets isn't a damaged file's: gaps, and what lies beside it.
+
+    Beside it are the segment's other files, and what isn't of the segment: a window has its offsets
+    in several ranges.
+    """
+    parts = [part for part in receipt.partitions if part.tp == tp]
+    held = [r for part in parts for ranges in part.gaps.values() for r in ranges]
+    held += subtract(span, merge([part.range for part in parts]))
+    for file in receipt.files:
+        near = any(
+            c.tp == tp and c.first < span.end and c.last >= span.start for c in file.contents
+        )
+        if not near or file.path in broken:
+            continue
+        try:
+            path = root / file.path
+            for offsets in read_offsets(path, file_format, topic_of(file.path)):
+                if offsets.tp == tp:
+                    held += offsets.ranges
+        except (DataFileError, FileNotFoundError):
+            # Not noticed before, as its size fits: what it held is missing as well.
+            continue
+    return held

@@ -1,0 +1,181 @@
+"""The windows of an archive: what they hold, and whether their files are what was sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, records_of
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.proof.sealing import Identity
+
+__all__ = ["HeldByWindows", "check_files", "check_windows", "refuse_fewer"]
+
+_DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
+
+
+@dataclass(frozen=True)
+class HeldByWindows:
+    """What the sealed windows hold, and for which damaged files they stand.
+
+    Attributes:
+        receipts: Receipts of those that are whole, and that no other window stands for.
+        replaced: Files that they stand for, relative to the archive.
+        superseded: Those of them that were sound: nobody needs them any more.
+        damaged: Windows that aren't whole, each with its receipt and the damaged files.
+        known: Every receipt that was read, by its path relative to the archive.
+    """
+
+    receipts: Sequence[Receipt]
+    replaced: frozenset[str]
+    superseded: frozenset[str]
+    damaged: Sequence[tuple[Window, Receipt, list[SealedFile]]] = ()
+    known: Mapping[str, Receipt] = field(default_factory=dict)
+
+    def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the offsets that windows hold or explain, of topics with the same ids."""
+        found: dict[TopicPartition, list[OffsetRange]] = {}
+        for receipt in self.of_same_topics(identity):
+            for part in receipt.partitions:
+                if receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
+                    found.setdefault(part.tp, []).append(part.range)
+        return {tp: merge(ranges) for tp, ranges in found.items()}
+
+    def of_same_topics(self, identity: Identity) -> list[Receipt]:
+        """Return the receipts that are of a topic with the same id."""
+        return [
+            receipt
+            for receipt in self.receipts
+            if any(
+                receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic)
+                for part in receipt.partitions
+            )
+        ]
+
+    def without_replaced(
+        self, files: Iterable[CommittedFile]
+    ) -> tuple[list[CommittedFile], list[Finding]]:
+        """Return files without those that a window stands for, and a warning for each of these."""
+        files = list(files)
+        return [file for file in files if file.path not in self.replaced], [
+            Finding(Reason.FILE_REPLACED, file.path, "a window holds its records")
+            for file in files
+            if file.path in self.replaced
+        ]
+
+    def excuse(self, finding: Finding) -> Finding:
+        """Make a warning of a damaged file whose records a window holds."""
+        if finding.reason in _DAMAGE and finding.where in self.replaced:
+            return replace(
+                finding,
+                reason=Reason.FILE_REPLACED,
+                detail=f"{finding.reason}: {finding.detail}; a window holds its records",
+            )
+        return finding
+
+
+def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWindows:
+    """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
+    sealed: list[tuple[Window, Receipt]] = []
+    for window in archive.windows():
+        if not window.is_sealed:
+            continue
+        try:
+            sealed.append((window, window.receipt()))
+        except ReceiptError as error:
+            where = f"{window.name}/receipt.json"
+            report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+    superseded = frozenset(
+        path for window, receipt in sealed if window.supersedes for path in receipt.replaces
+    )
+    damage: dict[Window, list[Finding]] = {}
+    for window, receipt in sealed:
+        damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
+        report.add_window(window.key, receipt, _replaced(window))
+        broken = {finding.where for finding in damage[window]}
+        report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
+    replaced = _replaced_by_whole(sealed, damage)
+    receipts: list[Receipt] = []
+    damaged: list[tuple[Window, Receipt, list[SealedFile]]] = []
+    for window, receipt in sealed:
+        broken = {finding.where for finding in damage[window]} - replaced
+        if broken:
+            damaged.append((window, receipt, [f for f in receipt.files if f.path in broken]))
+        elif not receipt.files or not all(file.path in superseded for file in receipt.files):
+            receipts.append(receipt)
+    known = {receipt.where: receipt for _, receipt in sealed}
+    held = HeldByWindows(receipts, replaced, superseded, damaged, known)
+    report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
+    return held
+
+
+def _replaced(window: Window) -> dict[str, Any] | None:
+    try:
+        return window.plan().get("replaced")
+    except ArchiveError:
+        # A finding of its own, where what is sealed is compared with the journal.
+        return None
+
+
+def _replaced_by_whole(
+    sealed: Sequence[tuple[Window, Receipt]], damage: Mapping[Window, Sequence[Finding]]
+) -> frozenset[str]:
+    """Return the files that whole windows stand for; a window may be mended by another one."""
+    replaced: frozenset[str] = frozenset()
+    while True:
+        whole = (r for w, r in sealed if all(f.where in replaced for f in damage[w]))
+        more = frozenset(path for receipt in whole for path in receipt.replaces)
+        if more == replaced:
+            return replaced
+        replaced = more
+
+
+def check_files(
+    window: Window, receipt: Receipt, *, deep: bool, superseded: Collection[str] = ()
+) -> list[Finding]:
+    """Compare a window's files with its receipt, but for those that another window stands for."""
+    standing = [file for file in receipt.files if file.path not in superseded]
+    # Of most windows others have taken the place: those cost nothing more than their receipt.
+    listing = list_data_files(window.data) if standing else {}
+    found = []
+    for file in standing:
+        size = listing.get(file.path.removeprefix(f"{window.data_name}/"))
+        found.append(damage_of(window.root, file, size, deep=deep))
+    return [finding for finding in found if finding is not None]
+
+
+def refuse_fewer(
+    window: Window, receipt: Receipt, held: Mapping[TopicPartition, int], way_out: str = ""
+) -> None:
+    """Refuse a window with fewer records of a partition than the sound files that it stands for.
+
+    Args:
+        window: The window.
+        receipt: What it holds; not written yet.
+        held: How many records the files hold of each partition.
+        way_out: What to do, if anything; ends the error's message.
+
+    Raises:
+        DataLossError: Says of which partitions.
+    """
+    found = records_of(receipt.files)
+    fewer = [
+        f"{tp} {found.get(tp, 0):,} instead of {records:,}"
+        for tp, records in sorted(held.items())
+        if found.get(tp, 0) < records
+    ]
+    if fewer:
+        raise DataLossError(
+            f"window {window.key}: Kafka has fewer records than the files that it would replace: "
+            f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
+            f"copy of the others. Nothing was replaced{way_out}"
+        )

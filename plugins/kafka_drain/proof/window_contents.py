@@ -1,0 +1,91 @@
+"""What windows hold of a segment: their files' records between given offsets, hashed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from upath import UPath
+
+from kafka_drain.archive.receipts import Receipt, SealedFile
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.reader import TimestampError, read_offsets, read_records, topic_of
+from kafka_drain.data_files.xxhash64 import batch_fingerprint
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
+from kafka_drain.proof.content_checks import Taken, together
+
+__all__ = ["content_of_windows"]
+
+BATCH_BYTES = 32 << 20
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
+def content_of_windows(
+    root: UPath, receipts: Iterable[Receipt], replaced: Iterable[str], ranges: Ranges
+) -> Taken:
+    """Return what windows hold of some offsets.
+
+    Args:
+        root: The archive's folder.
+        receipts: The windows', of topics with the same ids.
+        replaced: Files that another window stands for.
+        ranges: The offsets, sorted and disjoint for each partition.
+
+    Raises:
+        ArchiveError: When a window's plan can't be read.
+        DataFileError: When a file can't be read.
+        OSError: Likewise.
+    """
+    left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}")]
+    for receipt in receipts:
+        own = [f for f in receipt.files if f.path not in left_out and _overlaps(f, ranges)]
+        if own:
+            file_format = Window(root, receipt.window).plan()["format"]
+            found += [_content_of_file(root, f.path, file_format, ranges) for f in own]
+    return together(found)
+
+
+def _overlaps(file: SealedFile, ranges: Ranges) -> bool:
+    return any(
+        overlapping(ranges.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
+        for content in file.contents
+    )
+
+
+def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -> Taken:
+    path, topic, records, value = root / name, topic_of(name), 0, 0
+    try:
+        for batch in read_records(path, file_format, BATCH_BYTES):
+            wanted = batch.filter(_wanted(batch, topic, ranges))
+            records += len(wanted)
+            value ^= batch_fingerprint(wanted, topic)
+    except TimestampError:
+        offsets = read_offsets(path, file_format, topic)
+        held = [r for each in offsets for r in _common(each.ranges, ranges.get(each.tp, ()))]
+        return Taken(count(held), None)
+    return Taken(records, f"{value:016x}")
+
+
+def _wanted(batch: pa.RecordBatch, topic: str | None, ranges: Ranges) -> pa.BooleanArray:
+    topics = [topic] * len(batch) if topic is not None else batch["topic"].to_pylist()
+    rows = zip(topics, batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+    return pa.array(
+        (_holds(ranges.get(TopicPartition(name, number), ()), at) for name, number, at in rows),
+        pa.bool_(),
+    )
+
+
+def _holds(ranges: Sequence[OffsetRange], offset: int) -> bool:
+    position = bisect_right(ranges, offset, key=lambda r: r.start) - 1
+    return position >= 0 and offset in ranges[position]
+
+
+def _common(some: Iterable[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
+    return merge(
+        OffsetRange(max(r.start, other.start), min(r.end, other.end))
+        for r in some
+        for other in overlapping(others, r)
+        if max(r.start, other.start) < min(r.end, other.end)
+    )

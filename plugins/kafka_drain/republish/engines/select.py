@@ -1,0 +1,114 @@
+"""Which engine a plan's shards are sent by: this machine's processes, or Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import DeliveryError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.engines.spark import (
+    RepublishJob,
+    finish_republish,
+    prepare_send,
+    prepare_sink,
+)
+from kafka_drain.republish.engines.worker import Worker, processes_for, side_by_side
+from kafka_drain.republish.engines.worker_main import Job, VerifyJob
+from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.republish.verifying.matching import PartitionMatch
+from kafka_drain.spark.submit import SparkApplication
+
+__all__ = ["Engines", "Submit"]
+
+#: Runs an application and waits for it; the function explains what went wrong in it.
+Submit = Callable[[SparkApplication, Callable[[], dict[str, Any]]], object]
+
+
+class Engines:
+    """Sends plans, each by its engine.
+
+    Args:
+        root: The archive's folder.
+        cluster: The target.
+        pipeline: Where Spark's configuration, jars and memory come from.
+        folder: A private folder (mode 0700) for what Spark is given.
+        submit: Runs Spark applications.
+        processes: How many processes the worker engine has at most; None for one a core, up
+            to four.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        cluster: KafkaCluster,
+        pipeline: Pipeline,
+        folder: Path,
+        submit: Submit,
+        processes: int | None = None,
+    ) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._pipeline = pipeline
+        self._folder = folder
+        self._submit = submit
+        self._processes = processes
+        self._worker = Worker()
+
+    def stop(self) -> None:
+        """End what is sent from this machine."""
+        self._worker.stop()
+
+    def __call__(
+        self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
+    ) -> None:
+        """Send a plan; returns when all of it is sent.
+
+        Raises:
+            KafkaDrainError: Of the kind that says what is wrong.
+        """
+        if plan.delivery == AT_LEAST_ONCE:
+            self._run(prepare_sink(plan, self._root, self._pipeline, self._cluster, self._folder))
+        elif plan.engine == "spark":
+            self._run(prepare_send(plan, groups, self._pipeline, self._folder))
+        else:
+            processes = processes_for(groups, plan.records, self._processes)
+            writers = side_by_side(groups, processes)
+            shared = [[job.shared_by(writers) for job in jobs] for jobs in groups]
+            self._worker.run(shared, processes, tick)
+
+    def verify(
+        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+    ) -> dict[TopicPartition, PartitionMatch]:
+        """Verify target partitions by processes of this machine, whatever engine has sent.
+
+        Raises:
+            KafkaDrainError: As `verify_partition`.
+        """
+        groups = [[job] for job in jobs]
+        processes = processes_for(groups, plan.records, self._processes)
+        matches: dict[TopicPartition, PartitionMatch] = {}
+        progress = Progress("records", plan.records)
+
+        def answered(job: Job, answer: dict[str, Any]) -> None:
+            assert isinstance(job, VerifyJob)
+            matches[job.tp] = PartitionMatch.from_dict(answer)
+
+        def done() -> int:
+            return sum(match.expected for match in list(matches.values()))
+
+        ticker = Ticker("verify", progress, say)
+        self._worker.run(groups, processes, lambda: ticker.at(done()), answered)
+        say(f"verify: {progress.line(done())}")
+        return matches
+
+    def _run(self, job: RepublishJob) -> None:
+        self._submit(job.application, lambda: finish_republish(job))
+        result = finish_republish(job)
+        if "records" not in result:
+            raise DeliveryError("the Spark job ended without having sent its shards; run it again")

@@ -1,0 +1,168 @@
+"""Republishing on Spark, from the caller's side: spec, application, result.
+
+Exactly once: shards are tasks, each sent by the same function as in the worker. At least once:
+Spark's own Kafka sink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka_drain import errors
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import SparkJobError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.sending.allocation import ALLOCATION
+from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.spark.job_spec import SendSpec, SinkSpec, read_result, write_private
+from kafka_drain.spark.submit import SparkApplication, kafka_options, prepare_application
+from kafka_drain.storage.paths import hadoop_path, locate
+
+__all__ = ["RepublishJob", "finish_republish", "prepare_send", "prepare_sink"]
+
+# Spark's own sink took twice as many records a second with these (measured, 100 B values).
+PRODUCER_SETTINGS = {
+    "kafka.linger.ms": "50",
+    "kafka.buffer.memory": str(128 << 20),
+    "kafka.compression.type": "lz4",
+}
+
+# KAFKA-19479: a batch that the broker finds too large is split, and flush() doesn't wait for its
+# parts; Spark would report success before they are refused or lost. Half of what the broker takes
+# leaves room for batches that compress less than the client expects.
+BATCH_BYTES = 512 << 10
+
+# Two attempts of one task would fence each other.
+NO_SPECULATION = {"spark.speculation": "false"}
+
+
+@dataclass(frozen=True)
+class RepublishJob:
+    """A republish that is ready to be submitted."""
+
+    application: SparkApplication
+    result_path: Path
+
+
+def prepare_send(
+    plan: RepublishPlan, groups: list[list[SendJob]], pipeline: Pipeline, folder: Path
+) -> RepublishJob:
+    """Write the spec of a republish, exactly once, on Spark's executors.
+
+    Args:
+        plan: What to send where.
+        groups: Its shards; each group is a task.
+        pipeline: Where Spark's configuration and memory come from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        MachineError: When Java or pyspark is missing.
+    """
+    spec_path, result_path = folder / "republish.json", folder / "result.json"
+    secrets_path = folder / "secrets.json"
+    write_private(secrets_path, dict(groups[0][0].settings))
+    SendSpec(
+        run=plan.pipeline,
+        groups=[[{**job.to_dict(), "settings": {}} for job in jobs] for jobs in groups],
+        records=plan.records,
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+        secrets_path=str(secrets_path),
+    ).write(spec_path)
+    application = prepare_application(
+        f"republish_{plan.pipeline}",
+        application="republish",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+        needs_connector=False,
+        fixed=NO_SPECULATION
+        | {f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
+    )
+    return RepublishJob(application, result_path)
+
+
+def prepare_sink(
+    plan: RepublishPlan, root: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+) -> RepublishJob:
+    """Write the spec of a republish, at least once, with Spark's Kafka sink.
+
+    Args:
+        plan: What to send where.
+        root: The archive's folder.
+        pipeline: Where Spark's configuration, jars and memory come from.
+        cluster: The target.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    connection, secrets_path = kafka_options(cluster.config, folder)
+    spec_path, result_path = folder / "republish.json", folder / "result.json"
+    limits = [
+        int(cluster.topic_config(target.topic).get("max.message.bytes", MAX_MESSAGE_BYTES))
+        for target in plan.targets
+    ]
+    SinkSpec(
+        run=plan.pipeline,
+        sources=_sources(plan, root),
+        targets={shard.source.topic: shard.target_topic for shard in plan.shards},
+        partitions=sorted({str(shard.source) for shard in plan.shards}),
+        records=plan.records,
+        writer_options={
+            **PRODUCER_SETTINGS,
+            "kafka.batch.size": str(min(BATCH_BYTES, min(limits) // 2)),
+            "kafka.max.request.size": str(max(1 << 20, *limits)),
+            **connection,
+        },
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+        secrets_path=secrets_path,
+    ).write(spec_path)
+    application = prepare_application(
+        f"republish_{plan.pipeline}",
+        application="republish_sink",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+        fixed=NO_SPECULATION,
+    )
+    return RepublishJob(application, result_path)
+
+
+def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:
+    """Return the files by data folder, each folder with one format."""
+    folder = hadoop_path(locate(root))
+    folders: dict[str, dict[str, Any]] = {}
+    for path, file_format in sorted(
+        {(file.path, file.file_format) for shard in plan.shards for file in shard.files}
+    ):
+        data_folder = "/".join([folder, *path.split("/")[:2], "data"])
+        source = folders.setdefault(
+            data_folder, {"data_folder": data_folder, "file_format": file_format, "files": []}
+        )
+        source["files"].append(f"{folder}/{path}")
+    return list(folders.values())
+
+
+def finish_republish(job: RepublishJob) -> dict[str, Any]:
+    """Read what the Spark job wrote.
+
+    Raises:
+        KafkaDrainError: Of the kind that a shard failed with.
+        SparkJobError: When the job failed otherwise, or ended without a result.
+    """
+    result = read_result(job.result_path)
+    if result is None:
+        raise SparkJobError(
+            "spark-submit ended before the republish wrote a result; the reason is in the log above"
+        )
+    if "error" in result:
+        raise SparkJobError(f"the republish failed in Spark: {result['error']}")
+    if "shard_error" in result:
+        raise getattr(errors, result["shard_error"])(result["message"])
+    return result

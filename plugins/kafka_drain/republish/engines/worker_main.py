@@ -1,0 +1,118 @@
+"""What a process is told to do: send a shard, or verify a target partition.
+
+`python -m kafka_drain.republish.engines.worker_main` reads jobs from standard input, secrets
+included, a line each with a number, and answers each with a line with that number. It ends when its
+input does, also because the process that started it was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
+from kafka_drain.republish.verifying.verify import verify_partition
+from kafka_drain.storage.paths import locate
+
+__all__ = ["Job", "VerifyJob", "main", "run_job"]
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """Verify one target partition of a run.
+
+    Attributes:
+        root: The archive's folder, a path or a URL.
+        key: The run's key; its plan is read there.
+        tp: The target partition.
+        settings: librdkafka's settings of the target cluster, secrets included.
+    """
+
+    root: str
+    key: str
+    tp: TopicPartition
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"verifying {self.tp}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job as JSON types."""
+        return {
+            "root": self.root,
+            "key": self.key,
+            "verify": [self.tp.topic, self.tp.partition],
+            "settings": dict(self.settings),
+        }
+
+
+Job: TypeAlias = "SendJob | VerifyJob"
+
+
+def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
+    """Do a job in this process.
+
+    Returns:
+        `records` that were sent, or what was found, as `PartitionMatch.to_dict`.
+
+    Raises:
+        KafkaDrainError: As `send_shard` or `verify_partition`.
+    """
+    if isinstance(job, SendJob):
+        return {"records": send_shard(job, stopped)}
+    plan = _plan(job.root, job.key)
+    return verify_partition(job.root, plan, job.settings, job.tp).to_dict()
+
+
+@lru_cache(maxsize=1)
+def _plan(root: str, key: str) -> RepublishPlan:
+    """Read a run's plan, which never changes, once for all its target partitions."""
+    plan = RepublishRun(locate(root), key).plan()
+    if plan is None:
+        raise ArchiveError(f"run {key} in {root} has no plan.json; restore it from a copy")
+    return plan
+
+
+def _read_job(document: dict[str, Any]) -> Job:
+    if "verify" not in document:
+        return SendJob.from_dict(document)
+    tp = TopicPartition(*document["verify"])
+    return VerifyJob(document["root"], document["key"], tp, document["settings"])
+
+
+def main() -> int:
+    """Do jobs that come line by line, each in a thread; ends with the input."""
+    ended = threading.Event()
+    printing = threading.Lock()
+
+    def do(number: int, job: dict[str, Any]) -> None:
+        answer: dict[str, Any]
+        try:
+            answer = run_job(_read_job(job), ended.is_set)
+        except KafkaDrainError as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        except Exception as error:
+            answer = {"error": "DeliveryError", "message": f"{type(error).__name__}: {error}"}
+        with printing:
+            sys.stdout.write(json.dumps({"number": number, "answer": answer}) + "\n")
+            sys.stdout.flush()
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        threading.Thread(target=do, args=(asked["number"], asked["job"])).start()
+    # Python ends after these threads, and they soon after this.
+    ended.set()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

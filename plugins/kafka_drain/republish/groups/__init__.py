@@ -1,0 +1,1 @@
+"""Committed offsets of consumer groups, translated to the target."""

@@ -1,0 +1,144 @@
+"""Commits the offsets that a group has in the target of a republish, and puts back the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kafka_drain.errors import GroupError
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
+from kafka_drain.republish.groups.translation import TranslationPlan
+
+__all__ = ["Undone", "apply_plan", "undo"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What an undo has done.
+
+    Attributes:
+        record: The record of the apply that was undone.
+        result: `undone` or `already undone`.
+        back: What was put back.
+        left: Partitions that had no committed offset before, and keep the one that apply committed.
+    """
+
+    record: GroupRecord
+    result: str
+    back: Mapping[TopicPartition, Committed]
+    left: list[TopicPartition]
+
+
+def apply_plan(
+    plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups, say: Say
+) -> tuple[str, GroupRecord | None]:
+    """Commit a plan's offsets; one that was applied before isn't applied again.
+
+    Returns:
+        `applied` or `already applied`, and the record of it.
+
+    Raises:
+        GroupInUseError: When the group has members.
+        GroupError: When somebody else has committed since an earlier apply.
+    """
+    group, after = plan.to_group, plan.after
+    described = groups.idle(group, "--apply")
+    before = groups.committed(group, after)
+    current = offsets_of(before)
+    newest = records.newest_open()
+    # Begun or ended by an earlier call; what is committed since is no longer "before".
+    record = newest if newest is not None and newest.after == after else None
+    if current == after:
+        if record is not None:
+            records.mark_applied(record)
+        since = f", applied at {record.written_at}" if record is not None else ""
+        say(f"translate-group {group}: these offsets are committed already{since}; no change")
+        return "already applied", record
+    if record is not None and not (record.is_between(current) and not record.is_applied):
+        return _applied_before(record, current, say)
+    if record is None:
+        record = records.write(plan, before, group_existed=described.exists)
+    groups.commit(group, {tp: Committed(at) for tp, at in after.items() if current.get(tp) != at})
+    records.mark_applied(record)
+    say(
+        f"translate-group {group}: committed offsets of {len(after):,} partitions; --undo puts "
+        f"back what was there before, as {record.path} has it"
+    )
+    return "applied", record
+
+
+def _applied_before(
+    record: GroupRecord, current: Mapping[TopicPartition, int], say: Say
+) -> tuple[str, GroupRecord]:
+    """Say that a plan was applied and somebody has committed since.
+
+    Raises:
+        GroupError: When the group isn't at or after the plan's offsets.
+    """
+    if record.is_applied and all(current.get(tp, -1) >= at for tp, at in record.after.items()):
+        say(
+            f"translate-group {record.group}: applied at {record.written_at}, the group has read "
+            "on since; no change"
+        )
+        return "already applied", record
+    moved = "; ".join(record.moved(current)) or "some of it is back where it was before"
+    raise GroupError(
+        f"group {record.group}: {record.path} was "
+        f"{'applied' if record.is_applied else 'begun'} at {record.written_at}, but {moved}; "
+        "somebody else has committed since. Nothing was changed; --undo and --apply again, or set "
+        "these offsets with kafka-consumer-groups.sh --reset-offsets"
+    )
+
+
+def undo(records: GroupRecords, groups: ConsumerGroups, group: str, say: Say) -> Undone:
+    """Put back what was committed before the newest apply that isn't undone.
+
+    Raises:
+        GroupInUseError: When the group has members.
+        GroupError: When nothing was applied, or somebody else has committed since.
+    """
+    record = records.newest_open()
+    if record is None:
+        undone = records.all()
+        if not undone:
+            raise GroupError(
+                f"nothing was applied to group {group} in this run, so there is nothing to undo; "
+                "check --run and --to-group"
+            )
+        last = undone[-1]
+        say(f"translate-group {group}: {last.path} was undone already; no change")
+        current = offsets_of(groups.committed(group, last.after))
+        left = [tp for tp in _new(last) if current.get(tp) == last.after[tp]]
+        return Undone(last, "already undone", {}, left)
+    groups.idle(group, "--undo")
+    current = offsets_of(groups.committed(group, record.after))
+    moved = record.moved(current)
+    if moved:
+        raise GroupError(
+            f"group {group}: {'; '.join(moved[:10])}{' …' if len(moved) > 10 else ''}; somebody "
+            f"has committed since {record.written_at}, expected what apply left. Nothing was "
+            f"changed; what was before is in {record.path}, to be set with "
+            "kafka-consumer-groups.sh --reset-offsets"
+        )
+    back = {tp: at for tp, at in record.before.items() if current.get(tp) != at.offset}
+    left = [tp for tp in _new(record) if tp in current]
+    if left and not record.group_existed:
+        others = groups.all_committed(group).keys() - record.after.keys()
+        if not others:
+            # All that it has is what apply gave it, and apply made it.
+            groups.delete(group)
+            left = []
+    groups.commit(group, back)
+    records.mark_undone(record)
+    rest = "all" if not left else f"all but {len(left):,} partitions"
+    say(f"translate-group {group}: {rest} is as before {record.written_at}")
+    return Undone(record, "undone", back, left)
+
+
+def _new(record: GroupRecord) -> list[TopicPartition]:
+    """Return the partitions that had no committed offset before."""
+    return sorted(record.after.keys() - record.before.keys())

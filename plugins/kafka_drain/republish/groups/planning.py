@@ -1,0 +1,294 @@
+"""Where a consumer group goes on in the target of a republish: asked of Kafka and planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import ArchiveError, ConfigError, TopicError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.translation import (
+    TranslationPlan,
+    check_held,
+    parse_offsets,
+    plan_translation,
+)
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+from kafka_drain.republish.verifying.offset_map import OffsetMap, begun_map, originals_map
+
+__all__ = ["find_run", "plan_group", "read_map"]
+
+
+def find_run(archive: Archive, name: str | None) -> RepublishRun:
+    """Return the republish of a name, or the only one that has an offset map.
+
+    Raises:
+        ConfigError: When there is none, or several and no name; lists them.
+    """
+    if name:
+        named = [RepublishRun(archive.root, key) for key in (name, run_key(name))]
+        for run in named:
+            if run.offset_map() is not None:
+                return run
+    runs = [run for run in list_runs(archive.root) if run.offset_map() is not None]
+    if len(runs) == 1 and not name:
+        return runs[0]
+    by_age = {run.key: plan.created_at if (plan := run.plan()) else "" for run in runs}
+    listed = ", ".join(sorted(by_age, key=lambda key: (by_age[key], key))) or "none"
+    raise ConfigError(
+        (f"run {name!r} has no offset map in" if name else "no --run was given for")
+        + f" {archive.root}; runs with an offset map, newest last: {listed}; "
+        + ("give one with --run" if runs else "verify a republish first, which writes the map")
+    )
+
+
+def read_map(run: RepublishRun) -> OffsetMap:
+    """Read the offset map of a republish.
+
+    Raises:
+        ArchiveError: When it was changed.
+    """
+    content = run.offset_map()
+    try:
+        # Whoever removed it since is told so as for a changed one.
+        return OffsetMap.from_bytes(content or b"")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArchiveError(
+            f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "
+            "verify wrote; run verify again or restore it from a copy"
+        ) from error
+
+
+def plan_group(
+    archive: Archive,
+    run: RepublishRun,
+    offset_map: OffsetMap,
+    cluster: KafkaCluster,
+    groups: ConsumerGroups,
+    records: GroupRecords,
+    *,
+    group: str,
+    to_group: str,
+    source: KafkaCluster | None = None,
+    offsets_file: str = "",
+    is_dry_run: bool = True,
+) -> TranslationPlan:
+    """Plan a group's offsets in the target of a republish.
+
+    Args:
+        archive: What was republished.
+        run: The republish.
+        offset_map: Which offsets became which.
+        cluster: The target's brokers.
+        groups: Their consumer groups.
+        records: What was applied to the group that gets the new offsets.
+        group: Whose offsets are translated.
+        to_group: Who gets the new ones.
+        source: The brokers that were drained; None for the target's.
+        offsets_file: CSV with the group's offsets in the source, in place of asking it.
+        is_dry_run: Whether the new offsets aren't committed afterwards.
+
+    Returns:
+        The plan, with notes of what people should know.
+
+    Raises:
+        ConfigError: When the source isn't the cluster that was drained, or the file can't be read.
+        TopicError: When a topic was made again.
+        GroupError: When there is nothing to translate, or the target doesn't hold an offset.
+    """
+    notes: list[str] = []
+    begun, others = _other_maps(archive, run, offset_map)
+    originals = _originals(archive, cluster, offset_map, [*begun, *others])
+    if begun or others or originals:
+        offset_map = offset_map.joined([*originals, *begun, *others])
+    if others:
+        notes.append(
+            f"what {len(others):,} other runs of this archive have sent to the same topics counts, "
+            "so that none of it is skipped"
+        )
+    if begun:
+        names = [each.run for each in begun]
+        notes.append(
+            f"no map tells where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put what "
+            "it sent to the same topics: it counts as sent from where that run began. Let it end, "
+            "then less is read again"
+        )
+    ends: dict[TopicPartition, int] = {}
+    if offsets_file:
+        committed = parse_offsets(_read(offsets_file), group, offsets_file)
+    else:
+        source = source or cluster
+        found = source.cluster_id()
+        _check_source(archive, source, found)
+        is_in_place = found == offset_map.cluster_id and to_group == group
+        record = records.newest_open() if is_in_place else None
+        targets = {partition.target for partition in offset_map.partitions}
+        if record is not None and targets & set(offset_map.sources()):
+            # The offsets that were translated are overwritten by those that they became.
+            notes.append(f"offsets before {record.written_at} are translated")
+            committed = dict(record.sources)
+        else:
+            committed, ends = _ask_source(offset_map, source, group)
+        if not is_in_place:
+            described = ConsumerGroups(source.config).describe(group)
+            if not described.is_idle:
+                notes.append(
+                    f"group {group} {described.who()} in the source; what it reads from "
+                    "now on, the target's consumers read again"
+                )
+    plan = plan_translation(
+        offset_map,
+        group=group,
+        to_group=to_group,
+        committed=committed,
+        source_ends=ends,
+    )
+    _check_targets(run, cluster, plan)
+    notes += _unmapped(run, offset_map)
+    described = groups.describe(to_group)
+    if not described.is_idle and is_dry_run:
+        notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
+    current = offsets_of(groups.committed(to_group, plan.after))
+    return replace(plan.with_current(current), notes=(*plan.notes, *notes))
+
+
+def _other_maps(
+    archive: Archive, run: RepublishRun, offset_map: OffsetMap
+) -> tuple[list[OffsetMap], list[OffsetMap]]:
+    """Return what other runs have sent to the same topics, oldest first.
+
+    A mirror is many runs, and so is a backfill: a group may not have got to the last one's records.
+
+    Returns:
+        What runs have begun to send to places that no map tells, and the maps of ended runs.
+    """
+    chosen = run.plan()
+    targets = {(target.topic, target.id) for target in chosen.targets} if chosen else set()
+    begun: list[tuple[str, OffsetMap]] = []
+    found: list[tuple[str, OffsetMap]] = []
+    for other in list_runs(archive.root):
+        plan = other.plan()
+        if plan is None or plan.cluster_id != offset_map.cluster_id or not other.is_opened:
+            continue
+        same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
+        if not same:
+            continue
+        if not _has_places(other):
+            begun.append((plan.created_at, _within(begun_map(plan), same)))
+        elif other.key != run.key:
+            found.append((plan.created_at, _within(read_map(other), same)))
+    return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
+
+
+def _originals(
+    archive: Archive, cluster: KafkaCluster, offset_map: OffsetMap, others: list[OffsetMap]
+) -> list[OffsetMap]:
+    """Return what is still there of topics that were republished into themselves."""
+    if offset_map.cluster_id != archive.document()["cluster_id"]:
+        return []
+    joined = offset_map.joined(others)
+    lives = {part.life for part in joined.partitions}
+    in_place = {part.target for part in joined.partitions} & set(joined.sources())
+    described = cluster.topics({tp.topic for tp in in_place})
+    same = [tp for tp in in_place if {(tp, described[tp.topic].id), (tp, "")} & lives]
+    if not same:
+        return []
+    first, end = cluster.earliest(same), cluster.latest(same, "read_uncommitted")
+    return [originals_map(joined, {tp: OffsetRange(first[tp], end[tp]) for tp in same})]
+
+
+def _age(found: tuple[str, OffsetMap]) -> str:
+    return found[0]
+
+
+def _within(offset_map: OffsetMap, topics: set[str]) -> OffsetMap:
+    kept = tuple(part for part in offset_map.partitions if part.target.topic in topics)
+    return replace(offset_map, partitions=kept)
+
+
+def _has_places(run: RepublishRun) -> bool:
+    """Whether a run's map tells where each record is that it has sent.
+
+    It doesn't until the run has ended. With `at_least_once` a task that was tried again may have
+    put records out of order, and those have no place in it.
+    """
+    receipt = run.receipt()
+    if receipt is None or run.offset_map() is None:
+        return False
+    return not receipt["verification"]["out_of_order"]
+
+
+def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
+    drained = archive.document()["cluster_id"]
+    if found != drained:
+        raise ConfigError(
+            f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected cluster "
+            f"{drained}, which was drained, for the offsets in the source; give "
+            "--source-bootstrap-servers, or --offsets-file when that cluster is gone"
+        )
+
+
+def _ask_source(
+    offset_map: OffsetMap, source: KafkaCluster, group: str
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return what a group has committed in the source, and where those partitions end."""
+    asked = ConsumerGroups(source.config)
+    committed = offsets_of(asked.committed(group, offset_map.sources()))
+    if not committed:
+        # Not what is wanted, but what the refusal names.
+        return offsets_of(asked.all_committed(group)), {}
+    described = source.topics({tp.topic for tp in committed})
+    for tp in committed:
+        drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
+        if drained and drained != now:
+            raise TopicError(
+                f"topic {tp.topic} was made again since it was drained (id {now}, drained "
+                f"{drained}): offsets that group {group} has committed there count other records; "
+                "give the group's earlier offsets with --offsets-file"
+            )
+    return committed, source.latest(committed, "read_committed")
+
+
+def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPlan) -> None:
+    """Check that the target topics are those that were republished to, and hold the offsets."""
+    after = plan.after
+    described = cluster.topics({tp.topic for tp in after})
+    republished = run.plan()
+    ids = {target.topic: target.id for target in republished.targets} if republished else {}
+    for tp in after:
+        topic = described[tp.topic]
+        known = ids.get(tp.topic) or topic.id
+        if topic.id != known or tp.partition not in topic.partitions:
+            raise TopicError(
+                f"topic {tp.topic} has id {topic.id} and {len(topic.partitions)} partitions, "
+                f"expected id {known} with partition {tp.partition}; it was made again since run "
+                f"{run.key}. Republish anew and translate with that run. Nothing was changed"
+            )
+    check_held(after, cluster.earliest(after), cluster.latest(after, "read_uncommitted"))
+
+
+def _unmapped(run: RepublishRun, offset_map: OffsetMap) -> list[str]:
+    """Say of which source partitions nothing is left in a compacted target."""
+    republished = run.plan()
+    sent = {shard.source for shard in republished.shards} if republished else set()
+    gone = sorted(sent.difference(offset_map.sources()))
+    if not gone:
+        return []
+    return [
+        f"nothing that was republished of {', '.join(map(str, gone))} can be told from later "
+        "records in the compacted target: no offset is committed for them, the consumers' "
+        "auto.offset.reset decides"
+    ]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} isn't text: {error}") from error

@@ -1,0 +1,226 @@
+"""What was done to consumer groups, kept in the run's folder.
+
+A record lies in the run's folder, `groups/<group>-<time>.json`: what was committed before, and what
+apply commits. It is written before anything is committed. Files beside it say how far it came:
+`…-applied.json` once all was committed, `…-undone.json` once all is as before. No file is changed,
+so every step can be killed and run again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError
+from kafka_drain.kafka.consumer_groups import Committed
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.translation import TranslationPlan
+from kafka_drain.storage.json_files import create_document, read_document
+
+__all__ = ["GroupRecord", "GroupRecords"]
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What one apply does to a group's offsets.
+
+    Attributes:
+        path: Its file.
+        run: Name of the run's folder.
+        cluster_id: Id of the target cluster.
+        from_group: The group whose offsets were translated.
+        group: The group that got them.
+        group_existed: Whether the cluster knew that group before.
+        written_at: When, in UTC.
+        sources: The offsets that were translated.
+        before: What was committed before; partitions without an offset are left out.
+        after: What apply commits.
+        is_applied: Whether all was committed.
+        is_undone: Whether all is as before again.
+    """
+
+    path: UPath
+    run: str
+    cluster_id: str
+    from_group: str
+    group: str
+    group_existed: bool
+    written_at: str
+    sources: Mapping[TopicPartition, int]
+    before: Mapping[TopicPartition, Committed]
+    after: Mapping[TopicPartition, int]
+    is_applied: bool = field(default=False, compare=False)
+    is_undone: bool = field(default=False, compare=False)
+
+    def is_between(self, current: Mapping[TopicPartition, int]) -> bool:
+        """Whether every partition is as before, or as apply leaves it."""
+        return not self.moved(current)
+
+    def moved(self, current: Mapping[TopicPartition, int]) -> list[str]:
+        """Return what is neither as before nor as apply leaves it, for people."""
+        moved = []
+        for tp, after in self.after.items():
+            before = self.before.get(tp)
+            now = current.get(tp)
+            if now not in (after, None if before is None else before.offset):
+                moved.append(
+                    f"{tp} is at {_written(now)}, apply left {after:,}, before it was "
+                    f"{_written(None if before is None else before.offset)}"
+                )
+        return moved
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON types."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "cluster_id": self.cluster_id,
+            "from_group": self.from_group,
+            "group": self.group,
+            "group_existed": self.group_existed,
+            "written_at": self.written_at,
+            "sources": [
+                {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+                for tp, offset in sorted(self.sources.items())
+            ],
+            "offsets": [
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "before": self.before[tp].offset if tp in self.before else None,
+                    "metadata_before": self.before[tp].metadata if tp in self.before else None,
+                    "after": offset,
+                }
+                for tp, offset in sorted(self.after.items())
+            ],
+        }
+
+
+def _written(offset: int | None) -> str:
+    return "no offset" if offset is None else f"{offset:,}"
+
+
+class GroupRecords:
+    """The records of one group in a run's folder."""
+
+    def __init__(self, run_folder: UPath, group: str) -> None:
+        """Name them; nothing is read yet.
+
+        Args:
+            run_folder: The run's folder.
+            group: The group that gets offsets.
+        """
+        self._folder = run_folder / "groups"
+        self._group = group
+        # A group's name may hold anything, also slashes.
+        self._prefix = quote(group, safe="") + "-"
+
+    def all(self) -> list[GroupRecord]:
+        """Return the records, oldest first.
+
+        Raises:
+            ArchiveError: When one can't be read.
+        """
+        if not self._folder.is_dir():
+            return []
+        names = {entry.name for entry in self._folder.iterdir()}
+        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{12}Z\.json")
+        return [
+            replace(
+                self._read(name),
+                is_applied=_beside(name, "applied") in names,
+                is_undone=_beside(name, "undone") in names,
+            )
+            for name in sorted(filter(pattern.fullmatch, names))
+        ]
+
+    def newest_open(self) -> GroupRecord | None:
+        """Return the newest record that isn't undone."""
+        return next((r for r in reversed(self.all()) if not r.is_undone), None)
+
+    def write(
+        self,
+        plan: TranslationPlan,
+        before: Mapping[TopicPartition, Committed],
+        *,
+        group_existed: bool,
+    ) -> GroupRecord:
+        """Write what is committed now and what will be, before anything is changed."""
+        while True:
+            now = datetime.now(timezone.utc)
+            record = GroupRecord(
+                path=self._folder / f"{self._prefix}{now:%Y%m%dT%H%M%S%fZ}.json",
+                run=plan.run,
+                cluster_id=plan.cluster_id,
+                from_group=plan.group,
+                group=self._group,
+                group_existed=group_existed,
+                written_at=now.isoformat(timespec="microseconds"),
+                sources=plan.committed,
+                before=before,
+                after=plan.after,
+            )
+            # Two within a microsecond: the later one takes the next.
+            if create_document(record.path, record.to_dict()):
+                return record
+
+    def mark_applied(self, record: GroupRecord) -> None:
+        """Note that all of a record was committed."""
+        self._mark(record, "applied")
+
+    def mark_undone(self, record: GroupRecord) -> None:
+        """Note that all is as it was before a record."""
+        self._mark(record, "undone")
+
+    def _mark(self, record: GroupRecord, word: str) -> None:
+        at = datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        path = self._folder / _beside(record.path.name, word)
+        create_document(path, {"group": record.group, f"{word}_at": at})
+
+    def _read(self, name: str) -> GroupRecord:
+        path = self._folder / name
+        document = read_document(path, "format_version")
+        if document["format_version"] != FORMAT_VERSION:
+            raise ArchiveError(
+                f"{path} has format {document['format_version']!r}, this kafka-drain reads format "
+                f"{FORMAT_VERSION}; use the release that wrote it"
+            )
+        try:
+            before, after = {}, {}
+            for row in document["offsets"]:
+                tp = TopicPartition(str(row["topic"]), int(row["partition"]))
+                after[tp] = int(row["after"])
+                if row["before"] is not None:
+                    before[tp] = Committed(int(row["before"]), str(row["metadata_before"] or ""))
+            return GroupRecord(
+                path=path,
+                run=str(document["run"]),
+                cluster_id=str(document["cluster_id"]),
+                from_group=str(document["from_group"]),
+                group=str(document["group"]),
+                group_existed=bool(document["group_existed"]),
+                written_at=str(document["written_at"]),
+                sources={
+                    TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"])
+                    for row in document["sources"]
+                },
+                before=before,
+                after=after,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArchiveError(
+                f"{path} was changed ({error!r}), expected what translate-group wrote; restore it "
+                "from a copy"
+            ) from error
+
+
+def _beside(name: str, word: str) -> str:
+    return f"{name.removesuffix('.json')}-{word}.json"

@@ -1,0 +1,346 @@
+"""From a group's committed offsets in the source to those in the target. Opens nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.verifying.offset_map import OffsetMap, PartitionMap, go_on
+
+__all__ = [
+    "Row",
+    "TranslationPlan",
+    "check_held",
+    "parse_offsets",
+    "plan_translation",
+]
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one source partition says about one target partition.
+
+    Attributes:
+        source: The source partition.
+        committed: The group's offset there; None when it has none.
+        target: The target partition.
+        translated: Where the source partition alone would go on.
+        offset: Where the group goes on: at the first record that it hasn't read of any source
+            partition that leads to this target partition; after the last one where it has read all.
+        note: How the offset came about, for people.
+        read_again: How many records of the source partition it reads again there, at the most.
+        current: What the target group has committed for the target partition; None for nothing.
+    """
+
+    source: TopicPartition
+    committed: int | None
+    target: TopicPartition
+    translated: int
+    offset: int
+    note: str
+    read_again: int = 0
+    current: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON types."""
+        return {
+            "source_topic": self.source.topic,
+            "source_partition": self.source.partition,
+            "committed": self.committed,
+            "target_topic": self.target.topic,
+            "target_partition": self.target.partition,
+            "translated": self.translated,
+            "offset": self.offset,
+            "current": self.current,
+            "read_again": self.read_again,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationPlan:
+    """What would be committed.
+
+    Attributes:
+        run: Name of the run's folder.
+        cluster_id: Id of the target cluster.
+        group: The group whose offsets are translated.
+        to_group: The group that gets them.
+        committed: The offsets that are translated.
+        rows: How each comes about.
+        notes: What people should know before they apply it.
+    """
+
+    run: str
+    cluster_id: str
+    group: str
+    to_group: str
+    committed: Mapping[TopicPartition, int]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def after(self) -> dict[TopicPartition, int]:
+        """The offset to commit for each target partition."""
+        return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
+
+    def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
+        """Return the plan with what the target group has committed now."""
+        return replace(
+            self,
+            rows=tuple(replace(row, current=current.get(row.target)) for row in self.rows),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "run": self.run,
+            "cluster_id": self.cluster_id,
+            "group": self.group,
+            "to_group": self.to_group,
+            "rows": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def plan_translation(
+    offset_map: OffsetMap,
+    *,
+    group: str,
+    to_group: str,
+    committed: Mapping[TopicPartition, int],
+    source_ends: Mapping[TopicPartition, int] | None = None,
+) -> TranslationPlan:
+    """Translate a group's offsets.
+
+    No record that the group hasn't read is skipped: where several source partitions or runs lead to
+    one target partition, it goes on at the first one that is unread, and may read others again. A
+    partition without a committed offset counts there as not read at all when the group has offsets
+    of its topic; elsewhere it is left alone, as the consumers' auto.offset.reset decides about it
+    in the source, too.
+
+    Args:
+        offset_map: Where the runs' records went.
+        group: The group whose offsets these are.
+        to_group: The group that gets the new ones.
+        committed: Its offsets in the source.
+        source_ends: Where the source partitions end, as far as that is known.
+
+    Raises:
+        ConfigError: When the group has no offset of any partition that the run read.
+    """
+    sources = offset_map.sources()
+    usable = {tp: committed[tp] for tp in sources if tp in committed}
+    if not usable:
+        raise ConfigError(
+            f"group {group} has {_listed(committed)}, expected some of what run {offset_map.run} "
+            f"read: {_shown(sources)}; correct --group or --run"
+        )
+    parts = _by_pair(offset_map, usable)
+    targets = {target for _, target in parts}
+    topics = {tp.topic for tp in usable}
+    unread = [tp for tp in sources if tp not in usable and tp.topic in topics]
+    found = _by_pair(offset_map, unread)
+    shared = {pair: maps for pair, maps in found.items() if pair[1] in targets}
+    left_alone = sorted(set(unread).difference(source for source, _ in shared))
+    parts |= shared
+    leading: dict[TopicPartition, list[PartitionMap]] = {}
+    for (_, target), maps in parts.items():
+        leading.setdefault(target, []).extend(maps)
+    offsets = {target: go_on(maps, usable) for target, maps in leading.items()}
+    rows = tuple(
+        _row(maps, _extent(offset_map, source), usable.get(source), offsets[target])
+        for (source, target), maps in sorted(parts.items(), key=lambda item: item[0])
+    )
+    return TranslationPlan(
+        run=offset_map.run,
+        cluster_id=offset_map.cluster_id,
+        group=group,
+        to_group=to_group,
+        committed=usable,
+        rows=rows,
+        notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, rows)),
+    )
+
+
+def _by_pair(
+    offset_map: OffsetMap, sources: Iterable[TopicPartition]
+) -> dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]]:
+    """Return the maps by source and target partition."""
+    found: dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]] = {}
+    for source in sources:
+        for part in offset_map.of(source):
+            found.setdefault((source, part.target), []).append(part)
+    return found
+
+
+def _row(
+    maps: list[PartitionMap], extent: tuple[int, int], committed: int | None, offset: int
+) -> Row:
+    source, target = maps[0].source, maps[0].target
+    read = committed or 0
+    alone = go_on(maps, {source: read})
+    again = sum(part.read_again(read, offset) for part in maps)
+    # Which of a joined block's records were read isn't known.
+    is_bound = any(
+        not all(block.is_exact for block in part.blocks)
+        or (part.may_be_repeated and not part.is_repeated)
+        for part in maps
+        if part.read_again(read, offset)
+    )
+    said = [_where(extent, committed)]
+    if again:
+        records = "1 record is" if again == 1 else f"{again:,} records are"
+        said.append(f"{'up to ' if is_bound else ''}{records} read again")
+    if offset < alone:
+        said.append("another source partition is behind")
+    return Row(
+        source=source,
+        committed=committed,
+        target=target,
+        translated=alone,
+        offset=offset,
+        note="; ".join(filter(None, said)) or "exact",
+        read_again=again,
+    )
+
+
+def _where(extent: tuple[int, int], at: int | None) -> str:
+    """Return how a committed offset lies to the republished records; nothing when among them."""
+    first, end = extent
+    if at is None:
+        return "no committed offset: from the first republished record"
+    if at < first:
+        return f"before the first republished record, offset {first:,}"
+    return f"after the last republished record, offset {end - 1:,}" if at > end else ""
+
+
+def _extent(offset_map: OffsetMap, source: TopicPartition) -> tuple[int, int]:
+    """Return the first republished offset of a source partition, and the one after the last."""
+    found = offset_map.of(source)
+    return min(p.blocks[0].source_start for p in found), max(p.blocks[-1].source_end for p in found)
+
+
+def _notes(
+    offset_map: OffsetMap,
+    committed: Mapping[TopicPartition, int],
+    source_ends: Mapping[TopicPartition, int],
+    left_alone: Collection[TopicPartition],
+    rows: Iterable[Row],
+) -> Iterable[str]:
+    for tp, at in committed.items():
+        if tp in source_ends:
+            begin = max(at, _extent(offset_map, tp)[1])
+            lag = source_ends[tp] - begin
+            if lag > 0:
+                yield (
+                    f"{tp}: lag of {lag:,}: offsets {begin:,} to {source_ends[tp] - 1:,} of the "
+                    "source were not republished, nor were they read by the group"
+                )
+    if any(row.offset < row.translated for row in rows):
+        yield (
+            "several source partitions lead to one target partition: the group goes on at the "
+            "first record that it hasn't read of any, so that nothing is skipped; it reads some "
+            "records again"
+        )
+    if left_alone:
+        yield (
+            f"no committed offset for {_shown(left_alone)}: no offset is committed for them in "
+            "the target either, the consumers' auto.offset.reset decides"
+        )
+
+
+def _listed(offsets: Collection[TopicPartition]) -> str:
+    return f"committed offsets of {_shown(offsets)}" if offsets else "no committed offsets"
+
+
+def _shown(partitions: Collection[TopicPartition]) -> str:
+    more = " …" if len(partitions) > _SHOWN else ""
+    return ", ".join(map(str, sorted(partitions)[:_SHOWN])) + more
+
+
+def check_held(
+    after: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> None:
+    """Check that the target holds what the new offsets name.
+
+    Args:
+        after: The new offsets.
+        earliest: Log start of each target partition.
+        latest: High watermark of each.
+
+    Raises:
+        TopicError: When an offset is outside; names all that are.
+    """
+    outside = [
+        f"{tp}: new offset {offset:,} is "
+        + (
+            f"beyond the end {latest[tp]:,}"
+            if offset > latest[tp]
+            else f"below the start {earliest[tp]:,}"
+        )
+        for tp, offset in after.items()
+        if not earliest[tp] <= offset <= latest[tp]
+    ]
+    if outside:
+        shown = "; ".join(outside[:_SHOWN]) + (" …" if len(outside) > _SHOWN else "")
+        raise TopicError(
+            f"{shown}; expected offsets that the target holds. Beyond the end: the topic was made "
+            "again since the run; below the start: retention has deleted republished records. "
+            "Republish to a new topic (retention.ms=-1) and translate with that run. Nothing was "
+            "changed"
+        )
+
+
+def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int]:
+    """Read what `kafka-consumer-groups.sh --export --reset-offsets` prints.
+
+    Lines are `topic,partition,offset`, or `group,topic,partition,offset` of which the group's are
+    taken.
+
+    Args:
+        text: The file's text.
+        group: The group.
+        where: Name of the file, for messages.
+
+    Raises:
+        ConfigError: When a line is anything else, or none is the group's.
+    """
+    found: dict[TopicPartition, int] = {}
+    others: set[str] = set()
+    # A spreadsheet may have put a byte order mark before the first line.
+    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
+    for line in lines:
+        fields = [value.strip() for value in line]
+        if not any(fields):
+            continue
+        owner = fields[0] if len(fields) == 4 else group
+        if len(fields) not in (3, 4) or not all(re.fullmatch("[0-9]+", v) for v in fields[-2:]):
+            raise ConfigError(
+                f"{where} line {lines.line_num} is {','.join(line)!r}, expected "
+                "topic,partition,offset or group,topic,partition,offset, as "
+                "kafka-consumer-groups.sh --reset-offsets --export prints them"
+            )
+        if owner != group:
+            others.add(owner)
+            continue
+        tp, offset = TopicPartition(fields[-3], int(fields[-2])), int(fields[-1])
+        if found.setdefault(tp, offset) != offset:
+            raise ConfigError(
+                f"{where} line {lines.line_num} names offset {offset} of {tp}, an earlier line "
+                f"{found[tp]}; leave one of them"
+            )
+    if not found:
+        named = f"those of {', '.join(sorted(others)[:_SHOWN])}" if others else "nothing"
+        raise ConfigError(f"{where} has no offsets of group {group}, only {named}")
+    return found

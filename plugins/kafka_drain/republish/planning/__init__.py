@@ -1,0 +1,1 @@
+"""From what is asked for to a plan, and what may stand in its way."""

@@ -1,0 +1,113 @@
+"""What a run is bound to: one cluster, and its topics by their ids. A name alone says little."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.republish.planning.plan import RepublishPlan
+
+__all__ = ["Binding", "others_gone", "refuse_other_target"]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where the records of a run are, or will be.
+
+    Attributes:
+        cluster_id: The cluster's id; empty when it wasn't written down.
+        topics: Topic ids by topic; empty where it wasn't written down.
+    """
+
+    cluster_id: str = ""
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_plan(cls, plan: RepublishPlan) -> Binding:
+        """Return what a plan binds its run to."""
+        return cls(plan.cluster_id, {target.topic: target.id for target in plan.targets})
+
+    @classmethod
+    def of_receipt(cls, receipt: Mapping[str, Any]) -> Binding:
+        """Return where a run that has ended sent its records."""
+        topics = {sent["target_topic"]: sent.get("target_topic_id", "") for sent in receipt["sent"]}
+        return cls(receipt.get("cluster_id", ""), topics)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Binding:
+        """Read what `to_dict` wrote."""
+        return cls(document["cluster_id"], document["topics"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {"cluster_id": self.cluster_id, "topics": dict(sorted(self.topics.items()))}
+
+    def plus(self, newer: Binding) -> Binding:
+        """Return what two runs of one follower are bound to; the newer one knows better."""
+        known = {topic: id for topic, id in newer.topics.items() if id or topic not in self.topics}
+        return Binding(newer.cluster_id or self.cluster_id, {**self.topics, **known})
+
+    def of_topics(self, names: Collection[str]) -> Binding:
+        """Return what is bound of some topics."""
+        return Binding(self.cluster_id, {t: id for t, id in self.topics.items() if t in names})
+
+    def contradicted_by(self, seen: Binding) -> str | None:
+        """Return what of a cluster isn't what it was; None when all is.
+
+        Args:
+            seen: The cluster, with those of the topics that it has.
+        """
+        if self.cluster_id and self.cluster_id != seen.cluster_id:
+            return f"sends to Kafka cluster {self.cluster_id}, this is {seen.cluster_id}"
+        for topic, expected in sorted(self.topics.items()):
+            id = seen.topics.get(topic)
+            if id is None:
+                named = f" with id {expected}" * bool(expected)
+                return f"sends to topic {topic}{named}, which isn't there"
+            if expected and id != expected:
+                return (
+                    f"sends to topic {topic} with id {expected}, which was made again since: its "
+                    f"id is {id}"
+                )
+        return None
+
+
+def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) -> list[str]:
+    """Return what became of bound topics that a run sends nothing to, for people.
+
+    A mirror of many topics goes on where one of its targets was deleted on purpose.
+    """
+    others = bound.of_topics(bound.topics.keys() - set(needed))
+    there = sorted(others.topics.keys() & set(cluster.topic_names()))
+    seen = Binding(bound.cluster_id, {n: topic.id for n, topic in cluster.topics(there).items()})
+    found = (others.of_topics([name]).contradicted_by(seen) for name in sorted(others.topics))
+    return [
+        f"WARNING an earlier run {text}; this one has no records for it" for text in found if text
+    ]
+
+
+def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said: str) -> None:
+    """Refuse to go on with a run whose target isn't the one that it began with.
+
+    Args:
+        cluster: The target's cluster.
+        bound: What the run is bound to.
+        run: The run, as people know it.
+        said: What the error says of records, such as "Nothing was sent".
+
+    Raises:
+        TopicError: Names both clusters, or both topics' ids, and what to do.
+    """
+    here = cluster.cluster_id()
+    is_here = not bound.cluster_id or here == bound.cluster_id
+    there = sorted(bound.topics.keys() & set(cluster.topic_names())) if is_here else []
+    found = {name: topic.id for name, topic in cluster.topics(there).items()}
+    contradiction = bound.contradicted_by(Binding(here, found))
+    if contradiction is not None:
+        raise TopicError(
+            f"run {run} {contradiction}. {said}; go on with what it began with, or name another "
+            "run (--run; run_name in Airflow) to begin anew here"
+        )

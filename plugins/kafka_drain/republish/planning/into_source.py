@@ -1,0 +1,196 @@
+"""Whether records may go into a topic that this archive drains: it may hold them still."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.runs import list_runs
+
+__all__ = ["Standing", "Verdict", "check_sources", "judge"]
+
+#: What one says who wants it all the same.
+IN_WORDS = "say --into-source (into_source in Airflow)"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a target topic is to the archive.
+
+    Attributes:
+        same_cluster: Whether it is in the cluster that the archive was drained from.
+        is_archived: Whether the archive holds records of a topic of its name.
+        is_matched: Whether the archive's topic_pattern matches its name.
+        exists: Whether it is there.
+        same_life: Whether it is a topic that was drained, by its id, and not one made since.
+        holds_records: Whether it has offsets that may hold records.
+    """
+
+    same_cluster: bool
+    is_archived: bool
+    is_matched: bool
+    exists: bool
+    same_life: bool
+    holds_records: bool
+
+
+class Verdict(Enum):
+    """What becomes of a republish into a topic."""
+
+    #: It isn't the source.
+    ELSEWHERE = "elsewhere"
+    #: The source is gone or empty: what is restored is there once.
+    RESTORES = "restores"
+    #: Records go beside those that are there, as was asked for.
+    ASKED = "asked"
+    #: What is sent will be drained, under another topic's name.
+    DRAINED = "drained"
+    #: The source holds the archived records.
+    HELD = "held"
+    #: The source was made again, and holds records.
+    MADE_AGAIN = "made again"
+    #: A follower would send what it has sent, again and again.
+    FEEDS_ITSELF = "feeds itself"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing may be sent."""
+        return self in (Verdict.HELD, Verdict.MADE_AGAIN, Verdict.FEEDS_ITSELF)
+
+
+def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
+    """Judge a republish into one topic.
+
+    Args:
+        standing: What the topic is to the archive.
+        is_asked: Whether somebody said in words that records may go into the source.
+        follows: Whether a follower asks, which sends what is archived later as well.
+    """
+    if not standing.same_cluster:
+        return Verdict.ELSEWHERE
+    if standing.is_archived:
+        if not (standing.exists and standing.holds_records):
+            return Verdict.RESTORES
+        if is_asked:
+            return Verdict.ASKED
+        return Verdict.HELD if standing.same_life else Verdict.MADE_AGAIN
+    if not standing.is_matched:
+        return Verdict.ELSEWHERE
+    return Verdict.FEEDS_ITSELF if follows and not is_asked else Verdict.DRAINED
+
+
+def check_sources(
+    archive: Archive,
+    cluster: KafkaCluster,
+    targets: Iterable[str],
+    *,
+    is_asked: bool,
+    follows: bool,
+) -> list[str]:
+    """Look at the target topics, and refuse those that the archive drains and that hold records.
+
+    Args:
+        archive: Where the records are.
+        cluster: Where they go.
+        targets: The topics' names.
+        is_asked: Whether somebody said in words that records may go into the source.
+        follows: Whether a follower asks.
+
+    Returns:
+        What people should know before they send.
+
+    Raises:
+        TopicError: Names the topic, what it holds, and what to do.
+    """
+    if cluster.cluster_id() != archive.document()["cluster_id"]:
+        return []
+    notes = []
+    existing = set(cluster.topic_names())
+    for name in sorted(targets):
+        standing, seen = _look(archive, cluster, name, exists=name in existing)
+        verdict = judge(standing, is_asked=is_asked, follows=follows)
+        if verdict.is_refused:
+            raise TopicError(_why(verdict, name, seen + _restored(archive, cluster, name)))
+        if verdict is not Verdict.ELSEWHERE:
+            notes.append(_note(verdict, name, seen))
+    return notes
+
+
+def _look(
+    archive: Archive, cluster: KafkaCluster, name: str, *, exists: bool
+) -> tuple[Standing, str]:
+    """Return what a topic of the archive's own cluster is to the archive, and what was seen."""
+    document = archive.document()
+    pattern = document["source"].get("topic_pattern")
+    lives = {life for topic, life in archive.topic_lives() if topic == name}
+    known = {document["topics"][name]} if name in document["topics"] else set()
+    is_archived = bool(lives or known)
+    id, offsets = "", 0
+    if exists and is_archived:
+        topic = cluster.topics([name])[name]
+        partitions = [TopicPartition(name, partition) for partition in topic.partitions]
+        first, end = cluster.earliest(partitions), cluster.latest(partitions, "read_uncommitted")
+        id, offsets = topic.id, sum(end[tp] - first[tp] for tp in partitions)
+    standing = Standing(
+        same_cluster=True,
+        is_archived=is_archived,
+        is_matched=pattern is not None and re.fullmatch(pattern, name) is not None,
+        exists=exists,
+        same_life=id in lives | known,
+        holds_records=offsets > 0,
+    )
+    return standing, (f"holds {offsets:,} offsets" if exists else "isn't there")
+
+
+def _restored(archive: Archive, cluster: KafkaCluster, name: str) -> str:
+    """Return which runs of the archive have restored part of a topic, for people."""
+    id = cluster.topics([name])[name].id
+    receipts = {run.key: run.receipt() for run in list_runs(archive.root) if run.has_ended}
+    parts = [
+        key
+        for key, receipt in receipts.items()
+        if receipt and any(sent["target_topic_id"] == id for sent in receipt["sent"])
+    ]
+    if not parts:
+        return ""
+    return (
+        f" (run {', '.join(parts)} restored part of it; where nothing else is there, go on with "
+        f"the next part: {IN_WORDS})"
+    )
+
+
+def _why(verdict: Verdict, name: str, seen: str) -> str:
+    if verdict is Verdict.FEEDS_ITSELF:
+        return (
+            f"topic {name} is drained into this archive, by its topic_pattern: each run would send "
+            f"what the one before has sent. Name a target that the pattern doesn't match, or "
+            f"{IN_WORDS}. Nothing was sent"
+        )
+    held = (
+        "records of this archive: they would be there twice, and be drained again"
+        if verdict is Verdict.HELD
+        else "records, though it was made again since it was archived: they would be mixed, and be "
+        "drained again"
+    )
+    return (
+        f"topic {name} is a source of this archive and {seen}, which may be {held}. Name another "
+        f"target topic, restore when the source is gone or empty, or {IN_WORDS}. Nothing was sent"
+    )
+
+
+def _note(verdict: Verdict, name: str, seen: str) -> str:
+    if verdict is Verdict.DRAINED:
+        return (
+            f"WARNING topic {name} matches this archive's topic_pattern: a drain archives what is "
+            "sent to it as well"
+        )
+    again = "a drain archives what is sent to it once more"
+    if verdict is Verdict.ASKED:
+        return f"WARNING topic {name} is a source of this archive and {seen}, as asked for: {again}"
+    return f"topic {name} is a source of this archive and {seen}: it is restored, and {again}"

@@ -1,0 +1,328 @@
+"""The plan of a republish: what goes where, frozen before the first record. Opens nothing.
+
+A plan is sealed JSON, written once into the run's folder. Its hash stands beside the progress that
+Kafka keeps, so that no attempt goes on with another plan than the one that was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import duration_text
+from kafka_drain.republish.planning.chains import chains_of
+from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
+from kafka_drain.storage.sealed_json import seal, unseal
+
+__all__ = [
+    "AT_LEAST_ONCE",
+    "DELIVERIES",
+    "ENGINES",
+    "EXACTLY_ONCE",
+    "TRANSACTIONS",
+    "UNOPENED",
+    "UNOPENED_FILES",
+    "RepublishPlan",
+    "Target",
+    "name_in_kafka",
+]
+
+#: In version 2 shards may share a progress, and what a run has in Kafka is named for its archive
+#: too: a release that knows version 1 alone would send some shards again and others never, and not
+#: fence what is under way.
+OLDER, NEWER = 1, 2
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+
+#: Deliveries, each with what is kept of a record.
+DELIVERIES = {
+    EXACTLY_ONCE: "key, value, headers, timestamp and order",
+    AT_LEAST_ONCE: "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
+}
+ENGINES = ("auto", "worker", "spark")
+#: So much of an archive's id stands in the names of what its runs have in Kafka.
+ID_DIGITS = 12
+
+#: `strict`: one transaction for each producer epoch. `fast`: the producer is kept.
+TRANSACTIONS = ("strict", "fast")
+
+#: Records and bytes a second that a dry run counts with; two cores and a broker did more.
+ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
+
+#: So long the plan of a run that never opened stands: then the run is planned again. Its files are
+#: kept for a day more, so that what is about to open finds them.
+UNOPENED, UNOPENED_FILES = timedelta(days=3), timedelta(days=4)
+
+
+def name_in_kafka(key: str, archive_id: str) -> str:
+    """Return what a run's groups are made of, and its transactional ids begin with."""
+    return f"{key}-{archive_id[:ID_DIGITS]}" if archive_id else key
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A topic that gets records.
+
+    Attributes:
+        topic: Its name.
+        id: Its topic id; empty in the plan of a dry run that would make it.
+        partitions: How many it has.
+        start: High watermark of each partition when the plan was made: no record of the run is
+            below.
+        is_compacted: Whether its `cleanup.policy` has `compact`.
+    """
+
+    topic: str
+    id: str
+    partitions: int
+    start: tuple[int, ...]
+    is_compacted: bool = False
+
+
+@dataclass(frozen=True)
+class RepublishPlan:
+    """What will be sent.
+
+    Attributes:
+        run: Name of the run, for people.
+        key: Name of its folder, and part of its transactional ids and groups.
+        created_at: When the plan was made, in UTC.
+        pipeline: The pipeline's name.
+        cluster_id: Id of the target cluster.
+        request: What was asked for, as `RepublishRequest.to_dict` writes it.
+        delivery: `exactly_once` or `at_least_once`.
+        transactions: `strict` or `fast`.
+        engine: `worker` or `spark`.
+        placement: `original`, `key` or a partition's number.
+        adds_provenance: Whether headers say where each record came from.
+        targets: The topics that get records.
+        shards: One for each source partition (and life of its topic).
+        size: Size of the files in bytes.
+        timestamps_replaced: Records whose timestamp is 0, which librdkafka takes for "now".
+        notes: What people should know before they send.
+        through: What of the archive a follower has sent when this run is done.
+        archive_id: The archive's id; empty in a plan of version 1.
+        sha256: The plan's hash.
+    """
+
+    run: str
+    key: str
+    created_at: str
+    pipeline: str
+    cluster_id: str
+    request: Mapping[str, Any]
+    delivery: str
+    transactions: str
+    engine: str
+    placement: str | int
+    adds_provenance: bool
+    targets: tuple[Target, ...]
+    shards: tuple[Shard, ...]
+    size: int
+    timestamps_replaced: int = 0
+    notes: tuple[str, ...] = ()
+    through: Mapping[str, Any] | None = None
+    archive_id: str = ""
+    sha256: str = field(default="", compare=False)
+
+    def is_older(self, than: timedelta, now: datetime) -> bool:
+        """Whether the plan was made longer ago."""
+        return now - datetime.fromisoformat(self.created_at) > than
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def files(self) -> int:
+        """How many files."""
+        return len({file.path for shard in self.shards for file in shard.files})
+
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Whether records keep their timestamps."""
+        return self.delivery == EXACTLY_ONCE
+
+    @property
+    def kafka_name(self) -> str:
+        """What the run's groups are made of: its key, and its archive.
+
+        A run of the same name in another archive has others.
+        """
+        return name_in_kafka(self.key, self.archive_id)
+
+    @property
+    def transactional_name(self) -> str:
+        """What the run's transactional ids are made of: in a copy of the archive, a run of the same
+        name and another target has others.
+
+        A plan of version 1 may have been begun by a release that knew its key alone.
+        """
+        return f"{self.kafka_name}-{self.sha256[:12]}" if self.archive_id else self.kafka_name
+
+    @property
+    def attempts(self) -> ProgressSlot:
+        """Where the attempts of the run are counted, beside the progress of its shards."""
+        return ProgressSlot(f"{PREFIX}{self.kafka_name}-attempts", self.shards[0].progress.tp)
+
+    @cached_property
+    def chains(self) -> list[tuple[Shard, ...]]:
+        """The shards by writer, in the order in which each sends them."""
+        return chains_of(self.shards)
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether shards share a writer."""
+        return len(self.chains) != len(self.shards)
+
+    @property
+    def slots(self) -> list[ProgressSlot]:
+        """Where the progress of each chain is kept."""
+        return [chain[0].progress for chain in self.chains]
+
+    def target(self, topic: str) -> Target:
+        """Return a target by its name."""
+        return next(target for target in self.targets if target.topic == topic)
+
+    def starts(self) -> dict[TopicPartition, int]:
+        """Return where the run's records begin at the earliest in each target partition."""
+        return {
+            TopicPartition(target.topic, partition): start
+            for target in self.targets
+            for partition, start in enumerate(target.start)
+        }
+
+    def seconds(self, records_per_second: float = 0, bytes_per_second: float = 0) -> float:
+        """Estimate how long sending takes; a limit of 0 is none."""
+        by_records = min(records_per_second or ASSUMED_RECORDS, ASSUMED_RECORDS)
+        by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
+        return max(self.records / by_records, self.size / by_bytes)
+
+    def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
+        """Return the plan as people read it."""
+        took = duration_text(self.seconds(records_per_second, bytes_per_second))
+        how = f"{self.delivery}, {self.transactions}" if self.keeps_timestamps else self.delivery
+        return [
+            f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
+            f"({self.size / 1e6:,.1f} MB), about {took}",
+            f"republish {self.pipeline}: run {self.key}, {how}, engine {self.engine}, placement "
+            f"{self.placement}; keeps {DELIVERIES[self.delivery]}",
+            *(f"republish {self.pipeline}: {note}" for note in self.notes),
+            *(
+                f"  {shard.source} -> {shard.target}: offsets {shard.first:,} to "
+                f"{shard.end - 1:,}, {shard.records:,} records"
+                for shard in self.shards
+            ),
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan without its files, as JSON types; small enough for XCom."""
+        return {
+            "run": self.run,
+            "key": self.key,
+            "plan": self.sha256,
+            "delivery": self.delivery,
+            "transactions": self.transactions if self.keeps_timestamps else None,
+            "engine": self.engine,
+            "placement": self.placement,
+            "keeps": DELIVERIES[self.delivery],
+            "request": dict(self.request),
+            "records": self.records,
+            "files": self.files,
+            "bytes": self.size,
+            "notes": list(self.notes),
+            "shards": [
+                {
+                    "source": str(shard.source),
+                    "target": shard.target,
+                    "first_offset": shard.first,
+                    "last_offset": shard.end - 1,
+                    "records": shard.records,
+                    "files": len(shard.files),
+                }
+                for shard in self.shards
+            ],
+        }
+
+    def to_bytes(self) -> bytes:
+        """Return the sealed plan, as it stands in its file."""
+        return seal(
+            {
+                "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
+                "run": self.run,
+                "key": self.key,
+                "archive_id": self.archive_id,
+                "created_at": self.created_at,
+                "pipeline": self.pipeline,
+                "cluster_id": self.cluster_id,
+                "request": dict(self.request),
+                "delivery": self.delivery,
+                "transactions": self.transactions,
+                "engine": self.engine,
+                "placement": self.placement,
+                "provenance": self.adds_provenance,
+                "records": self.records,
+                "bytes": self.size,
+                "timestamps_replaced": self.timestamps_replaced,
+                "notes": list(self.notes),
+                "through": self.through,
+                "targets": [
+                    {
+                        "topic": target.topic,
+                        "id": target.id,
+                        "partitions": target.partitions,
+                        "start": list(target.start),
+                        "compacted": target.is_compacted,
+                    }
+                    for target in self.targets
+                ],
+                "shards": [shard.to_dict() for shard in self.shards],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> RepublishPlan:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            SealError: When a byte was changed.
+            ValueError: When it is a plan of another format.
+        """
+        document = unseal(content)
+        if document.get("format_version") not in (OLDER, NEWER):
+            raise ValueError(f"format version {document.get('format_version')!r}")
+        return cls(
+            run=document["run"],
+            key=document["key"],
+            created_at=document["created_at"],
+            pipeline=document["pipeline"],
+            cluster_id=document["cluster_id"],
+            request=document["request"],
+            delivery=document["delivery"],
+            transactions=document["transactions"],
+            engine=document["engine"],
+            placement=document["placement"],
+            adds_provenance=document["provenance"],
+            targets=tuple(
+                Target(
+                    topic=target["topic"],
+                    id=target["id"],
+                    partitions=target["partitions"],
+                    start=tuple(target["start"]),
+                    is_compacted=target["compacted"],
+                )
+                for target in document["targets"]
+            ),
+            shards=tuple(map(Shard.from_dict, document["shards"])),
+            size=document["bytes"],
+            timestamps_replaced=document["timestamps_replaced"],
+            notes=tuple(document["notes"]),
+            through=document["through"],
+            archive_id=document.get("archive_id", ""),
+            sha256=document["sha256"],
+        )

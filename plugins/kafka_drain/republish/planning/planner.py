@@ -1,0 +1,417 @@
+"""Planning a republish: from what the archive's receipts seal to shards. Sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.receipts import SealedContent, SealedFile
+from kafka_drain.data_files.reader import topic_of
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    ManifestInvalidError,
+    NotSealedError,
+    SourceRecordError,
+)
+from kafka_drain.findings import errors
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
+from kafka_drain.republish.planning.chains import chain_numbers
+from kafka_drain.republish.planning.into_source import check_sources
+from kafka_drain.republish.planning.placement import fixed_partition
+from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan, name_in_kafka
+from kafka_drain.republish.planning.previous_runs import refuse_repeated
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.row_counts import count_rows
+from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.planning.selection import Rows, Selection
+from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard, ShardFile
+from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+
+__all__ = ["make_plan"]
+
+#: Up to so many bytes or records, `auto` is the worker: Spark takes ten seconds to start, and
+#: several machines pay only beyond.
+WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000
+
+
+@dataclass
+class _Part:
+    """What is known of a source partition before its target is.
+
+    Attributes:
+        rows: Which rows are wanted.
+        files: The files with such rows.
+        oldest_ms: Lowest timestamp; None when unknown.
+        newest_ms: Highest timestamp; None when unknown.
+    """
+
+    rows: Rows
+    files: list[ShardFile]
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+    def add(self, file: ShardFile, content: SealedContent) -> None:
+        self.files.append(file)
+        first, last = content.first_timestamp, content.last_timestamp
+        if first is not None and self.rows.from_ms is not None:
+            first = max(first, self.rows.from_ms)
+        if last is not None and self.rows.to_ms is not None:
+            last = min(last, self.rows.to_ms - 1)
+        self.oldest_ms = min((ms for ms in (self.oldest_ms, first) if ms is not None), default=None)
+        self.newest_ms = max((ms for ms in (self.newest_ms, last) if ms is not None), default=None)
+
+
+def make_plan(
+    archive: Archive,
+    cluster: KafkaCluster,
+    request: RepublishRequest,
+    *,
+    run: str,
+    now: datetime,
+    say: Callable[[str], None] = lambda line: None,
+    creates_targets: bool = False,
+    key: str | None = None,
+    files: Callable[[], list[ArchiveFile]] | None = None,
+    through: Mapping[str, Any] | None = None,
+    bound: Binding | None = None,
+    identify: Callable[[], str] = lambda: "",
+) -> RepublishPlan:
+    """Plan a republish of what receipts seal; sends nothing.
+
+    Args:
+        archive: Where the files are.
+        cluster: Where the records go.
+        request: What is asked for.
+        run: The run's name.
+        now: The time.
+        say: Takes lines of progress.
+        creates_targets: Whether target topics that are missing are made now, where the request
+            says so; without, the plan only says that they will be.
+        key: Name of the run's folder; made from its name when None.
+        files: Lists the files to choose from; all of the archive when None.
+        through: What of the archive a follower has sent when this run is done.
+        bound: Where a follower's runs before have sent.
+        identify: Returns the archive's id; asked once nothing stands in the way, as it may write
+            it.
+
+    Raises:
+        ConfigError: When the request can't be met as it is put.
+        ArchiveError: When the folder is no archive, or never held such topics.
+        NotSealedError: When files aren't sealed yet.
+        ManifestInvalidError: When the manifest, a receipt or a file is not as it should be.
+        SourceRecordError: When a row has no topic and no target topic is named.
+        TopicError: When a target topic is missing, too small, or set so that records would change.
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    pipeline = archive.document()["pipeline"]
+    listed = files() if files else archive_files(archive)
+    sealed = _sealed(archive, listed, request)
+    _refuse_damaged(archive, sealed)
+    _refuse_unknown(archive, sealed, request, is_following=files is not None)
+    parts, zeros = _parts(archive, sealed, request, say)
+    needs = _needs(parts, request)
+    key = key or run_key(run)
+    gone: list[str] = []
+    if bound is not None:
+        said = "Nothing was sent"
+        refuse_other_target(cluster, bound.of_topics(needs), key, said=said)
+        gone = others_gone(cluster, bound, needs)
+    check_names(needs)
+    warnings = check_sources(
+        archive, cluster, needs, is_asked=request.into_source, follows=through is not None
+    )
+    targets, notes = plan_targets(archive, cluster, needs, request, now)
+    if creates_targets and not all(target.id for target in targets):
+        # Only now: one that is refused leaves none behind.
+        create_targets(archive, cluster, needs, now)
+        targets, notes = plan_targets(archive, cluster, needs, request, now)
+    cluster_id = cluster.cluster_id()
+    if through is not None:
+        here = Binding(cluster_id, {target.topic: target.id for target in targets})
+        through = {**through, "bound": (bound or Binding()).plus(here).to_dict()}
+    counts = {target.topic: target.partitions for target in targets}
+    archive_id = identify()
+    shards = _shards(parts, request, name_in_kafka(key, archive_id), counts)
+    sizes = {file.path: file.bytes for shard in shards for file in shard.files}
+    if zeros and request.delivery != AT_LEAST_ONCE:
+        notes.append(
+            f"WARNING {zeros:,} records have timestamp 0, which Kafka's client replaces by the "
+            "time of sending"
+        )
+    engine, reason = _engine(request, sum(s.records for s in shards), sum(sizes.values()))
+    plan = RepublishPlan(
+        run=run,
+        key=key,
+        created_at=now.isoformat(timespec="milliseconds"),
+        pipeline=pipeline,
+        cluster_id=cluster_id,
+        request=request.to_dict(),
+        delivery=request.delivery,
+        transactions=request.transactions,
+        engine=engine,
+        placement=request.placement,
+        adds_provenance=request.adds_provenance,
+        targets=targets,
+        shards=shards,
+        size=sum(sizes.values()),
+        timestamps_replaced=zeros,
+        notes=(*reason, *warnings, *gone, *notes),
+        through=through,
+        archive_id=archive_id,
+    )
+    if not request.repeats:
+        refuse_repeated(archive.root, plan)
+    return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
+
+
+def _sealed(
+    archive: Archive, files: list[ArchiveFile], request: RepublishRequest
+) -> list[tuple[ArchiveFile, SealedFile]]:
+    waiting = [file for file in files if file.sealed is None]
+    if waiting and not request.sealed_only:
+        raise NotSealedError(
+            f"{archive.root}: {len(waiting):,} files are committed but not sealed yet, the first "
+            f"{waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or leave "
+            "them out (sealed only). Nothing was sent"
+        )
+    return [(file, file.sealed) for file in files if file.sealed is not None]
+
+
+def _refuse_damaged(archive: Archive, files: list[tuple[ArchiveFile, SealedFile]]) -> None:
+    owners = {file.owner: file.owner.data_name for file, _ in files}
+    listing = {
+        f"{name}/{path}": size
+        for owner, name in owners.items()
+        for path, size in list_data_files(owner.data).items()
+    }
+    damages = (damage_of(archive.root, s, listing.get(f.path), deep=False) for f, s in files)
+    bad = errors([damage for damage in damages if damage])
+    if bad:
+        raise ManifestInvalidError(
+            f"{archive.root} is damaged, nothing was sent: "
+            + "; ".join(str(finding) for finding in bad[:5])
+            + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
+        )
+
+
+def _parts(
+    archive: Archive,
+    files: list[tuple[ArchiveFile, SealedFile]],
+    request: RepublishRequest,
+    say: Callable[[str], None],
+) -> tuple[dict[tuple[TopicPartition, str], _Part], int]:
+    """Return what is wanted, and how many timestamps are 0.
+
+    What is wanted goes by source partition and topic id, sorted, older lives of a topic first.
+    """
+    # A topic that was made again counts its offsets from 0 again: the id tells them apart.
+    parts: dict[tuple[TopicPartition, str], _Part] = {}
+    zeros = 0
+    ticker = Ticker("plan", Progress("files", len(files)), say)
+    for number, (file, sealed) in enumerate(files):
+        for content, rows in _wanted(sealed, request):
+            counted, zero = _count(archive, file, sealed, content, rows)
+            zeros += zero
+            if counted is not None:
+                key = (content.tp, file.topic_ids.get(content.tp.topic, ""))
+                parts.setdefault(key, _Part(rows, [])).add(counted, content)
+        ticker.at(number)
+    lives: dict[TopicPartition, int] = {}
+    for tp, _ in parts:
+        lives[tp] = lives.get(tp, 0) + 1
+        if lives[tp] > 1 and request.selection.offsets:
+            raise ConfigError(
+                f"offsets of {tp} name two records each, as the topic was made again; select by "
+                "time instead"
+            )
+    # The lives of a topic that was made again stay in their order, wherever their files lie now.
+    lived = archive.topic_lives()
+    in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
+    return {key: parts[key] for key in in_order}, zeros
+
+
+def _wanted(sealed: SealedFile, request: RepublishRequest) -> Iterator[tuple[SealedContent, Rows]]:
+    for content in sealed.contents:
+        rows = request.selection.rows(content.tp)
+        bounds = (
+            content.first, content.last, content.first_timestamp, content.last_timestamp
+        )  # fmt: skip
+        if rows is None or rows.none_of(*bounds):
+            continue
+        if request.target_of(content.tp.topic) is None:
+            raise SourceRecordError(
+                f"the row with partition {content.tp.partition} and offset {content.first} in "
+                f"{sealed.path} has no topic; name a target topic or correct the file. Nothing was "
+                "sent"
+            )
+        yield content, rows
+
+
+def _count(
+    archive: Archive, file: ArchiveFile, sealed: SealedFile, content: SealedContent, rows: Rows
+) -> tuple[ShardFile | None, int]:
+    """Return a file's share of a shard, and how many of its timestamps are 0.
+
+    The file is read only where its receipt doesn't say.
+    """
+    first, last, records, zeros = content.first, content.last, content.records, 0
+    low, high = content.first_timestamp, content.last_timestamp
+    may_be_zero = low is None or high is None or low <= 0 <= high
+    if may_be_zero or not rows.all_of(first, last, low, high):
+        path, topic = archive.root / file.path, topic_of(file.path)
+        counted = count_rows(path, file.file_format, topic, content.tp, rows)
+        if counted.first is None or counted.last is None:
+            return None, 0
+        first, last = counted.first, counted.last
+        records, zeros = counted.records, counted.zero_timestamps
+    share = ShardFile(
+        path=file.path,
+        file_format=file.file_format,
+        bytes=file.bytes,
+        sha256=sealed.sha256,
+        first=first,
+        last=last,
+        records=records,
+        ascending=content.ascending,
+    )
+    return share, zeros
+
+
+def _refuse_unknown(
+    archive: Archive,
+    files: list[tuple[ArchiveFile, SealedFile]],
+    request: RepublishRequest,
+    *,
+    is_following: bool,
+) -> None:
+    """Refuse topics and partitions that the archive never held.
+
+    An interval without records is no mistake, nor is a follower that has sent all there is.
+    """
+    held = {content.tp.topic for _, sealed in files for content in sealed.contents}
+    known = held | set(archive.document()["topics"])
+    selection = request.selection
+    asked = {*selection.topics, *(tp.topic for tp in selection.offsets), *request.rename}
+    if unknown := sorted(asked - known):
+        raise ArchiveError(
+            f"{archive.root} holds no records of {', '.join(unknown)}; it holds "
+            f"{', '.join(sorted(known)) or 'nothing yet'}; drain first, or correct the topics"
+        )
+    if selection.partitions or selection.offsets:
+        _refuse_unknown_partitions(archive, files, selection)
+    if not held and not selection.to_dict() and not is_following:
+        raise ArchiveError(f"{archive.root} holds no sealed records; drain and validate first")
+
+
+def _refuse_unknown_partitions(
+    archive: Archive, files: list[tuple[ArchiveFile, SealedFile]], selection: Selection
+) -> None:
+    """Refuse partitions that the archive never drained; one without records is no mistake."""
+    known = {content.tp for _, sealed in files for content in sealed.contents}
+    for generation in archive.generations():
+        receipt = generation.last_receipt()
+        known.update(generation.starting_offsets(), receipt.ends if receipt else ())
+    numbers = {tp.partition for tp in known if tp.topic in (selection.topics or {tp.topic})}
+    unknown = [f"partition {n}" for n in selection.partitions if n not in numbers]
+    unknown += [str(tp) for tp in sorted(selection.offsets) if tp not in known]
+    if unknown:
+        topics = {tp.topic: sum(tp.topic == other.topic for other in known) for tp in known}
+        held = ", ".join(f"{name}: {count:,} partitions" for name, count in sorted(topics.items()))
+        raise ArchiveError(
+            f"{archive.root} never held {', '.join(unknown)}"
+            + (f" of {', '.join(selection.topics)}" if selection.topics else "")
+            + f"; it holds {held or 'nothing yet'}; drain first, or correct the partitions. "
+            "Nothing was sent"
+        )
+
+
+def _needs(
+    parts: Mapping[tuple[TopicPartition, str], _Part], request: RepublishRequest
+) -> dict[str, Need]:
+    """Return what the records ask of each target topic."""
+    needs: dict[str, list[Need]] = {}
+    for (tp, _), part in parts.items():
+        topic = request.target_of(tp.topic) or ""
+        partition = fixed_partition(request.placement, tp.partition) or 0
+        need = Need(1 + partition, part.oldest_ms, part.newest_ms, (tp.topic,), tuple(part.files))
+        needs.setdefault(topic, []).append(need)
+    return {topic: Need.together(several) for topic, several in needs.items()}
+
+
+def _shards(
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    request: RepublishRequest,
+    name: str,
+    counts: Mapping[str, int],
+) -> tuple[Shard, ...]:
+    slots = _slots(parts, request, name, counts)
+    shards: list[Shard] = []
+    for (tp, topic_id), part in parts.items():
+        shards.append(
+            Shard(
+                number=len(shards),
+                source=tp,
+                topic_id=topic_id,
+                target_topic=request.target_of(tp.topic) or "",
+                target_partition=fixed_partition(request.placement, tp.partition),
+                rows=part.rows,
+                files=tuple(sorted(part.files, key=lambda f: f.first)),
+                progress=slots[tp, topic_id],
+            )
+        )
+    return tuple(shards)
+
+
+def _slots(
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    request: RepublishRequest,
+    key: str,
+    counts: Mapping[str, int],
+) -> dict[tuple[TopicPartition, str], ProgressSlot]:
+    """Return where the progress of each part is kept: one slot for all that a writer sends."""
+    by_topic: dict[str, dict[TopicPartition, list[tuple[TopicPartition, str]]]] = {}
+    for life in parts:
+        sources = by_topic.setdefault(request.target_of(life[0].topic) or "", {})
+        sources.setdefault(life[0], []).append(life)
+    slots: dict[tuple[TopicPartition, str], ProgressSlot] = {}
+    for topic, sources in by_topic.items():
+        loads = [
+            (
+                fixed_partition(request.placement, tp.partition),
+                sum(file.records for life in lives for file in parts[life].files),
+            )
+            for tp, lives in sources.items()
+        ]
+        numbers = chain_numbers(loads, counts[topic])
+        is_chained = len(set(numbers)) < len(numbers)
+        slot = -1
+        for chain, lives in zip(numbers, sources.values(), strict=True):
+            for life in lives:
+                # The lives of a topic that was made again are sent in turn, also without chains.
+                slot = chain if is_chained else slot + 1
+                # As many a group as the topic has partitions to commit offsets for.
+                layer, partition = divmod(slot, counts[topic])
+                tp = TopicPartition(topic, partition)
+                slots[life] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
+    return slots
+
+
+def _engine(request: RepublishRequest, records: int, size: int) -> tuple[str, list[str]]:
+    if request.delivery == AT_LEAST_ONCE:
+        return "spark", []
+    if request.engine != "auto":
+        return request.engine, []
+    engine = "worker" if size <= WORKER_BYTES and records <= WORKER_RECORDS else "spark"
+    bound = f"{WORKER_BYTES / 1e9:g} GB and {WORKER_RECORDS:,} records"
+    return engine, [f"engine {engine}: the worker's are plans of up to {bound}"]

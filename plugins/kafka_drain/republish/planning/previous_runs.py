@@ -1,0 +1,121 @@
+"""What earlier republishes of an archive sent: sent again, it would be in the target twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.shards import Shard
+
+__all__ = ["is_of_same_run", "refuse_repeated", "repeated", "repeats_error", "sent"]
+
+
+def sent(plan: RepublishPlan) -> list[dict[str, Any]]:
+    """Return what a plan sends where, as its receipt keeps it."""
+    return [
+        {
+            "source_topic": shard.source.topic,
+            "source_topic_id": shard.topic_id,
+            "source_partition": shard.source.partition,
+            "ranges": [[first, end] for first, end in _spans(shard)],
+            "from_ms": shard.rows.from_ms,
+            "to_ms": shard.rows.to_ms,
+            "records": shard.records,
+            "target_topic": shard.target_topic,
+            "target_topic_id": plan.target(shard.target_topic).id,
+            "target_partition": shard.target_partition,
+        }
+        for shard in plan.shards
+    ]
+
+
+def _spans(shard: Shard) -> list[tuple[int, int]]:
+    ranges = shard.rows.ranges
+    if ranges is None:
+        return [(shard.first, shard.end)]
+    clipped = ((max(r.start, shard.first), min(r.end, shard.end)) for r in ranges)
+    return [(first, end) for first, end in clipped if first < end]
+
+
+def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
+    """Refuse a plan of records that another run has sent, or is sending, to the same topic.
+
+    Raises:
+        ConfigError: Names the run and the records.
+    """
+    planned = sent(plan)
+    for run in list_runs(root):
+        if is_of_same_run(plan, run.key):
+            continue
+        receipt = run.receipt()
+        if receipt is not None:
+            entries, verb = receipt["sent"], "has sent"
+        elif run.is_opened and (other := run.plan()) is not None:
+            entries, verb = sent(other), "began to send"
+        else:
+            continue
+        if (now := _first_overlap(entries, planned)) is not None:
+            raise repeats_error(run.key, verb, now)
+
+
+def is_of_same_run(plan: RepublishPlan, key: str) -> bool:
+    """Whether a run's key is the plan's own, or of the same follower.
+
+    What a follower's runs have sent is told by their receipts, exactly (follow.py); the ranges that
+    are compared here may hold gaps, which a window fills later.
+    """
+    follower = None if plan.through is None else plan.key.rpartition(".")[0]
+    return key == plan.key or key.rpartition(".")[0] == follower
+
+
+def repeated(plan: RepublishPlan, before: list[dict[str, Any]]) -> str | None:
+    """Return the first records of a plan that another run sends to the same topic, for people."""
+    return _first_overlap(before, sent(plan))
+
+
+def repeats_error(run: str, verb: str, records: str) -> ConfigError:
+    """Return the error of a run that would send what another one `has sent` or `began to send`."""
+    choose = "Choose " if verb == "has sent" else "Name that run to go on with it, choose "
+    return ConfigError(
+        f"run {run} {verb} {records}: they would be there twice. {choose}other records or another "
+        "topic, or say that they may be repeated. Nothing was sent"
+    )
+
+
+def _first_overlap(before: list[dict[str, Any]], planned: list[dict[str, Any]]) -> str | None:
+    by_source: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for now in planned:
+        by_source.setdefault(_identity(now), []).append(now)
+    for then in before:
+        for now in by_source.get(_identity(then), ()):
+            if _overlap(then, now):
+                return (
+                    f"records of {now['source_topic']}-{now['source_partition']} in offsets "
+                    f"{now['ranges'][0][0]:,} to {now['ranges'][-1][1] - 1:,} to "
+                    f"{now['target_topic']}"
+                )
+    return None
+
+
+def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what two entries have to share before their records can be the same."""
+    names = ("source_topic", "source_topic_id", "source_partition", "target_topic_id")
+    return tuple(entry[name] for name in names)
+
+
+def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    if not _meet(a["from_ms"], a["to_ms"], b["from_ms"], b["to_ms"]):
+        return False
+    return any(x[0] < y[1] and y[0] < x[1] for x in a["ranges"] for y in b["ranges"])
+
+
+def _meet(a_from: int | None, a_to: int | None, b_from: int | None, b_to: int | None) -> bool:
+    """Whether two times from … to share a moment; None is no bound."""
+    before = a_to is not None and b_from is not None and a_to <= b_from
+    after = b_to is not None and a_from is not None and b_to <= a_from
+    return not (before or after)

@@ -1,0 +1,67 @@
+"""How many rows of a file are wanted, from the few columns that say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.reader import read_columns
+from kafka_drain.data_files.records import DataPath
+from kafka_drain.data_files.scalars import number
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.planning.selection import Rows
+
+__all__ = ["RowCount", "count_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """The wanted rows of one partition that a file holds.
+
+    Attributes:
+        records: How many.
+        zero_timestamps: How many of them have the timestamp 0, the start of 1970.
+        first: Their lowest offset; None when there is none.
+        last: Their highest offset; None when there is none.
+    """
+
+    records: int = 0
+    zero_timestamps: int = 0
+    first: int | None = None
+    last: int | None = None
+
+
+def count_rows(
+    path: DataPath, file_format: str, topic: str | None, tp: TopicPartition, rows: Rows
+) -> RowCount:
+    """Count a file's wanted rows of one partition, in bounded memory.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        topic: The topic that the file's folder names; None to read the topic from the file. A row
+            without a topic counts as one of topic "".
+        tp: The partition.
+        rows: Which of its rows are wanted.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When there is no such file.
+    """
+    if topic not in (None, tp.topic):
+        return RowCount()
+    needed = ["partition", "offset", "timestamp"] + ["topic"] * (topic is None)
+    records, zero_timestamps = 0, 0
+    bounds: list[int] = []
+    for batch in read_columns(path, file_format, needed):
+        wanted = wanted_rows(batch, tp, rows, in_topic_folder=topic is not None)
+        if not wanted.num_rows:
+            continue
+        records += wanted.num_rows
+        zero_timestamps += (
+            pc.sum(pc.equal(wanted["timestamp"].cast("int64"), number(0))).as_py() or 0
+        )
+        bounds += (bound.as_py() for bound in pc.min_max(wanted["offset"]).values())
+    return RowCount(records, zero_timestamps, min(bounds, default=None), max(bounds, default=None))

@@ -1,0 +1,203 @@
+"""A republish's folder in the archive, `republish/<key>/`.
+
+plan.json         what is sent where; written once, before anything else
+plan.2.json …     the plan in its place, while the run had not opened: the last one counts
+opened.json       the progress of all shards is in Kafka; nothing was sent before this file
+offset-map.json   source offsets to target offsets
+receipt.json      the run has ended, and what verify found; a run that has one sends no more
+abandoned.json    somebody has ended the run in words; it sends no more
+
+Beside the runs, `openings/` says which of them may open (openings.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError
+from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
+from kafka_drain.storage.json_files import create_document, create_text, write_text
+from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.sealed_json import SealError, seal, unseal
+
+__all__ = ["OPENINGS", "RepublishRun", "list_runs", "run_key"]
+
+_FOLDER = "republish"
+
+_NUMBERED = re.compile(r"plan\.(\d+)\.json")
+
+#: Beside the runs' folders; no run's key is like it, as those end in a hash.
+OPENINGS = "openings"
+
+
+def run_key(name: str) -> str:
+    """Return a run's name as it stands in folders, transactional ids and groups.
+
+    Readable, at most 61 characters, and another one for each name. What a name holds in braces is
+    left to the hash.
+    """
+    readable = re.sub(r"[^A-Za-z0-9_.]+", "-", name.partition("{")[0]).strip("-.")[:48]
+    return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class RepublishRun:
+    """One republish, whatever the number of attempts.
+
+    Attributes:
+        root: The archive's folder.
+        key: Name of the run's folder.
+    """
+
+    root: UPath
+    key: str
+
+    @property
+    def folder(self) -> UPath:
+        """The run's folder."""
+        return self.root / _FOLDER / self.key
+
+    def plan(self) -> RepublishPlan | None:
+        """Read the plan; None when the run wasn't planned yet.
+
+        Raises:
+            ArchiveError: When its bytes aren't those that were written.
+        """
+        return self._plan(self._plans())
+
+    def _plans(self) -> int:
+        """Return how many plans the run has had; a later one only while it had not opened."""
+        if not (self.folder / "plan.2.json").is_file():
+            return int((self.folder / "plan.json").is_file())
+        names = (entry.name for entry in self.folder.iterdir())
+        return max(int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name)))
+
+    def _plan_path(self, number: int) -> UPath:
+        return self.folder / ("plan.json" if number <= 1 else f"plan.{number}.json")
+
+    def _plan(self, number: int) -> RepublishPlan | None:
+        path = self._plan_path(number)
+        content = _read(path)
+        if content is None:
+            return None
+        try:
+            return RepublishPlan.from_bytes(content)
+        except (SealError, ValueError, KeyError, TypeError) as error:
+            raise ArchiveError(
+                f"{path} was changed ({error}), expected the plan that this run began with; "
+                "restore it from a copy. Nothing more was sent"
+            ) from error
+
+    def write_plan(
+        self, plan: RepublishPlan, instead_of: RepublishPlan | None = None
+    ) -> RepublishPlan:
+        """Write the plan where there is none, and return the one that counts.
+
+        Args:
+            plan: The plan.
+            instead_of: The plan in whose place it comes while the run has not opened.
+        """
+        number = self._plans()
+        if number == 0 or (
+            instead_of is not None and self._plan(number) == instead_of and not self.is_opened
+        ):
+            number += 1
+            path = self._plan_path(number)
+            is_mine = create_text(path, plan.to_bytes().decode("utf-8"))
+            if is_mine and number > 1 and self.is_opened:
+                # An attempt opened meanwhile with the plan before.
+                path.unlink()
+        written = self.plan()
+        if written is None:
+            raise ArchiveError(f"{self.folder / 'plan.json'} was removed as it was written")
+        return written
+
+    def replaced(self) -> set[str]:
+        """Return the hashes of the plans in whose place the one that counts was made."""
+        plans = map(self._plan, range(1, self._plans()))
+        return {plan.sha256 for plan in plans if plan is not None}
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether the progress of all shards was written to Kafka."""
+        return (self.folder / "opened.json").is_file()
+
+    def mark_opened(self, document: dict[str, Any]) -> None:
+        """Note that the progress of all shards is in Kafka."""
+        create_document(self.folder / "opened.json", document)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has its receipt."""
+        return (self.folder / "receipt.json").is_file()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether somebody has ended the run in words, without a receipt."""
+        return (self.folder / "abandoned.json").is_file()
+
+    def abandon(self, at: datetime) -> None:
+        """Note that nobody will go on with the run."""
+        create_document(self.folder / "abandoned.json", {"at": at.isoformat()})
+
+    def needs_its_files(self, now: datetime) -> bool:
+        """Whether an attempt may still read the files of its plan.
+
+        A run that has opened may go on as long as Kafka keeps its progress, which nobody here
+        knows; one that never opened is planned again after some days.
+        """
+        if self.has_ended or self.is_abandoned:
+            return False
+        if self.is_opened:
+            return True
+        plan = self.plan()
+        return plan is not None and not plan.is_older(UNOPENED_FILES, now)
+
+    def receipt(self) -> dict[str, Any] | None:
+        """Read the receipt; None when the run hasn't ended.
+
+        Raises:
+            ArchiveError: When its bytes aren't those that were written.
+        """
+        content = _read(self.folder / "receipt.json")
+        try:
+            return None if content is None else unseal(content)
+        except SealError as error:
+            raise ArchiveError(
+                f"{self.folder / 'receipt.json'} was changed ({error}); restore it from a copy"
+            ) from error
+
+    def write_receipt(self, receipt: dict[str, Any]) -> bool:
+        """Write the receipt where there is none yet; False when there is one."""
+        return create_text(self.folder / "receipt.json", seal(receipt).decode())
+
+    def write_offset_map(self, content: bytes) -> None:
+        """Write the offset map; a verify that runs again writes the same one."""
+        write_text(self.folder / "offset-map.json", content.decode())
+
+    def offset_map(self) -> bytes | None:
+        """Read the offset map; None when there is none."""
+        return _read(self.folder / "offset-map.json")
+
+
+def _read(path: UPath) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def list_runs(root: UPath) -> Iterator[RepublishRun]:
+    """Yield an archive's runs, by key."""
+    folder = root / _FOLDER
+    if folder.is_dir():
+        for name in sorted(entry.name for entry in folder.iterdir()):
+            if name != OPENINGS:
+                yield RepublishRun(root, name)

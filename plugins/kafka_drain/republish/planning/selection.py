@@ -1,0 +1,149 @@
+"""Which records of an archive are wanted: by topic, partition, offset and time. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kafka_drain import intervals
+from kafka_drain.config.offset_ranges import parse_ranges, range_name
+from kafka_drain.errors import ConfigError
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+__all__ = ["Rows", "Selection", "parse_time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which records of one partition are wanted.
+
+    Attributes:
+        ranges: Offset ranges, sorted and disjoint; None for all offsets.
+        from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
+        to_ms: Where timestamps end, this one not included; None for no bound.
+    """
+
+    ranges: tuple[OffsetRange, ...] | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether timestamps decide."""
+        return self.from_ms is not None or self.to_ms is not None
+
+    def none_of(self, first: int, last: int, first_ms: int | None, last_ms: int | None) -> bool:
+        """Whether no record with such offsets and timestamps is wanted; None is an unknown one."""
+        if self.ranges is not None and not any(
+            r.start <= last and first < r.end for r in self.ranges
+        ):
+            return True
+        too_old = self.from_ms is not None and last_ms is not None and last_ms < self.from_ms
+        too_new = self.to_ms is not None and first_ms is not None and first_ms >= self.to_ms
+        return too_old or too_new
+
+    def all_of(self, first: int, last: int, first_ms: int | None, last_ms: int | None) -> bool:
+        """Whether each record with such offsets and timestamps is wanted."""
+        if self.ranges is not None and not any(
+            r.start <= first and last < r.end for r in self.ranges
+        ):
+            return False
+        old_enough = self.from_ms is None or (first_ms is not None and first_ms >= self.from_ms)
+        new_enough = self.to_ms is None or (last_ms is not None and last_ms < self.to_ms)
+        return old_enough and new_enough
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for.
+
+    Attributes:
+        topics: Only these topics; empty for all.
+        partitions: Only these partitions of each topic; empty for all.
+        offsets: Only these offset ranges, and no other partition; empty for all.
+        from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
+        to_ms: Where timestamps end, this one not included; None for no bound.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    offsets: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[int | str] = (),
+        offsets: Iterable[str] = (),
+        from_time: str | datetime | None = None,
+        to_time: str | datetime | None = None,
+    ) -> Selection:
+        """Read a selection as people write it.
+
+        Args:
+            topics: Topic names.
+            partitions: Partition numbers.
+            offsets: Ranges as `topic:partition:start-end`; the end is not part of them.
+            from_time: Lowest timestamp, in ISO 8601; UTC where it names no zone.
+            to_time: Where timestamps end, this one not included.
+
+        Raises:
+            ConfigError: When a value is not acceptable.
+        """
+        numbers = []
+        for partition in partitions:
+            if not str(partition).isdecimal():
+                raise ConfigError(f"partition = {partition!r} is not acceptable; accepted: 0, 1, …")
+            numbers.append(int(partition))
+        from_ms = parse_time("from_time", from_time) if from_time else None
+        to_ms = parse_time("to_time", to_time) if to_time else None
+        if from_ms is not None and to_ms is not None and from_ms > to_ms:
+            raise ConfigError(
+                f"from_time = {from_time} is after to_time = {to_time}; expected it before"
+            )
+        parsed = parse_ranges("offsets", offsets, "such as flights:0:100-200")
+        return cls(
+            topics=tuple(sorted(set(topics))),
+            partitions=tuple(sorted(set(numbers))),
+            offsets={tp: tuple(ranges) for tp, ranges in parsed.items()},
+            from_ms=from_ms,
+            to_ms=to_ms,
+        )
+
+    def rows(self, tp: TopicPartition) -> Rows | None:
+        """Return which records of a partition are wanted; None for none."""
+        if (self.topics and tp.topic not in self.topics) or (
+            self.partitions and tp.partition not in self.partitions
+        ):
+            return None
+        if self.offsets and tp not in self.offsets:
+            return None
+        return Rows(self.offsets.get(tp), self.from_ms, self.to_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the selection as people write it, without what wasn't asked for."""
+        written: dict[str, Any] = {
+            "topics": list(self.topics),
+            "partitions": list(self.partitions),
+            "offsets": [
+                range_name(tp, r) for tp, ranges in sorted(self.offsets.items()) for r in ranges
+            ],
+            "from_time": None if self.from_ms is None else intervals.time_text(self.from_ms),
+            "to_time": None if self.to_ms is None else intervals.time_text(self.to_ms),
+        }
+        return {name: value for name, value in written.items() if value not in ([], None)}
+
+
+def parse_time(name: str, value: str | datetime) -> int:
+    """Return a time in milliseconds since 1970, rounded up to a whole one.
+
+    Raises:
+        ConfigError: When it is no time.
+    """
+    time = intervals.parse_time(name, value) if isinstance(value, str) else intervals.in_utc(value)
+    return intervals.milliseconds(time)

@@ -1,0 +1,165 @@
+"""Shards: the units of a republish, as its plan names them. Opens nothing; crosses as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.planning.selection import Rows
+
+__all__ = ["PREFIX", "ProgressSlot", "Shard", "ShardFile"]
+
+#: Begins all transactional ids and groups of republishes, so that one prefixed ACL covers them.
+PREFIX = "kafka-drain-republish-"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """One file's share of a shard.
+
+    Attributes:
+        path: Path relative to the archive.
+        file_format: Format.
+        bytes: Size of the file.
+        sha256: The SHA-256 of its bytes.
+        first: Lowest offset of this partition.
+        last: Highest offset of this partition.
+        records: How many of its rows are sent.
+        ascending: Whether the rows are in offset order.
+    """
+
+    path: str
+    file_format: str
+    bytes: int
+    sha256: str
+    first: int
+    last: int
+    records: int
+    ascending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSlot:
+    """Where a shard's progress is kept: the offset that a consumer group commits.
+
+    Attributes:
+        group: The group, which has no members.
+        tp: A topic-partition that exists in the target cluster, see KIP-98's TxnOffsetCommit.
+    """
+
+    group: str
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One source partition, in offset order, one writer.
+
+    Attributes:
+        number: Its place in the plan.
+        source: Where the records came from.
+        topic_id: Id of that topic; a topic that was made again counts its offsets anew.
+        target_topic: Where the records go.
+        target_partition: To which partition; None when each record's key decides.
+        rows: Which rows of the files are sent.
+        files: The files, by first offset.
+        progress: Where its progress is kept.
+    """
+
+    number: int
+    source: TopicPartition
+    topic_id: str
+    target_topic: str
+    target_partition: int | None
+    rows: Rows
+    files: tuple[ShardFile, ...]
+    progress: ProgressSlot
+
+    @property
+    def records(self) -> int:
+        """How many records are sent."""
+        return sum(file.records for file in self.files)
+
+    @property
+    def first(self) -> int:
+        """Lowest offset in the files."""
+        return self.files[0].first
+
+    @property
+    def end(self) -> int:
+        """The offset after the highest one in the files: progress when all is sent."""
+        return 1 + max(file.last for file in self.files)
+
+    @property
+    def target(self) -> str:
+        """Where the records go, for people."""
+        if self.target_partition is None:
+            return f"{self.target_topic} by key"
+        return f"{self.target_topic}-{self.target_partition}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shard as JSON types."""
+        ranges = self.rows.ranges
+        return {
+            "number": self.number,
+            "topic": self.source.topic,
+            "partition": self.source.partition,
+            "topic_id": self.topic_id,
+            "target_topic": self.target_topic,
+            "target_partition": self.target_partition,
+            "records": self.records,
+            "ranges": None if ranges is None else [[r.start, r.end] for r in ranges],
+            "from_ms": self.rows.from_ms,
+            "to_ms": self.rows.to_ms,
+            "progress_group": self.progress.group,
+            "progress_topic": self.progress.tp.topic,
+            "progress_partition": self.progress.tp.partition,
+            "files": [
+                {
+                    "path": file.path,
+                    "format": file.file_format,
+                    "bytes": file.bytes,
+                    "sha256": file.sha256,
+                    "first_offset": file.first,
+                    "last_offset": file.last,
+                    "records": file.records,
+                    "ascending": file.ascending,
+                }
+                for file in self.files
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Shard:
+        """Read what `to_dict` wrote."""
+        ranges = document["ranges"]
+        return cls(
+            number=document["number"],
+            source=TopicPartition(document["topic"], document["partition"]),
+            topic_id=document["topic_id"],
+            target_topic=document["target_topic"],
+            target_partition=document["target_partition"],
+            rows=Rows(
+                None if ranges is None else tuple(OffsetRange(a, b) for a, b in ranges),
+                document["from_ms"],
+                document["to_ms"],
+            ),
+            files=tuple(
+                ShardFile(
+                    path=file["path"],
+                    file_format=file["format"],
+                    bytes=file["bytes"],
+                    sha256=file["sha256"],
+                    first=file["first_offset"],
+                    last=file["last_offset"],
+                    records=file["records"],
+                    ascending=file["ascending"],
+                )
+                for file in document["files"]
+            ),
+            progress=ProgressSlot(
+                document["progress_group"],
+                TopicPartition(document["progress_topic"], document["progress_partition"]),
+            ),
+        )

@@ -1,0 +1,22 @@
+"""What a run may say of its target, once that was read back. Plain values; opens nothing."""
+
+from __future__ import annotations
+
+from kafka_drain.republish.planning.plan import EXACTLY_ONCE
+
+__all__ = ["gets_receipt", "is_exact"]
+
+
+def is_exact(*, lost: int, twice: int, out_of_order: int) -> bool:
+    """Whether each planned record is there once, in its shard's order.
+
+    Records that other producers sent, and those that Kafka has compacted since, change nothing.
+    """
+    return lost == twice == out_of_order == 0
+
+
+def gets_receipt(delivery: str, *, lost: int, twice: int, out_of_order: int) -> bool:
+    """Whether a run gets its receipt: at least once allows more records, and another order."""
+    if delivery == EXACTLY_ONCE:
+        return is_exact(lost=lost, twice=twice, out_of_order=out_of_order)
+    return lost == 0

@@ -1,0 +1,1 @@
+"""How records are sent exactly once; the same in both engines."""

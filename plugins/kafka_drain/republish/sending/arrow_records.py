@@ -1,0 +1,76 @@
+"""Records as Kafka's client takes them, out of batches of a data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.republish.planning.shards import Shard
+
+__all__ = ["Headers", "Row", "offset_of_nul", "provenance", "rows_of"]
+
+Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
+
+#: Key, value, headers (None for none), timestamp in milliseconds since 1970, offset.
+Row: TypeAlias = "tuple[bytes | None, bytes | None, Headers, int, int]"
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Yield a batch's records.
+
+    Args:
+        batch: Columns of `data_files.records.SCHEMA`.
+    """
+    milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    return zip(
+        batch["key"].to_pylist(),
+        batch["value"].to_pylist(),
+        _headers(batch["headers"]),
+        milliseconds.to_pylist(),
+        batch["offset"].to_pylist(),
+        strict=True,
+    )
+
+
+def _headers(column: pa.ListArray) -> list[Headers]:
+    """Return each record's headers as pairs; a dict for each header would cost thrice as much."""
+    pairs = column.flatten()
+    if not len(pairs):
+        return [None] * len(column)
+    flat = list(zip(pairs.field("key").to_pylist(), pairs.field("value").to_pylist(), strict=True))
+    found: list[Headers] = []
+    at = 0
+    for length in column.value_lengths().to_pylist():
+        # A length is null where there are no headers. (To fill such nulls would import pandas.)
+        found.append(flat[at : at + length] if length else None)
+        at += length or 0
+    return found
+
+
+def offset_of_nul(batch: pa.RecordBatch) -> int | None:
+    """Return the offset of the first record with a NUL in the name of a header; None for none.
+
+    librdkafka takes a name's end there, and would send the header by another name.
+    """
+    column = batch["headers"]
+    names = column.flatten()
+    if not len(names):
+        return None
+    with_nul = pc.match_substring(names.field("key"), "\0")
+    if not pc.any(with_nul).as_py():
+        return None
+    at = with_nul.to_pylist().index(True)
+    row: int = pc.list_parent_indices(column)[at].as_py()
+    return int(batch["offset"][row].as_py())
+
+
+def provenance(shard: Shard, offset: int) -> list[tuple[str, str | bytes | None]]:
+    """Return headers that say where a record came from."""
+    return [
+        ("kafka-drain.topic", shard.source.topic.encode()),
+        ("kafka-drain.partition", b"%d" % shard.source.partition),
+        ("kafka-drain.offset", b"%d" % offset),
+    ]

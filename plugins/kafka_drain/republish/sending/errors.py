@@ -1,0 +1,69 @@
+"""Kafka's errors while records are sent, as our own: what was refused, would a retry help."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from kafka_drain.errors import (
+    AuthorizationError,
+    DeliveryError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    SourceRecordError,
+    TopicError,
+)
+from kafka_drain.kafka.error_codes import UNAVAILABLE
+
+__all__ = ["explained", "is_terminal"]
+
+_NEEDS = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE and DESCRIBE on TransactionalId "
+    "kafka-drain-republish- (prefixed)",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on Group kafka-drain-republish- (prefixed)",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "WRITE, READ and DESCRIBE on the target topic",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IDEMPOTENT_WRITE on the cluster",
+}
+_REFUSED = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise the target topic's max.message.bytes",
+    KafkaError.INVALID_MSG_SIZE: "raise the target topic's max.message.bytes",
+    KafkaError.INVALID_TIMESTAMP: "raise the target topic's message.timestamp.before.max.ms and "
+    "message.timestamp.after.max.ms",
+    KafkaError.INVALID_RECORD: "look at the target topic's cleanup.policy (compact demands keys) "
+    "and message.timestamp settings",
+    KafkaError.POLICY_VIOLATION: "look at the cluster's policies",
+}
+
+
+def is_terminal(error: KafkaError) -> bool:
+    """Whether the same call can't succeed later unless something is changed."""
+    return error.code() in _NEEDS or error.code() in _REFUSED
+
+
+def explained(error: KafkaError, what: str) -> KafkaDrainError:
+    """Return an error of ours for one of Kafka's.
+
+    Args:
+        error: Kafka's.
+        what: What was being done, for people.
+    """
+    code = error.code()
+    if code in _NEEDS:
+        return AuthorizationError(
+            f"{what}: Kafka refused it ({error.str()}); expected the ACL {_NEEDS[code]}; add it"
+        )
+    if code in _REFUSED:
+        return SourceRecordError(
+            f"{what}: Kafka refused a record ({error.str()}); {_REFUSED[code]}"
+        )
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return TopicError(
+            f"{what}: Kafka doesn't know the topic any more ({error.str()}); expected the one that "
+            "the plan names; it was deleted while the run was on"
+        )
+    if code in UNAVAILABLE:
+        return KafkaUnavailableError(
+            f"{what}: no answer from Kafka ({error.str()}); a retry goes on where this one ended"
+        )
+    return DeliveryError(
+        f"{what}: {error.name()}: {error.str()}; a retry goes on where this one ended"
+    )

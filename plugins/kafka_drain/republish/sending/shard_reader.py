@@ -1,0 +1,167 @@
+"""The records of one source partition, in offset order, from files that may interleave.
+
+One Spark task splits its offsets over a file for each date: where event times go back and forth,
+these files interleave. They are merged batch by batch; memory is bounded.
+
+This runs in processes apart and on Spark's executors: it needs pyarrow alone where files are
+local and none is Avro.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, DataPath, Wanted, path_of
+from kafka_drain.data_files.scalars import number
+from kafka_drain.errors import DataFileError, ManifestInvalidError
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.planning.shards import Shard, ShardFile
+
+__all__ = ["GROUP_BYTES", "read_shard"]
+
+#: About how much memory the batches of one group of files may take.
+GROUP_BYTES = 128 << 20
+
+#: So much of a file is hashed at a time.
+CHUNK_BYTES = 1 << 20
+
+
+def read_shard(
+    root: str, shard: Shard, from_offset: int = 0, memory_bytes: int = GROUP_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's wanted records in offset order.
+
+    A file's bytes are compared with the plan before the first of its records comes.
+
+    Args:
+        root: The archive: a folder, or a URL such as `s3://bucket/archive`.
+        shard: The shard.
+        from_offset: Only records with this offset or a higher one; files that lie below aren't
+            opened.
+        memory_bytes: About how much memory the batches may take.
+
+    Yields:
+        Batches with the columns of `data_files.records.SCHEMA`.
+
+    Raises:
+        ManifestInvalidError: When a file is missing, or has other bytes than the plan says.
+        DataFileError: When a file can't be read, with its path.
+    """
+    files = [file for file in shard.files if file.last >= from_offset]
+    for group in interleaved_groups(files):
+        batch_bytes = memory_bytes // len(group)
+        yield from merge_streams(
+            [_stream(root, file, shard, from_offset, batch_bytes) for file in group]
+        )
+
+
+def interleaved_groups(files: Sequence[ShardFile]) -> list[list[ShardFile]]:
+    """Put files whose offset ranges overlap into one group; files come by first offset."""
+    groups: list[list[ShardFile]] = []
+    reach = -1
+    for file in files:
+        if file.first > reach:
+            groups.append([])
+        groups[-1].append(file)
+        reach = max(reach, file.last)
+    return groups
+
+
+def _stream(
+    root: str, file: ShardFile, shard: Shard, from_offset: int, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield one file's wanted records in offset order."""
+    path = path_of(root, file.path)
+    _check_bytes(path, file)
+    in_topic_folder = topic_of(file.path) is not None
+    selected = (
+        wanted_rows(batch, shard.source, shard.rows, from_offset, in_topic_folder=in_topic_folder)
+        for batch in _records(path, file, batch_bytes, _bounds(shard, from_offset))
+    )
+    if file.ascending:
+        yield from (batch for batch in selected if batch.num_rows)
+        return
+    # Rows out of order can't be merged as they come: this one file is sorted in memory.
+    table = pa.Table.from_batches(list(selected), schema=SCHEMA)
+    ordered = table.take(pc.sort_indices(table["offset"])).combine_chunks()
+    yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _check_bytes(path: DataPath, file: ShardFile) -> None:
+    """Compare a file's bytes with the plan.
+
+    Raises:
+        ManifestInvalidError: When they aren't those, or there is no file.
+    """
+    expected = f"expected {file.bytes:,} bytes with SHA-256 {file.sha256 or '(none)'}"
+    size, digest = 0, hashlib.sha256()
+    try:
+        with path.open("rb") as source:
+            while chunk := source.read(CHUNK_BYTES):
+                size += len(chunk)
+                digest.update(chunk)
+    except FileNotFoundError as error:
+        raise ManifestInvalidError(
+            f"{file.path} is missing since the plan was made, {expected}; restore it from a copy, "
+            "nothing of it was sent by this attempt"
+        ) from error
+    if (size, digest.hexdigest()) != (file.bytes, file.sha256):
+        raise ManifestInvalidError(
+            f"{file.path} was changed since the plan was made: it has {size:,} bytes with SHA-256 "
+            f"{digest.hexdigest()}, {expected}; restore it from a copy, nothing of it was sent by "
+            "this attempt"
+        )
+
+
+def _records(
+    path: DataPath, file: ShardFile, batch_bytes: int, bounds: Wanted
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from read_records(path, file.file_format, batch_bytes, bounds)
+    except DataFileError as error:
+        raise DataFileError(f"{file.path}: {error}") from error
+
+
+def _bounds(shard: Shard, from_offset: int) -> Wanted:
+    """Return what lets a format leave rows out; which of the others are wanted is seen later."""
+    ranges = shard.rows.ranges
+    first, end = from_offset, None
+    if ranges is not None:
+        first = max(from_offset, ranges[0].start) if ranges else from_offset
+        end = ranges[-1].end if ranges else from_offset
+    return Wanted(shard.source.partition, first, end, shard.rows.from_ms, shard.rows.to_ms)
+
+
+def merge_streams(streams: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Merge batches that each stream yields in offset order into one such stream."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    heads: list[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]] = []
+    waiting = streams
+    while True:
+        for stream in waiting:
+            batch = next(stream, None)
+            if batch is not None:
+                heads.append((batch, stream))
+        if not heads:
+            return
+        # Up to here nothing smaller can follow from any stream.
+        limit = number(min(batch["offset"][-1].as_py() for batch, _ in heads))
+        ready, kept, waiting = [], [], []
+        for batch, stream in heads:
+            rows = pc.sum(pc.less_equal(batch["offset"], limit)).as_py()
+            ready.append(batch.slice(0, rows))
+            if rows < batch.num_rows:
+                kept.append((batch.slice(rows), stream))
+            else:
+                waiting.append(stream)
+        heads = kept
+        table = pa.Table.from_batches(ready)
+        merged = table.take(pc.sort_indices(table["offset"])).combine_chunks()
+        yield from merged.to_batches()

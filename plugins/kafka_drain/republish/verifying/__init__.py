@@ -1,0 +1,1 @@
+"""The target read back, and compared with the files record by record."""

@@ -1,0 +1,157 @@
+"""What a target partition holds against what the shards should have put there. Opens nothing.
+
+A walk along the target (sequence_match) is the only pass where all is right, in bounded memory;
+where other producers' records were seen, the shards are read once more to tell them from records
+that are there twice. The rest is for damage (multiset_diff).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+from kafka_drain.republish.planning.verdicts import is_exact
+from kafka_drain.republish.verifying.match_types import Actual, Expected, Record
+from kafka_drain.republish.verifying.multiset_diff import (
+    alike,
+    balance,
+    batches_without,
+    compacted_of,
+    planned_like,
+    too_early,
+    with_other_times,
+    without,
+)
+from kafka_drain.republish.verifying.offset_map import Block
+from kafka_drain.republish.verifying.sequence_match import Walk
+
+__all__ = ["Actual", "Expected", "PartitionMatch", "Record", "match_partition"]
+
+
+@dataclass(frozen=True)
+class PartitionMatch:
+    """What was found in one target partition.
+
+    Attributes:
+        expected: Records that the plan puts there.
+        found: Those of them that are there.
+        lost: Those that are not.
+        twice: Records too many: alike planned ones, more often than planned.
+        out_of_order: Records that came before one of their shard with a lower source offset. Only
+            records whose content is there as often as planned are looked at.
+        foreign: Records that nobody planned: other producers'.
+        compacted: Planned records that Kafka's compaction took: the target has a later one with
+            the same key.
+        fingerprint: BLAKE2b-128 of the content hashes (eight bytes each, little endian) of the
+            records that the walk found, in the target's order.
+        mappings: By shard number, where its records are.
+        notes: What people should know about it.
+    """
+
+    expected: int
+    found: int
+    lost: int
+    twice: int
+    out_of_order: int
+    foreign: int
+    compacted: int
+    fingerprint: str
+    mappings: Mapping[int, tuple[Block, ...]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each planned record is there once, in its shard's order."""
+        return is_exact(lost=self.lost, twice=self.twice, out_of_order=self.out_of_order)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types, for another process."""
+        return asdict(self) | {
+            "mappings": {str(number): list(blocks) for number, blocks in self.mappings.items()}
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> PartitionMatch:
+        """Read what `to_dict` wrote."""
+        mappings = {
+            int(number): tuple(Block(*block) for block in blocks)
+            for number, blocks in document["mappings"].items()
+        }
+        return cls(**(document | {"mappings": mappings, "notes": tuple(document["notes"])}))
+
+
+def match_partition(
+    expected: Mapping[int, Expected],
+    actual: Actual,
+    *,
+    compare_timestamps: bool = True,
+    is_compacted: bool = False,
+) -> PartitionMatch:
+    """Match a target partition with the shards that send to it.
+
+    Args:
+        expected: What each shard sends there, by the shard's number. A timestamp of 0 stands for
+            any: librdkafka replaces it by the time of sending.
+        actual: What the partition holds.
+        compare_timestamps: False where the delivery doesn't keep them; contents alone are compared.
+        is_compacted: Whether Kafka may have removed records that have a later one with their key.
+    """
+    walk = Walk(expected, compare_timestamps)
+    walk.run(actual)
+    if walk.proves_all:
+        planned = planned_like(expected, walk.unexpected, compare_timestamps)
+        twice = alike(walk.unexpected, planned)
+        return PartitionMatch(
+            expected=walk.matched,
+            found=walk.matched,
+            lost=0,
+            twice=twice,
+            out_of_order=0,
+            foreign=walk.unexpected.total() - twice,
+            compacted=0,
+            fingerprint=walk.fingerprint,
+            mappings=walk.mappings(),
+        )
+    missing, surplus, records = balance(expected, actual, compare_timestamps)
+    twice = alike(surplus, planned_like(expected, surplus, compare_timestamps))
+    lost, compacted = missing.total(), 0
+    notes = []
+    if walk.is_by_shard:
+        notes.append(
+            "identical records of several source partitions: each one's order was proven alone"
+        )
+    if other_times := with_other_times(missing, surplus):
+        notes.append(f"{other_times:,} of the lost records are there with another timestamp")
+    in_order, mapped = walk.is_complete, walk
+    if lost or twice:
+        others = {h for h, _ in chain(missing, surplus)}
+        expected_rest = {number: without(source, others) for number, source in expected.items()}
+        actual_rest = batches_without(actual, others)
+        rest = Walk(expected_rest, compare_timestamps)
+        rest.run(actual_rest)
+        in_order = rest.is_complete
+        if is_compacted:
+            # What compaction took from the beginning stopped the first walk there.
+            mapped = rest
+    else:
+        expected_rest, actual_rest = dict(expected), actual
+    out_of_order = 0
+    if not in_order:
+        out_of_order = max(1, too_early(expected_rest, actual_rest, compare_timestamps))
+    if lost and is_compacted:
+        compacted = compacted_of(expected, actual, missing, compare_timestamps)
+        lost -= compacted
+    return PartitionMatch(
+        expected=records,
+        found=records - lost - compacted,
+        lost=lost,
+        twice=twice,
+        out_of_order=out_of_order,
+        foreign=surplus.total() - twice,
+        compacted=compacted,
+        fingerprint=walk.fingerprint,
+        mappings=mapped.mappings(),
+        notes=tuple(notes),
+    )

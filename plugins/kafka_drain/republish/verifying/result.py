@@ -1,0 +1,133 @@
+"""What verify found: in one target partition, and in all. Opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.verdicts import gets_receipt
+from kafka_drain.republish.verifying.matching import PartitionMatch
+
+__all__ = ["Verification", "VerifiedPartition"]
+
+
+@dataclass(frozen=True)
+class VerifiedPartition:
+    """One target partition and what was found in it."""
+
+    tp: TopicPartition
+    match: PartitionMatch
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as JSON types, without the mappings."""
+        return {
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
+            "records": self.match.expected,
+            "found": self.match.found,
+            "lost": self.match.lost,
+            "twice": self.match.twice,
+            "out_of_order": self.match.out_of_order,
+            "foreign": self.match.foreign,
+            "compacted": self.match.compacted,
+            "fingerprint": self.match.fingerprint,
+            "notes": list(self.match.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found in all target partitions.
+
+    Attributes:
+        partitions: The target partitions.
+    """
+
+    partitions: tuple[VerifiedPartition, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records were planned."""
+        return sum(partition.match.expected for partition in self.partitions)
+
+    @property
+    def lost(self) -> int:
+        """How many of them aren't there."""
+        return sum(partition.match.lost for partition in self.partitions)
+
+    @property
+    def twice(self) -> int:
+        """How many are there beyond the plan."""
+        return sum(partition.match.twice for partition in self.partitions)
+
+    @property
+    def out_of_order(self) -> int:
+        """How many came too early."""
+        return sum(partition.match.out_of_order for partition in self.partitions)
+
+    @property
+    def foreign(self) -> int:
+        """How many are other producers'."""
+        return sum(partition.match.foreign for partition in self.partitions)
+
+    @property
+    def compacted(self) -> int:
+        """How many planned ones Kafka's compaction took."""
+        return sum(partition.match.compacted for partition in self.partitions)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each planned record is in Kafka once, in its shard's order."""
+        return all(partition.match.is_exact for partition in self.partitions)
+
+    def gets_receipt(self, delivery: str) -> bool:
+        """Whether a run of this delivery gets its receipt."""
+        return gets_receipt(
+            delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was found as JSON types, without the offset map."""
+        return {
+            "is_exact": self.is_exact,
+            "records": self.records,
+            "lost": self.lost,
+            "twice": self.twice,
+            "out_of_order": self.out_of_order,
+            "foreign": self.foreign,
+            "compacted": self.compacted,
+            "partitions": [partition.to_dict() for partition in self.partitions],
+        }
+
+    def lines(self) -> list[str]:
+        """Return what was found as people read it."""
+        others = [
+            f"{number:,} {what}"
+            for number, what in (
+                (self.compacted, "were compacted by Kafka since"),
+                (self.foreign, "records of other producers lie between"),
+            )
+            if number
+        ]
+        if self.is_exact:
+            first = f"{self.records:,} records are in Kafka once, in order, as in the files"
+        else:
+            first = (
+                f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; {self.twice:,} "
+                f"are there beyond the plan, {self.out_of_order:,} are out of order"
+            )
+        return [
+            f"verify: {'; '.join([first, *others])}",
+            *(
+                f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
+                f"lost, {match.twice:,} twice, {match.out_of_order:,} out of order"
+                for partition in self.partitions
+                if not (match := partition.match).is_exact
+            ),
+            *(
+                f"  {partition.tp}: {note}"
+                for partition in self.partitions
+                for note in partition.match.notes
+            ),
+        ]

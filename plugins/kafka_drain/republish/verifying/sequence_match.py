@@ -1,0 +1,302 @@
+"""One pass along a target partition: each record has to be the next one of some shard.
+
+Records that are alike (in content and timestamp) and next in several shards could be any of them.
+The walk follows each possibility, which end as soon as the shards differ. Where they become too
+many, each shard's order is proven by itself; that can't accuse a right target. Opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+
+from kafka_drain.republish.verifying.match_types import Actual, Expected, Record, Token
+from kafka_drain.republish.verifying.offset_map import Block, join_blocks
+
+__all__ = ["Walk"]
+
+#: So many possibilities are followed where records are alike.
+MAX_STATES = 64
+
+#: So many different records that nobody planned are kept in the first pass.
+MAX_UNEXPECTED = 1_000_000
+
+#: So many blocks of a shard are kept as they are before neighbours are joined.
+MAX_BLOCKS = 1_000
+
+#: Records after which what no possibility needs any more is forgotten.
+_TRIM = 1_000
+
+_NOBODY, _SEVERAL = -1, -2
+
+
+class Walk:
+    """One pass along the target, with each shard's next record at hand.
+
+    Three ways of going take turns: one possibility, several, and each shard by itself. A way goes
+    on until its batch ends or another takes over.
+    """
+
+    def __init__(self, expected: Mapping[int, Expected], compare_timestamps: bool) -> None:
+        self.matched = 0
+        self.unexpected: Counter[Token] = Counter()
+        self.is_by_shard = False
+        self._compare = compare_timestamps
+        self._has_too_many = False
+        self._numbers = list(expected)
+        self._sources = [source() for source in expected.values()]
+        #: Records that were read ahead, of each shard.
+        self._queues: list[deque[Record]] = [deque() for _ in self._sources]
+        self._heads: list[Record | None] = [next(source, None) for source in self._sources]
+        #: Which shard's next record has a content.
+        self._holders: dict[int, int] = {}
+        for shard in range(len(self._heads)):
+            self._enter(shard)
+        #: While several possibilities are followed: how far each shard is in each of them, counted
+        #: from where the queues began once (`_gone` of their records were forgotten since).
+        self._states: set[tuple[int, ...]] = set()
+        self._gone = [0] * len(self._sources)
+        self._reached = [0] * len(self._sources)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._hashes = array("Q")
+        #: Of each shard: where the stretch began and how it goes on, source and target in turn.
+        self._stretches = [[-1, -1, -1, -1] for _ in self._sources]
+        self._blocks: list[list[Block]] = [[] for _ in self._sources]
+        self._limits = [MAX_BLOCKS] * len(self._sources)
+        self._way = self._go_on
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each shard's records were found in order."""
+        if not self._states:
+            return not any(self._heads)
+        return any(
+            all(self._peek(shard, at) is None for shard, at in enumerate(state))
+            for state in self._states
+        )
+
+    @property
+    def proves_all(self) -> bool:
+        """Whether each planned record was found in a place of its own."""
+        return self.is_complete and not self.is_by_shard and not self._has_too_many
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex of the chain over what was found."""
+        return self._digest.hexdigest()
+
+    def run(self, actual: Actual) -> None:
+        """Walk along the target."""
+        # Each shard by itself may be done before all records were seen.
+        for batch in actual(lambda: self.is_complete and not self.is_by_shard):
+            records = iter(batch)
+            while self._way(records):
+                pass
+            self.matched += len(self._hashes)
+            # Little endian, as all machines are that pyarrow runs on.
+            self._digest.update(self._hashes)
+            del self._hashes[:]
+
+    def mappings(self) -> dict[int, tuple[Block, ...]]:
+        """Return where each shard's records were found."""
+        for shard in range(len(self._sources)):
+            self._end_stretch(shard)
+        return {
+            number: tuple(blocks)
+            for number, blocks in zip(self._numbers, self._blocks, strict=True)
+            if blocks
+        }
+
+    def _go_on(self, records: Iterator[Record]) -> bool:
+        """Follow the one possibility. This loop decides how fast verify is."""
+        compare = self._compare
+        holders, heads, queues, sources = self._holders, self._heads, self._queues, self._sources
+        stretches = self._stretches
+        add = self._hashes.append
+        # Unpacked at once: `zip` then makes one tuple for all records, and nothing for the garbage
+        # collector to look through.
+        for h, timestamp, target, key in records:
+            shard = holders.get(h, _NOBODY)
+            if shard == _SEVERAL:
+                record = h, timestamp, target, key
+                candidates = [
+                    i for i, head in enumerate(heads) if head and self._is_like(head, record)
+                ]
+                if len(candidates) > 1:
+                    self._fork()
+                    self._step(record)
+                    return self._change()
+                shard = candidates[0] if candidates else _NOBODY
+            head = heads[shard] if shard >= 0 else None
+            if head is None or (compare and head[1] != timestamp and head[1]):
+                self._unexpected(h, timestamp)
+                continue
+            add(h)
+            source = head[2]
+            stretch = stretches[shard]
+            if source == stretch[2] and target == stretch[3]:
+                stretch[2] = source + 1
+                stretch[3] = target + 1
+            else:
+                self._begin_stretch(shard, source, target)
+            queue = queues[shard]
+            heads[shard] = head = queue.popleft() if queue else next(sources[shard], None)
+            if holders[h] == shard:
+                del holders[h]
+            else:
+                self._let_go(h)
+            if head is not None and holders.setdefault(head[0], shard) != shard:
+                holders[head[0]] = _SEVERAL
+        return False
+
+    def _enter(self, shard: int) -> None:
+        """Note whose next record it is."""
+        head = self._heads[shard]
+        if head is not None and self._holders.setdefault(head[0], shard) != shard:
+            self._holders[head[0]] = _SEVERAL
+
+    def _let_go(self, h: int) -> None:
+        """Find out who still has a content, after one of several went on.
+
+        The one that went on is entered anew by who calls.
+        """
+        left = [i for i, head in enumerate(self._heads) if head and head[0] == h]
+        if not left:
+            del self._holders[h]
+        else:
+            self._holders[h] = left[0] if len(left) == 1 else _SEVERAL
+
+    def _is_like(self, head: Record, record: Record) -> bool:
+        return head[0] == record[0] and (not self._compare or head[1] in (0, record[1]))
+
+    def _unexpected(self, h: int, timestamp: int) -> None:
+        if len(self.unexpected) < MAX_UNEXPECTED:
+            self.unexpected[h, timestamp if self._compare else 0] += 1
+        else:
+            self._has_too_many = True
+
+    # Several possibilities
+
+    def _fork(self) -> None:
+        for head, queue in zip(self._heads, self._queues, strict=True):
+            if head is not None:
+                queue.appendleft(head)
+        self._gone = [0] * len(self._sources)
+        self._reached = [0] * len(self._sources)
+        self._states = {(0,) * len(self._sources)}
+
+    def _peek(self, shard: int, at: int) -> Record | None:
+        queue = self._queues[shard]
+        at -= self._gone[shard]
+        while len(queue) <= at:
+            record = next(self._sources[shard], None)
+            if record is None:
+                return None
+            queue.append(record)
+        return queue[at]
+
+    def _step(self, record: Record) -> bool:
+        """Let each possibility take a record; those that can't end, unless none can."""
+        states = set()
+        for state in self._states:
+            for shard, at in enumerate(state):
+                head = self._peek(shard, at)
+                if head is not None and self._is_like(head, record):
+                    states.add((*state[:shard], at + 1, *state[shard + 1 :]))
+        if not states:
+            self._unexpected(record[0], record[1])
+            return False
+        self._states = states
+        self._hashes.append(record[0])
+        # A shard's record counts as where it is at the earliest: a translated consumer may read
+        # some again, and skips none.
+        for shard, reached in enumerate(self._reached):
+            if any(state[shard] > reached for state in states):
+                head = self._peek(shard, reached)
+                self._begin_stretch(shard, head[2] if head else -1, record[2])
+                self._reached[shard] += 1
+        return True
+
+    def _go_on_with_several(self, records: Iterator[Record]) -> bool:
+        for seen, record in enumerate(records, 1):
+            if self._step(record) and not 1 < len(self._states) <= MAX_STATES:
+                return self._change()
+            if seen % _TRIM == 0:
+                self._trim()
+        self._trim()
+        return False
+
+    def _trim(self) -> None:
+        for shard, queue in enumerate(self._queues):
+            while self._gone[shard] < min(state[shard] for state in self._states):
+                queue.popleft()
+                self._gone[shard] += 1
+
+    def _change(self) -> bool:
+        """Choose the way by how many possibilities there are."""
+        if 1 < len(self._states) <= MAX_STATES:
+            self._way = self._go_on_with_several
+            return True
+        if len(self._states) > MAX_STATES:
+            # From the farthest place of each shard: where a right target is walked along, no shard
+            # is ever behind its true place, so that each one ends.
+            self._states = {tuple(self._reached)}
+            self.is_by_shard = True
+        self._trim()
+        for shard, at in enumerate(next(iter(self._states))):
+            queue = self._queues[shard]
+            for ahead in range(self._reached[shard] - at):
+                # Was given its place by a possibility that ended.
+                h, timestamp, _, key = queue[ahead]
+                queue[ahead] = (h, timestamp, -1, key)
+        self._states = set()
+        self._holders.clear()
+        for shard, queue in enumerate(self._queues):
+            self._heads[shard] = queue.popleft() if queue else next(self._sources[shard], None)
+            self._enter(shard)
+        self._way = self._go_on_by_shard if self.is_by_shard else self._go_on
+        return True
+
+    # Each shard by itself
+
+    def _go_on_by_shard(self, records: Iterator[Record]) -> bool:
+        for record in records:
+            is_taken = False
+            for shard, head in enumerate(self._heads):
+                if head is not None and self._is_like(head, record):
+                    is_taken = True
+                    self._begin_stretch(shard, head[2], record[2])
+                    queue = self._queues[shard]
+                    self._heads[shard] = (
+                        queue.popleft() if queue else next(self._sources[shard], None)
+                    )
+            if is_taken:
+                self._hashes.append(record[0])
+        return False
+
+    # Where records are
+
+    def _begin_stretch(self, shard: int, source: int, target: int) -> None:
+        """Note where a record is; it may also belong to the stretch before."""
+        if source < 0:
+            return
+        stretch = self._stretches[shard]
+        if source == stretch[2] and target == stretch[3]:
+            stretch[2] += 1
+            stretch[3] += 1
+            return
+        self._end_stretch(shard)
+        self._stretches[shard][:] = source, target, source + 1, target + 1
+
+    def _end_stretch(self, shard: int) -> None:
+        source, target, source_end, target_end = self._stretches[shard]
+        if source < 0:
+            return
+        blocks = self._blocks[shard]
+        blocks.append(Block(source, source_end, target, target_end, source_end - source))
+        self._stretches[shard][:] = -1, -1, -1, -1
+        if len(blocks) > self._limits[shard]:
+            blocks[:] = join_blocks(blocks)
+            self._limits[shard] = len(blocks) + MAX_BLOCKS

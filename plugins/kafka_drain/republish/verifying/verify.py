@@ -1,0 +1,216 @@
+"""Verify: the target's new records are read back and compared with the files, record by record.
+
+What `read_committed` readers get of each target partition since the plan was made is matched with
+what the shards hold (`matching`). That proves count, order and content, and tells where each
+source offset went (`offset_map`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.shards import Shard
+from kafka_drain.republish.sending.arrow_records import provenance, rows_of
+from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
+from kafka_drain.republish.sending.shard_reader import GROUP_BYTES, read_shard
+from kafka_drain.republish.verifying.content_hash import content_hash
+from kafka_drain.republish.verifying.matching import (
+    Expected,
+    PartitionMatch,
+    Record,
+    match_partition,
+)
+from kafka_drain.republish.verifying.offset_map import (
+    Block,
+    OffsetMap,
+    PartitionMap,
+    offset_in_chain,
+    place_and_offset,
+)
+from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
+from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
+
+__all__ = ["summed_up", "target_partitions", "verify_partition"]
+
+#: How long other producers' open transactions, or Kafka itself, may hold the reading up.
+END_TIMEOUT_SECONDS = 120.0
+
+#: Kafka may compact the target between two readings of it, which don't fit together then.
+PASSES = 3
+
+#: Records of a shard that are Python objects at a time; shards of one target are read together.
+SLICE_ROWS = 5_000
+
+
+def summed_up(
+    plan: RepublishPlan, matches: Mapping[TopicPartition, PartitionMatch]
+) -> tuple[Verification, OffsetMap]:
+    """Put together what `verify_partition` found in each of `target_partitions`.
+
+    Returns:
+        The verification, and where each source offset went; that is whole where all is exact.
+    """
+    shards = {shard.number: shard for shard in plan.shards}
+    mapped = sorted(
+        (number, tp, blocks)
+        for tp, match in matches.items()
+        for number, blocks in match.mappings.items()
+    )
+    offset_map = OffsetMap(
+        run=plan.key,
+        pipeline=plan.pipeline,
+        cluster_id=plan.cluster_id,
+        partitions=tuple(
+            PartitionMap(shards[number].source, shards[number].topic_id, tp, blocks)
+            for number, tp, blocks in mapped
+        ),
+    )
+    found = tuple(VerifiedPartition(tp, matches[tp]) for tp in sorted(matches))
+    return Verification(found), offset_map
+
+
+def target_partitions(plan: RepublishPlan) -> list[TopicPartition]:
+    """Return the target partitions that some shard sends to."""
+    by_key = {shard.target_topic for shard in plan.shards if shard.target_partition is None}
+    fixed = {(shard.target_topic, shard.target_partition) for shard in plan.shards}
+    return [tp for tp in plan.starts() if tp.topic in by_key or (tp.topic, tp.partition) in fixed]
+
+
+def verify_partition(
+    root: str,
+    plan: RepublishPlan,
+    settings: Mapping[str, Any],
+    tp: TopicPartition,
+    start: int | None = None,
+    end_timeout_seconds: float = END_TIMEOUT_SECONDS,
+) -> PartitionMatch:
+    """Compare what a target partition holds with what the shards should have put there.
+
+    Read are the records up to the high watermark as of now. All arguments can be pickled.
+
+    Args:
+        root: The archive: a folder, or a URL.
+        plan: What was sent.
+        settings: librdkafka's settings of the target cluster.
+        tp: The target partition.
+        start: Where its new records begin at the earliest; None for what the plan says.
+        end_timeout_seconds: How long to wait for a record that read_committed readers don't get
+            yet, or for Kafka.
+
+    Raises:
+        TopicError: When the target was made again since the plan was made.
+        TransientError: When another producer's transaction stays open.
+        KafkaUnavailableError: When Kafka doesn't answer.
+        ManifestInvalidError: When a file has other bytes than the plan says.
+        DataFileError: When a file can't be read.
+    """
+    target = plan.target(tp.topic)
+    cluster = KafkaCluster(KafkaConfig(settings))
+    found_id = cluster.topics([tp.topic])[tp.topic].id
+    if found_id != target.id:
+        raise TopicError(
+            f"topic {tp.topic} can't be verified: it has id {found_id}, expected {target.id}; it "
+            "was made again since the plan was made, with what had been sent to it gone"
+        )
+    start = target.start[tp.partition] if start is None else start
+    log_start = cluster.earliest([tp])[tp]
+    reader = TargetReader(
+        cluster,
+        tp,
+        first=max(start, log_start),
+        end=cluster.latest([tp], "read_uncommitted")[tp],
+        with_keys=target.is_compacted,
+        timeout_seconds=end_timeout_seconds,
+    )
+    chains = _senders(plan, tp)
+    with little_garbage_collection():
+        for _ in range(PASSES if target.is_compacted else 1):
+            match = match_partition(
+                {
+                    number: _expected(root, plan, chain, tp, len(chains))
+                    for number, chain in chains.items()
+                },
+                reader.read,
+                compare_timestamps=plan.keeps_timestamps,
+                is_compacted=target.is_compacted,
+            )
+            if match.is_exact:
+                break
+    match = replace(match, mappings=_by_shard(match.mappings, chains))
+    if log_start > start and match.lost:
+        note = (
+            f"Kafka has deleted the records below offset {log_start:,}, the run's begin at "
+            f"{start:,}: what was deleted counts as lost"
+        )
+        match = replace(match, notes=(*match.notes, note))
+    return match
+
+
+def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
+    """Return what each chain sends to a target partition, by the number of the first shard."""
+    found = {}
+    for chain in plan.chains:
+        if chain[0].target_topic == tp.topic:
+            senders = [s for s in chain if s.target_partition in (None, tp.partition)]
+            if senders:
+                found[senders[0].number] = senders
+    return found
+
+
+def _expected(
+    root: str, plan: RepublishPlan, chain: Sequence[Shard], tp: TopicPartition, chains: int
+) -> Expected:
+    """Return what reads what a chain should have put into a target partition.
+
+    Args:
+        root: The archive.
+        plan: What was sent.
+        chain: Those of its shards that send there.
+        tp: The target partition.
+        chains: How many are read side by side, which share the memory.
+    """
+    target = plan.target(tp.topic)
+    by_key, adds_provenance = plan.placement == BY_KEY, plan.adds_provenance
+    slice_rows = max(1, SLICE_ROWS // -(-chains // 4))
+
+    def read() -> Iterator[Record]:
+        for place, shard in enumerate(chain):
+            source, begin = shard.source.partition, offset_in_chain(place, 0)
+            for batch in read_shard(root, shard, memory_bytes=GROUP_BYTES // chains):
+                for at in range(0, batch.num_rows, slice_rows):
+                    rows = rows_of(batch.slice(at, slice_rows))
+                    for key, value, headers, timestamp, offset in rows:
+                        if (
+                            by_key
+                            and partition_of_key(key, target.partitions, source) != tp.partition
+                        ):
+                            continue
+                        sent = headers
+                        if adds_provenance:
+                            sent = (headers or []) + provenance(shard, offset)
+                        hashed = key_hash(key) if target.is_compacted else 0
+                        yield content_hash(key, value, sent), timestamp, begin + offset, hashed
+
+    return read
+
+
+def _by_shard(
+    mappings: Mapping[int, tuple[Block, ...]], chains: Mapping[int, Sequence[Shard]]
+) -> dict[int, tuple[Block, ...]]:
+    """Return where each shard's records are, from where each chain's are."""
+    found: dict[int, list[Block]] = {}
+    for number, blocks in mappings.items():
+        for block in blocks:
+            place, start = place_and_offset(block.source_start)
+            end = start + block.source_end - block.source_start
+            shard = chains[number][place].number
+            found.setdefault(shard, []).append(block._replace(source_start=start, source_end=end))
+    return {number: tuple(blocks) for number, blocks in found.items()}

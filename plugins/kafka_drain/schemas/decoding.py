@@ -1,0 +1,242 @@
+"""What a job needs to decode values: the archive's own copies of schemas, kept up to date.
+
+`schemas.json` holds each writer's schema that the archive has ever known, self-contained: its
+values can be decoded when the registry is gone. `generation.json` holds what the columns are, so
+that all files of a generation have the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.values import Values
+from kafka_drain.errors import ConfigError, RegistryUnavailableError
+from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
+from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
+from kafka_drain.storage.json_files import read_document, write_document
+
+__all__ = ["ValuePlan", "decoded_values", "frozen_values", "plan_values"]
+
+
+@dataclass(frozen=True)
+class ValuePlan:
+    """How a drain decodes values.
+
+    Attributes:
+        frozen: What `generation.json` says of it; None when nothing is decoded.
+        schemas: The writers' schemas by id.
+        changed: Whether some of them aren't in the archive yet.
+        warnings: What the user should know.
+    """
+
+    frozen: dict[str, Any] | None = None
+    schemas: Mapping[int, WriterSchema] = field(default_factory=dict)
+    changed: bool = False
+    warnings: Sequence[str] = ()
+
+    @property
+    def spec(self) -> dict[str, Any] | None:
+        """What a job spec says of it."""
+        return _spec(self.frozen, self.schemas)
+
+    def keep(self, root: UPath) -> None:
+        """Write the schemas to the archive; the caller holds its lease."""
+        if self.changed:
+            rows = [schema.to_dict() for _, schema in sorted(self.schemas.items())]
+            write_document(root / "schemas.json", {"schemas": rows})
+
+
+def _spec(
+    frozen: Mapping[str, Any] | None, schemas: Mapping[int, WriterSchema]
+) -> dict[str, Any] | None:
+    if frozen is None:
+        return None
+    settings = frozen["settings"]
+    if settings["encoding"] == "json":
+        return {"encoding": "json", "columns": settings["columns"]}
+    usable = {id_: s.schema for id_, s in sorted(schemas.items()) if not why_no_columns(s.schema)}
+    return {
+        "encoding": "avro",
+        "reader": frozen["reader"],
+        "writers": {str(id_): schema for id_, schema in usable.items()},
+    }
+
+
+def frozen_values(archive: Archive, pipeline: Pipeline) -> dict[str, Any] | None:
+    """Return what the job spec of a window or a compaction says, by what the archive knows."""
+    return decoded_values(archive) if pipeline.values else None
+
+
+def decoded_values(archive: Archive) -> dict[str, Any] | None:
+    """Return how the open generation's values are decoded; None when they aren't."""
+    generation = archive.open_generation()
+    if generation is None:
+        return None
+    return _spec(generation.document().get("values"), _known(archive.root))
+
+
+def plan_values(
+    pipeline: Pipeline,
+    archive: Archive,
+    generation: Generation | None,
+    registry: SchemaRegistry | None,
+) -> ValuePlan:
+    """Say how a drain decodes values; changes nothing.
+
+    A registry that doesn't answer stops no drain that has schemas already: what it can't decode
+    stays raw.
+
+    Args:
+        pipeline: Its `values` are followed.
+        archive: The archive.
+        generation: The open generation, if something was drained to it: its columns are settled.
+        registry: Where schemas are registered; None to do with what the archive knows.
+
+    Raises:
+        ConfigError: When a schema can't be read or makes no columns, there is none, or an id has
+            another schema than the archive knows.
+        AuthenticationError: When the registry refuses the login.
+        RegistryUnavailableError: When it doesn't answer, and the archive knows no schema.
+    """
+    values = pipeline.values
+    if values is None:
+        return ValuePlan()
+    settings = values.model_dump(mode="json", exclude_defaults=True)
+    warnings = []
+    frozen = None
+    if generation is not None:
+        frozen = generation.document().get("values")
+        if frozen is None or frozen["settings"] != settings:
+            what = "aren't decoded in" if frozen is None else "are decoded as before in"
+            warnings.append(
+                f"values {what} generation {generation.number}, which was opened before the "
+                f"pipeline said so; run `kafka-drain roll {archive.root}`: the next generation "
+                "follows it"
+            )
+        if frozen is None:
+            return ValuePlan(warnings=warnings)
+    if values.encoding == "json":
+        return ValuePlan(frozen or {"settings": settings}, warnings=warnings)
+    known = _known(archive.root)
+    schemas, found, answers = _learn(pipeline, values, known, registry)
+    warnings += found
+    if frozen is None:
+        reader, found = _reader(pipeline, values, schemas, registry if answers else None)
+        warnings += found
+        frozen = {"settings": settings, "reader": reader}
+    return ValuePlan(frozen, schemas, schemas != known, warnings)
+
+
+def _known(root: UPath) -> dict[int, WriterSchema]:
+    try:
+        rows = read_document(root / "schemas.json", "schemas")["schemas"]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {row["id"]: WriterSchema(**row) for row in rows}
+
+
+def _learn(
+    pipeline: Pipeline,
+    values: Values,
+    known: Mapping[int, WriterSchema],
+    registry: SchemaRegistry | None,
+) -> tuple[dict[int, WriterSchema], list[str], bool]:
+    """Return the schemas, known and new, what to warn of, and whether the registry answers."""
+    new = [
+        WriterSchema(id_, self_contained(_read_file(path), {}))
+        for id_, path in values.schema_files.items()
+    ]
+    warnings: list[str] = []
+    if values.registry_conn_id and registry is None and not known and not new:
+        raise ConfigError(
+            "no Schema Registry named, and the archive knows no schema yet; give "
+            "--registry-config with the registry's url"
+        )
+    answers = True
+    try:
+        for subject in pipeline.subjects if registry else ():
+            have = [s.version for s in known.values() if s.subject == subject and s.version]
+            found, skipped = registry.schemas(subject, have)  # type: ignore[union-attr]
+            new += found
+            warnings += skipped
+    except RegistryUnavailableError as error:
+        if not known and not new:
+            raise
+        answers = False
+        warnings.append(f"{error}; values are decoded with the archive's own copies of schemas")
+    schemas = dict(known)
+    for schema in new:
+        before = schemas.setdefault(schema.id, schema)
+        if before.schema != schema.schema:
+            raise ConfigError(
+                f"schema id {schema.id} is another schema here ({_origin(schema)}) than in the "
+                f"archive ({_origin(before)}): ids of one registry never change; correct the "
+                "connection or the file, or choose another archive"
+            )
+    for schema in new:
+        why = why_no_columns(schema.schema)
+        if why:
+            warnings.append(f"values of schema id {schema.id} aren't decoded: {why}")
+    return schemas, warnings, answers
+
+
+def _origin(schema: WriterSchema) -> str:
+    return f"version {schema.version} of {schema.subject}" if schema.subject else "from a file"
+
+
+def _reader(
+    pipeline: Pipeline,
+    values: Values,
+    schemas: Mapping[int, WriterSchema],
+    registry: SchemaRegistry | None,
+) -> tuple[Any, list[str]]:
+    """Return the schema that the columns have, and what to warn of."""
+    if values.reader_schema:
+        reader = self_contained(_read_file(values.reader_schema), {})
+        why = why_no_columns(reader)
+        if why:
+            raise ConfigError(f"{values.reader_schema} makes no columns: {why}")
+        return reader, []
+    candidates = _candidates(pipeline, schemas, registry)
+    for schema in candidates:
+        if not why_no_columns(schema.schema):
+            newer = [f"{s.id}" for s in candidates[: candidates.index(schema)]]
+            warning = f"the columns are those of schema id {schema.id}, as {', '.join(newer)} "
+            return schema.schema, [f"{warning}can't be columns"] if newer else []
+    raise ConfigError(
+        f"no schema of {' and '.join(pipeline.subjects) or 'values.schema_files'} makes columns; "
+        "say one in values.reader_schema"
+    )
+
+
+def _candidates(
+    pipeline: Pipeline, schemas: Mapping[int, WriterSchema], registry: SchemaRegistry | None
+) -> list[WriterSchema]:
+    """Return the schemas that may say what the columns are, the best first."""
+    first = pipeline.subjects[:1]
+    registered = [s for s in schemas.values() if s.subject in first]
+    if not registered:
+        return sorted(schemas.values(), key=lambda s: s.id, reverse=True)
+    live: Sequence[int] = ()
+    if registry is not None:
+        try:
+            live = registry.live_versions(first[0])
+        except ConfigError:
+            # All of its versions are deleted.
+            live = ()
+    return sorted(registered, key=lambda s: (s.version in live, s.version or 0), reverse=True)
+
+
+def _read_file(path: str) -> Any:
+    try:
+        return parse_schema(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the schema {path} can't be read: {error}") from error

@@ -1,0 +1,205 @@
+"""A Schema Registry, asked for the schemas of subjects. Confluent's REST API, version 7."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from kafka_drain.config.checks import unknown
+from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
+from kafka_drain.schemas.avro import parse_schema, self_contained
+
+__all__ = ["SchemaRegistry", "WriterSchema"]
+
+#: Settings by the names that Confluent's own clients have for them.
+_ACCEPTED = (
+    "url",
+    "basic.auth.user.info",
+    "bearer.auth.token",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+)
+_SECONDS = 10.0
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """A schema that values were written with.
+
+    Attributes:
+        id: Its id, as it stands in the values.
+        schema: The schema as JSON types, self-contained.
+        subject: The registry's subject; None for a schema from a file.
+        version: Its version in the subject; None for a schema from a file.
+    """
+
+    id: int
+    schema: Any
+    subject: str | None = None
+    version: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """Where schemas are registered. Its `repr` shows no secret.
+
+    Args:
+        settings: `url`, and what its login and TLS need: basic.auth.user.info (`user:password`),
+            bearer.auth.token, ssl.ca.location, ssl.certificate.location, ssl.key.location.
+
+    Raises:
+        ConfigError: When a key isn't accepted, or the URL is missing or not one.
+    """
+
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.settings:
+            if name not in _ACCEPTED:
+                raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Schema Registry")
+        url = urlsplit(self.url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ConfigError(
+                "the Schema Registry's connection has no usable url; put it into the connection's "
+                'extra: {"url": "https://host:8081"}'
+            )
+        if url.username or url.password:
+            raise ConfigError(
+                "the Schema Registry's url holds a login; put it into basic.auth.user.info"
+            )
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistry({self.url})"
+
+    @property
+    def url(self) -> str:
+        """The registry's URL."""
+        return str(self.settings.get("url", "")).rstrip("/")
+
+    def live_versions(self, subject: str) -> list[int]:
+        """Return the versions of a subject that aren't deleted, oldest first."""
+        return sorted(self._get(f"/subjects/{quote(subject, safe='')}/versions"))
+
+    def schemas(
+        self, subject: str, known: Collection[int] = ()
+    ) -> tuple[list[WriterSchema], list[str]]:
+        """Return the Avro schemas of a subject.
+
+        Deleted ones are among them: Kafka may still hold their values.
+
+        Args:
+            subject: The subject.
+            known: Versions that needn't be asked for.
+
+        Returns:
+            The schemas by version, and what to warn of: versions that aren't Avro.
+
+        Raises:
+            ConfigError: When there is no such subject, or the registry's certificate isn't trusted.
+            AuthenticationError: When the registry refuses the login.
+            RegistryUnavailableError: When it doesn't answer.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        found, warnings = [], []
+        for version in sorted(self._get(path, deleted="true")):
+            if version in known:
+                continue
+            answer = self._get(f"{path}/{version}", deleted="true")
+            kind = answer.get("schemaType", "AVRO")
+            if kind != "AVRO":
+                warnings.append(f"version {version} of subject {subject} is {kind}, not Avro")
+                continue
+            schema = self._whole(answer)
+            found.append(WriterSchema(int(answer["id"]), schema, subject, int(version)))
+        return found, warnings
+
+    def _whole(self, answer: Mapping[str, Any]) -> Any:
+        """Return an answer's schema with what it refers to."""
+        schemas: dict[str, Any] = {}
+        self._collect(answer.get("references") or (), schemas)
+        return self_contained(self._parse(answer), schemas)
+
+    def _collect(self, references: Collection[Mapping[str, Any]], into: dict[str, Any]) -> None:
+        for reference in references:
+            if reference["name"] in into:
+                continue
+            subject = quote(str(reference["subject"]), safe="")
+            path = f"/subjects/{subject}/versions/{reference['version']}"
+            answer = self._get(path, deleted="true")
+            into[reference["name"]] = self._parse(answer)
+            self._collect(answer.get("references") or (), into)
+
+    def _parse(self, answer: Mapping[str, Any]) -> Any:
+        where = f"version {answer.get('version')} of subject {answer.get('subject')}"
+        return parse_schema(answer["schema"], where)
+
+    def _get(self, path: str, **parameters: str) -> Any:
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        retries = Retry(
+            total=_TRIES - 1,
+            backoff_factor=0.5,
+            status_forcelist=(429, 500, 502, 503, 504),
+            raise_on_status=False,
+        )
+        with requests.Session() as session:
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, HTTPAdapter(max_retries=retries))
+            try:
+                answer = session.get(
+                    f"{self.url}{path}", params=parameters, timeout=_SECONDS, **self._access()
+                )
+                status = answer.status_code
+                if status in (401, 403):
+                    raise AuthenticationError(
+                        f"the Schema Registry {self.url} refuses the login ({status}); correct "
+                        "basic.auth.user.info or bearer.auth.token of its connection"
+                    )
+                if status == 404:
+                    raise ConfigError(
+                        f"the Schema Registry {self.url} has no {path}; expected a registered "
+                        "schema: correct the url, or name the subjects in values.subjects"
+                    )
+                if status != 200:
+                    raise RegistryUnavailableError(
+                        f"the Schema Registry {self.url} answers {status} to {path}; try again "
+                        "when it is well"
+                    )
+                return answer.json()
+            except requests.exceptions.SSLError as error:
+                raise ConfigError(
+                    f"the certificate of the Schema Registry {self.url} isn't trusted ({error}); "
+                    "set ssl.ca.location of its connection"
+                ) from error
+            except (requests.exceptions.RequestException, OSError) as error:
+                raise RegistryUnavailableError(
+                    f"the Schema Registry {self.url} doesn't answer ({type(error).__name__}); "
+                    "try again when it does"
+                ) from error
+
+    def _access(self) -> dict[str, Any]:
+        """Return how requests log in, as arguments of requests."""
+        for name in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
+            if name in self.settings and not Path(self.settings[name]).is_file():
+                raise ConfigError(f"{name} = {self.settings[name]!r} is no file of this machine")
+        access: dict[str, Any] = {"verify": self.settings.get("ssl.ca.location", True)}
+        if "basic.auth.user.info" in self.settings:
+            user, _, password = str(self.settings["basic.auth.user.info"]).partition(":")
+            access["auth"] = (user, password)
+        elif "bearer.auth.token" in self.settings:
+            access["headers"] = {"Authorization": f"Bearer {self.settings['bearer.auth.token']}"}
+        if "ssl.certificate.location" in self.settings:
+            certificate = self.settings["ssl.certificate.location"]
+            access["cert"] = (certificate, self.settings.get("ssl.key.location", certificate))
+        return access

@@ -1,0 +1,1 @@
+"""Starting Spark jobs: specs, spark-submit's command line, errors, Java."""

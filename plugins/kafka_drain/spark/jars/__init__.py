@@ -1,0 +1,1 @@
+"""The jars that pip doesn't bring: which, from where, with which SHA-256."""

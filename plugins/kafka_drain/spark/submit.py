@@ -1,0 +1,261 @@
+"""How a Spark job is started: what goes on spark-submit's command line. Starts nothing itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.spark_conf import (
+    AVRO_LIMITS,
+    DEFAULTS,
+    FIXED,
+    add_java_options,
+    compile_less,
+)
+from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.spark import java
+from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
+from kafka_drain.spark.jars import fetch as jar_files
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.storage.s3 import spark_conf_for
+
+__all__ = [
+    "SparkApplication",
+    "Submit",
+    "for_offsets",
+    "kafka_options",
+    "prepare_application",
+    "spark_version",
+]
+
+#: A drain of so many offsets or fewer is over before Java's second compiler pays off.
+SHORT_JOB_OFFSETS = 200_000
+
+
+@dataclass(frozen=True)
+class SparkApplication:
+    """One application for spark-submit.
+
+    Attributes:
+        name: The application's name in Spark's UI.
+        path: The Python file.
+        arguments: Its arguments.
+        conf: Spark's configuration.
+        jars: Jars for driver and executors; they have to be on the command line.
+        py_files: A zip with our packages, for driver and executors.
+        driver_memory: Heap of the driver.
+        environment: Environment variables to add.
+    """
+
+    name: str
+    path: Path
+    arguments: list[str]
+    conf: dict[str, str]
+    jars: list[str]
+    py_files: Path
+    driver_memory: str
+    environment: dict[str, str]
+
+    def command(self, master: str) -> list[str]:
+        """Return the whole command line for a master."""
+        conf = [part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")]
+        return [
+            "spark-submit",
+            *("--master", master, "--name", self.name, *conf),
+            *("--driver-memory", self.driver_memory),
+            *(("--jars", ",".join(self.jars)) if self.jars else ()),
+            *("--py-files", str(self.py_files)),
+            str(self.path),
+            *self.arguments,
+        ]
+
+
+def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication:
+    """Return an application as it is best started for so many offsets."""
+    if offsets > SHORT_JOB_OFFSETS:
+        return application
+    return replace(application, conf=compile_less(application.conf))
+
+
+#: Variables whose options the JDK, or spark-submit, adds to those of the command line.
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+
+#: Runs an application to its end; calls the function where spark-submit fails, for the reason.
+Submit = Callable[[SparkApplication, Callable[[], object]], object]
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark.
+
+    Raises:
+        MachineError: When pyspark isn't installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MachineError("pyspark isn't installed beside kafka-drain; install its requirements")
+    return Path(spec.origin).parent
+
+
+def spark_version() -> tuple[int, ...]:
+    """Return the installed pyspark's version, without loading it."""
+    from importlib.metadata import version
+
+    spark_home()
+    return tuple(int(part) for part in version("pyspark").split(".")[:3] if part.isdigit())
+
+
+def check_spark_version(pipeline: Pipeline) -> None:
+    """Refuse what the installed Spark doesn't know.
+
+    Raises:
+        ConfigError: When maxRecordsPerPartition is set below Spark 4, which would ignore it.
+    """
+    version = spark_version()
+    if "maxRecordsPerPartition" in pipeline.source_options and version < (4,):
+        raise ConfigError(
+            "maxRecordsPerPartition needs Spark 4.0 or newer, this is "
+            f"{'.'.join(map(str, version))}; leave it out or use minPartitions"
+        )
+
+
+def _application_path(name: str) -> Path:
+    packages = Path(__file__).resolve().parents[2]
+    spec = find_spec("kafka_drain_spark")
+    installed = [
+        Path(place) / "applications" for place in (spec and spec.submodule_search_locations) or []
+    ]
+    for folder in (packages.parent / "spark_jobs", *installed):
+        if (folder / f"{name}.py").is_file():
+            return folder / f"{name}.py"
+    raise MachineError(
+        f"the Spark application {name}.py isn't there; expected it in spark_jobs/ beside the "
+        "plugins folder, or installed with kafka-drain"
+    )
+
+
+def _zip_packages(application: Path, folder: Path) -> Path:
+    """Zip our two packages: Spark's --py-files takes a zip, neither a wheel nor a folder."""
+    core = Path(__file__).resolve().parents[1]
+    spark = application.parent / "kafka_drain_spark"
+    if not spark.is_dir():
+        spark = application.parents[1]
+    target = folder / "kafka_drain.zip"
+    with zipfile.ZipFile(target, "w") as archive:
+        for package in (core, spark):
+            for module in sorted(package.rglob("*.py")):
+                archive.write(module, f"{package.name}/{module.relative_to(package)}")
+    return target
+
+
+def kafka_options(config: KafkaConfig, folder: Path) -> tuple[dict[str, str], str]:
+    """Return the connection as options of Spark's Kafka source and sink.
+
+    Args:
+        config: The connection.
+        folder: A private folder of this run (mode 0700); secrets go into a file there.
+
+    Returns:
+        The options that may be seen, and the path of the secret ones; empty when there are none.
+    """
+    connection, secrets = config.for_java()
+    path = folder / "secrets.json"
+    if secrets:
+        write_private(path, {f"kafka.{name}": value for name, value in secrets.items()})
+    visible = {f"kafka.{name}": value for name, value in connection.items()}
+    return visible, str(path) if secrets else ""
+
+
+def prepare_application(
+    name: str,
+    *,
+    application: str,
+    spec_path: Path,
+    pipeline: Pipeline,
+    folder: Path,
+    needs_connector: bool = True,
+    fixed: Mapping[str, str] | None = None,
+) -> SparkApplication:
+    """Put together what spark-submit needs; checks that Java and the jars are there.
+
+    Args:
+        name: The application's name in Spark's UI.
+        application: Which of `spark_jobs`, without `.py`.
+        spec_path: The job spec, its only argument.
+        pipeline: Where configuration, jars and memory come from.
+        folder: A private folder for the zip.
+        needs_connector: Whether the application fails without Spark's Kafka connector.
+        fixed: Spark configuration that nobody may change.
+
+    Raises:
+        MachineError: When Java, pyspark, a jar or the application is missing.
+    """
+    machine_java = java.require_java()
+    path = _application_path(application)
+    in_store = spark_conf_for(pipeline.archive, os.environ)
+    # Of the driver alone: spark.pyspark.python says where executors have theirs.
+    python = {"spark.pyspark.driver.python": sys.executable}
+    conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
+    jars = pipeline.jars or _connector(needs_connector)
+    local = [jar for jar in jars if jar.startswith("/")]
+    class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
+    if class_path:
+        # Only classes of the path that Java starts with can come from the class archive.
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
+    archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
+    limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
+    add_java_options(conf, sharing_options(archive), _java_options_elsewhere(os.environ), limits)
+    return SparkApplication(
+        name=name,
+        path=path,
+        arguments=[str(spec_path)],
+        conf={key: str(value) for key, value in conf.items()},
+        # Those of the store aren't on the path that Java starts with: the class archive fits it.
+        jars=[*jars, *(_store_jars() if in_store and not pipeline.jars else [])],
+        py_files=_zip_packages(path, folder),
+        driver_memory=pipeline.driver_memory,
+        environment=_environment(machine_java, os.environ),
+    )
+
+
+def _connector(is_needed: bool) -> list[str]:
+    """Return the connector's jars; the class archive is of no use without them."""
+    try:
+        return [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
+    except MachineError:
+        if is_needed:
+            raise
+        return []
+
+
+def _store_jars() -> list[str]:
+    return [str(jar) for jar in jar_files.verified(jar_files.S3)]
+
+
+def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
+    """Return the options that the machine gives each driver's Java, in whatever order."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf")
+    defaults = folder / "spark-defaults.conf"
+    found = [environment.get(name, "") for name in _JAVA_VARIABLES]
+    if defaults.is_file():
+        found.append(defaults.read_text(errors="replace"))
+    return "\n".join(found)
+
+
+def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
+    home = spark_home()
+    return {
+        # Executors would otherwise take whatever `python3` is on their PATH.
+        "PYSPARK_PYTHON": sys.executable,
+        # For the Java that only puts the command line of the next one together.
+        "SPARK_LAUNCHER_OPTS": current.get("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1"),
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": str(machine_java.path.resolve().parents[1]),
+        "PATH": f"{home / 'bin'}{os.pathsep}{current.get('PATH', os.defpath)}",
+    }

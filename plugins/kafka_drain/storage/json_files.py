@@ -1,0 +1,271 @@
+"""JSON documents of an archive, read whole and written atomically.
+
+On a file system of this machine they are durable when the call returns: file and folder are synced,
+so that after a power cut there is the old document or the whole new one, never an empty one.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import uuid
+from typing import Any, Literal
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError
+from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
+
+__all__ = [
+    "clear_unfinished",
+    "create_document",
+    "create_text",
+    "is_unfinished",
+    "read_document",
+    "read_note",
+    "replace_document",
+    "version_of",
+    "write_document",
+    "write_text",
+]
+
+#: What file systems without room answer.
+FULL = {errno.ENOSPC, errno.EDQUOT}
+# What file systems without hard links answer.
+NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+
+#: S3's answers to a write whose condition didn't hold, or that met another one.
+_REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
+
+
+#: What a document is written as before it gets its name.
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{32}\.tmp")
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file is what a kill or a crash left of a document that was being written."""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+def clear_unfinished(path: UPath) -> None:
+    """Remove what killed writers of a document left beside it; the caller is its only writer."""
+    if not is_local(path) or not path.parent.is_dir():
+        return
+    for name in os.listdir(str(path.parent)):
+        found = _UNFINISHED.fullmatch(name)
+        if found and found["name"] == path.name:
+            path.with_name(name).unlink(missing_ok=True)
+
+
+def read_document(path: UPath, *keys: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        path: The file.
+        keys: Keys that it has to have.
+
+    Raises:
+        FileNotFoundError: When there is no such file.
+        ArchiveError: When the file isn't a JSON object, or lacks a key.
+    """
+    content = read_bytes(path)
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ArchiveError(f"{path} isn't JSON ({error}); restore it from a copy") from error
+    if not isinstance(document, dict):
+        shown = content[:40].decode(errors="replace")
+        raise ArchiveError(f"{path} holds {shown!r}, expected a JSON object")
+    missing = [key for key in keys if key not in document]
+    if missing:
+        raise ArchiveError(f"{path} has no {', '.join(missing)}; restore it from a copy")
+    return document
+
+
+def read_note(path: UPath, *keys: str) -> dict[str, Any] | None:
+    """Read a JSON object that proves nothing, and that the next run writes anew.
+
+    An archive that was written by an older release may have an empty one after a power cut.
+    Validation has an unreadable one as a finding.
+
+    Args:
+        path: The file.
+        keys: Keys that it has to have.
+
+    Returns:
+        None when there is no such file, or it can't be read.
+    """
+    try:
+        return read_document(path, *keys)
+    except (FileNotFoundError, NotADirectoryError, ArchiveError):
+        return None
+
+
+def write_document(path: UPath, document: dict[str, Any]) -> None:
+    """Write a JSON object so that a reader sees the old file or the whole new one.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    write_text(path, _text(document))
+
+
+def write_text(path: UPath, text: str) -> None:
+    """Write a text file so that a reader sees the old file or the whole new one.
+
+    Locally that is a rename; an object store shows an object only when it is complete.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    try:
+        make_folder(path.parent, durable=True)
+        if not is_local(path):
+            path.write_text(text)
+            return
+        beside = _beside(path)
+        try:
+            _write_synced(beside, text)
+            os.replace(str(beside), str(path))
+            sync_folder(path.parent)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def create_document(path: UPath, document: dict[str, Any]) -> bool:
+    """Write a JSON object where there is no file yet, as `create_text` does."""
+    return create_text(path, _text(document))
+
+
+def create_text(path: UPath, text: str) -> bool:
+    """Write a text file where there is no file yet; a reader sees nothing or the whole of it.
+
+    Of any number of callers with texts of their own, one gets True. On an object store that holds
+    only where fsspec can create exclusively (as S3 and Google Cloud Storage can): elsewhere the
+    later one of two may overwrite the other, which notices when it looks again.
+
+    Returns:
+        False when there is a file already; it is left as it is.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    try:
+        make_folder(path.parent, durable=True)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    if not is_local(path):
+        return _create_object(path, text)
+    try:
+        _create_local(path, text)
+        return True
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def _create_object(path: UPath, text: str) -> bool:
+    try:
+        path.fs.pipe_file(path.path, text.encode(), mode="create")
+    except OSError as error:
+        if not isinstance(error, FileExistsError) and not _is_refused(error):
+            raise _not_written(path, error) from error
+    # Also after a refusal: the answer to a first try may have been lost, and this was a second one.
+    return read_bytes(path) == text.encode()
+
+
+def version_of(path: UPath) -> str | None:
+    """Return what changes with each write of an object; None where the store doesn't tell.
+
+    Raises:
+        FileNotFoundError: When there is none.
+    """
+    if is_local(path):
+        return None
+    version = path.fs.info(path.path).get("ETag")
+    return None if version is None else str(version)
+
+
+def replace_document(path: UPath, document: dict[str, Any], version: str | None) -> bool:
+    """Write a JSON object over one that still is what was read.
+
+    Args:
+        path: The file.
+        document: What to write.
+        version: What `version_of` returned before it was read; None to write in any case.
+
+    Returns:
+        False when another was written meanwhile; that is left as it is.
+
+    Raises:
+        ArchiveError: When the folder can't be written.
+    """
+    if version is None:
+        write_document(path, document)
+        return True
+    text = _text(document)
+    try:
+        # RFC 9110, 13.1.1; S3 has it since November 2024.
+        path.fs.pipe_file(path.path, text.encode(), IfMatch=version)
+    except OSError as error:
+        if not _is_refused(error):
+            raise _not_written(path, error) from error
+        return path.is_file() and read_bytes(path) == text.encode()
+    return True
+
+
+def _is_refused(error: OSError) -> bool:
+    """Whether a store refused a conditional write, whatever fsspec made of that."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    return answer.get("Error", {}).get("Code") in _REFUSALS
+
+
+def _create_local(path: UPath, text: str) -> None:
+    beside = _beside(path)
+    try:
+        _write_synced(beside, text)
+        os.link(str(beside), str(path))
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # Without hard links: as exclusive, but a crash may leave half a file.
+        _write_synced(path, text, "x")
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _write_synced(path: UPath, text: str, mode: Literal["w", "x"] = "w") -> None:
+    with open(str(path), mode, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, sort_keys=False) + "\n"
+
+
+def _beside(path: UPath) -> UPath:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+
+
+def _not_written(path: UPath, error: OSError) -> ArchiveError:
+    return ArchiveError(f"{path} can't be written: {error.strerror or error}; {_remedy(error)}")
+
+
+def _remedy(error: OSError) -> str:
+    """Say what to do about a file that can't be written."""
+    if error.errno in FULL:
+        return "make room on its disk, or raise the quota, and run this again: nothing was replaced"
+    if error.errno == errno.EROFS:
+        return "its file system is mounted for reading only; mount it for writing"
+    if error.errno == errno.EIO:
+        return "its disk has failed; look at the system's log"
+    return "check that the folder exists and that this user may write to it"

@@ -1,0 +1,1 @@
+"""What writes windows: backfill, repair, roll, and the removal of what they replace."""

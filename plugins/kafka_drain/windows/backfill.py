@@ -1,0 +1,160 @@
+"""Backfill, once it is planned: freeze, drain, prove, and seal what no other run has sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kafka_drain.archive.coverage import read_owned
+from kafka_drain.archive.journal.entries import REMOVED, Noted
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import LockedError, ManifestInvalidError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import count, subtract
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.window_checks import check_files, refuse_fewer
+from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.windows.backfill_plan import BackfillPlan, own_windows, standing_windows
+from kafka_drain.windows.obsolete_files import superseded_files
+from kafka_drain.windows.window_jobs import (
+    WindowJob,
+    freeze_window,
+    prepare_window,
+    prove_window,
+    refuse_taken,
+    seal_proven,
+)
+
+__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_windows"]
+
+
+def open_backfill(
+    plan: BackfillPlan, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+) -> WindowJob:
+    """Freeze a plan and prepare its drain.
+
+    Args:
+        plan: With something to do.
+        pipeline: How to read and write.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    freeze_window(
+        plan.window,
+        {tp: [r] for tp, r in plan.offsets.items()},
+        replaces=plan.replaces,
+        file_format=pipeline.format,
+        partition_by=pipeline.partition_by,
+        interval=[plan.interval.start.isoformat(), plan.interval.end.isoformat()],
+        topics=plan.topic_ids,
+    )
+    return prepare_window(
+        plan.window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder
+    )
+
+
+def finish_backfill(
+    plan: BackfillPlan,
+    job: WindowJob,
+    cluster: KafkaCluster,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    """Prove what was drained, and seal it unless another run has sealed some of it meanwhile.
+
+    Raises:
+        DataLossError: When Kafka has fewer records than the files that are to be replaced: it has
+            compacted the topic, and they are the only copy.
+        LockedError: When another run was faster; a retry drains what is left.
+        ManifestInvalidError: When offsets are missing or there twice.
+        SparkJobError: When the job failed.
+    """
+    document = plan.archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
+    receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
+    refuse_fewer(plan.window, receipt, plan.held)
+    with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
+        if plan.replaces:
+            refuse_taken(plan.archive, plan.window, receipt)
+        else:
+            _refuse_overlap(plan)
+        sealed = seal_proven(plan.archive, plan.window, receipt)
+        if plan.replaces:
+            _remove_replaced(plan)
+    return sealed
+
+
+def sealed_windows(plan: BackfillPlan) -> list[Receipt]:
+    """Return the receipts of the interval's own windows."""
+    own = own_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    return [window.receipt() for window in own if window.is_sealed]
+
+
+def _remove_replaced(plan: BackfillPlan) -> None:
+    """Remove windows whose files this one stands for; killed half way, the next force goes on.
+
+    The oldest first: while a window is there, so is the one that stands for its files. Their plan
+    stays: it has the interval's frozen offsets.
+    """
+    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    replaced = {path for _, receipt in standing for path in receipt.replaces}
+    for window, receipt in standing:
+        if window.key == plan.window.key:
+            continue
+        if {file.path for file in receipt.files} <= replaced:
+            note_sealed(
+                plan.archive.root, Noted(documents={f"{window.name}/receipt.json": REMOVED})
+            )
+            (window.folder / "receipt.json").unlink()
+            if window.data.is_dir():
+                window.data.fs.rm(window.data.path, recursive=True)
+
+
+def _refuse_overlap(plan: BackfillPlan) -> None:
+    horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
+    owned = read_owned(plan.archive, plan.topic_ids, horizon)
+    twice = [
+        range_name(tp, r)
+        for tp, ranges in plan.ranges.items()
+        for r in ranges
+        if count(subtract(r, owned.ranges.get(tp, []))) < len(r)
+    ]
+    if twice:
+        raise LockedError(
+            f"window {plan.window.key}: another run has sealed some of {', '.join(twice[:5])} "
+            "meanwhile; nothing was sealed here, a retry drains what is left"
+        )
+
+
+def refuse_incomplete(plan: BackfillPlan) -> None:
+    """Refuse an interval of which something is left to drain, or whose window's files were damaged.
+
+    Raises:
+        ManifestInvalidError: Says what.
+    """
+    if plan.left:
+        left = [range_name(tp, r) for tp, ranges in plan.ranges.items() for r in ranges]
+        raise ManifestInvalidError(
+            f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
+            "run the interval's backfill again"
+        )
+    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
+    gone = superseded_files(plan.archive).union(*(receipt.replaces for _, receipt in standing))
+    found = [
+        finding
+        for window, receipt in standing
+        for finding in check_files(window, receipt, deep=False, superseded=gone)
+    ]
+    if found:
+        raise ManifestInvalidError(
+            f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "
+            f"{plan.archive.root}`, or the interval's backfill with force"
+        )

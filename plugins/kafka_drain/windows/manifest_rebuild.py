@@ -1,0 +1,150 @@
+"""A sink's manifest written anew from the receipts, in the form that Spark goes on from."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from urllib.parse import quote
+
+from upath import UPath
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.errors import ArchiveError
+from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
+from kafka_drain.storage.json_files import write_text
+from kafka_drain.storage.paths import hadoop_path, is_local, read_bytes
+
+__all__ = ["rebuild_manifest"]
+
+#: spark.sql.streaming.fileSink.log.compactInterval
+COMPACT_INTERVAL = 10
+BLOCK_BYTES = 32 << 20
+DAMAGED = "_spark_metadata.damaged-"
+
+
+def rebuild_manifest(generation: Generation) -> int:
+    """Write `_spark_metadata` anew; the damaged one stays beside it, under another name.
+
+    Files of batches up to the last compaction go into one `.compact` file, as Spark would have
+    them, each later batch into a file of its own. Batches that no receipt seals keep their lines.
+
+    Returns:
+        How many sealed files the new manifest lists.
+
+    Raises:
+        ArchiveError: When nothing is sealed.
+        ReceiptError: When a receipt is damaged.
+    """
+    receipts = list(generation.receipts())
+    if not receipts:
+        raise ArchiveError(
+            f"{generation.folder} has no receipts to write a manifest from; restore it from a copy"
+        )
+    folder = generation.data / "_spark_metadata"
+    damaged = folder if folder.is_dir() else _newest_damaged(generation)
+    later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
+    logs = _logs(generation, receipts, later)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
+    aside = generation.data / f"{DAMAGED}{stamp}"
+    if is_local(folder):
+        _replace_folder(folder, logs, aside)
+    else:
+        _replace_objects(folder, logs, aside)
+    return sum(len(receipt.files) for receipt in receipts)
+
+
+def _replace_folder(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+    """Put whole folders in each other's place, by renames."""
+    beside = folder.with_name(f"{folder.name}.new-{uuid.uuid4().hex[:8]}")
+    for name, text in logs.items():
+        write_text(beside / name, text)
+    if folder.is_dir():
+        folder.rename(aside)
+    beside.rename(folder)
+
+
+def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+    """Copy the old objects aside, write the new ones over them, remove what is left of the old.
+
+    Killed at any point and run again it does the same: what no receipt has keeps its name.
+    """
+    old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
+    for entry in old:
+        (aside / entry.name).write_bytes(read_bytes(entry))
+    for name, text in logs.items():
+        write_text(folder / name, text)
+    for entry in old:
+        if entry.name not in logs:
+            entry.unlink()
+
+
+def _newest_damaged(generation: Generation) -> UPath | None:
+    """Return what a rebuild that was killed has put aside."""
+    return max(generation.data.glob(f"{DAMAGED}*"), key=lambda path: path.name, default=None)
+
+
+def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:
+    """Read the manifest files of batches that no receipt seals, by name."""
+    logs = {entry.name: log_name(entry.name) for entry in folder.iterdir()}
+    names, _ = logs_to_read(name for name, log in logs.items() if log and log[0] > last_sealed)
+    return {name: read_bytes(folder / name) for name in names}
+
+
+def _logs(
+    generation: Generation, receipts: Sequence[Receipt], later: Mapping[str, bytes]
+) -> dict[str, str]:
+    """Return the text of each manifest file by name."""
+    last = receipts[-1].last_batch
+    compacted = (last + 1) // COMPACT_INTERVAL * COMPACT_INTERVAL - 1
+    unsealed: list[tuple[str, int]] = []
+    plain: dict[str, str] = {}
+    for name, content in later.items():
+        batch, is_compact = log_name(name) or (0, False)
+        if is_compact:
+            # It lists what is sealed as well; that is taken from the receipts.
+            compacted, unsealed = batch, _listed(generation, name, content)
+        else:
+            plain[name] = content.decode("utf-8", "replace")
+    by_batch: dict[int, list[tuple[str, int]]] = {b: [] for b in range(compacted + 1, last + 1)}
+    early: dict[str, int] = {}
+    for receipt in receipts:
+        files = [(file.path, file.bytes) for file in receipt.files]
+        # What several forgotten batches wrote together counts as the last one's.
+        if receipt.last_batch <= compacted:
+            early.update(files)
+        else:
+            by_batch[receipt.last_batch] += files
+    early = early | {path: size for path, size in unsealed if path not in early}
+    logs = {str(batch): _log(generation, files) for batch, files in by_batch.items()}
+    if compacted >= 0:
+        logs[f"{compacted}.compact"] = _log(generation, early.items())
+    return logs | plain
+
+
+def _listed(generation: Generation, name: str, content: bytes) -> list[tuple[str, int]]:
+    """Return path and size of what can be read of a manifest file."""
+    log, _ = parse_log(name, content, generation.data_name)
+    return [(f"{generation.data_name}/{f.path}", f.size) for f in log.added] if log else []
+
+
+def _log(generation: Generation, files: Iterable[tuple[str, int]]) -> str:
+    return "\n".join(["v1", *(_line(generation, path, size) for path, size in files)])
+
+
+def _line(generation: Generation, name: str, size: int) -> str:
+    path = generation.root / name
+    written = quote(hadoop_path(path), safe="/=:,+")
+    modified = int(path.stat().st_mtime * 1000) if path.exists() else 0
+    entry = {
+        "path": f"file://{written}" if is_local(path) else written,
+        "size": size,
+        "isDir": False,
+        "modificationTime": modified,
+        "blockReplication": 1,
+        "blockSize": BLOCK_BYTES,
+        "action": "add",
+    }
+    return json.dumps(entry, separators=(",", ":"))

@@ -1,0 +1,143 @@
+"""Removing what windows stand for: old files, the manifests that list them, their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation, list_data_files
+from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.window_checks import check_files
+from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.storage.paths import is_local
+from kafka_drain.windows.removal import Standing, relied_on, removable
+
+__all__ = ["next_number", "remove_superseded", "remove_unsealed", "superseded_files"]
+
+
+def next_number(archive: Archive) -> int:
+    """Return the number of the next window that stands for sound files."""
+    return 1 + max((int(w.key.split("_")[1]) for w in archive.windows() if w.supersedes), default=0)
+
+
+def superseded_files(archive: Archive) -> frozenset[str]:
+    """Return the sound files that sealed windows stand for, relative to the archive."""
+    sealed = (w.receipt() for w in archive.windows() if w.supersedes and w.is_sealed)
+    return frozenset(path for receipt in sealed for path in receipt.replaces)
+
+
+def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
+    """Remove maintenance's windows that were killed before their receipt: copies nobody reads.
+
+    Raises:
+        ManifestInvalidError: When something that was sealed is missing or changed: a window whose
+            receipt is gone isn't one that was never sealed.
+    """
+    refuse_unsound(archive)
+    for window in archive.windows():
+        if window.is_maintained and not window.is_sealed:
+            say(f"remove {archive.root}: window {window.key}, which was never sealed")
+            window.folder.fs.rm(window.folder.path, recursive=True)
+
+
+def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
+    """Delete the sound files that sealed windows stand for; killed half way, the next run goes on.
+
+    Those stay for now that a republish was planned with, until it has ended or was abandoned.
+
+    Every byte of the windows' files is compared with what was sealed first, and of the windows that
+    stand for these. A closed generation that lost a file loses its manifest and its checkpoint too:
+    they would name what is gone, and nobody continues them. The receipts stay.
+
+    Returns:
+        removed_files and removed_bytes.
+
+    Raises:
+        ManifestInvalidError: When a window's files aren't what was sealed, or something that was
+            sealed is missing or changed; nothing was removed.
+    """
+    refuse_unsound(archive)
+    sealed = [(w, w.receipt()) for w in archive.windows() if w.supersedes and w.is_sealed]
+    every = frozenset(path for _, receipt in sealed for path in receipt.replaces)
+    there = _there(archive, every)
+    relied = relied_on((_standing(w, receipt) for w, receipt in sealed), there)
+    damage = {
+        window.key: check_files(window, receipt, deep=True, superseded=every)
+        for window, receipt in sealed
+        if window.key in relied
+    }
+    paths = removable(there, _needed(archive) if there else (), damage)
+    kept = len(there) - len(paths)
+    if kept:
+        say(
+            f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended; end "
+            "one that nobody goes on with by `kafka-drain republish ARCHIVE --abandon RUN`"
+        )
+    ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
+    files = size = 0
+    for number, path in enumerate(paths, start=1):
+        file = archive.root / path
+        if file.is_file():
+            size += file.stat().st_size
+            file.unlink()
+            files += 1
+        ticker.at(number)
+    for generation in archive.generations()[:-1]:
+        _retire(generation, every)
+    say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
+    return {"removed_files": files, "removed_bytes": size}
+
+
+def _standing(window: Window, receipt: Receipt) -> Standing:
+    return Standing(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
+
+
+def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
+    """Return which of some data files are there."""
+    if is_local(archive.root):
+        return frozenset(path for path in paths if (archive.root / path).is_file())
+    # A store is asked once for all that is there, not once for each file that ever was.
+    return frozenset(list_data_files(archive.root).keys() & set(paths))
+
+
+def _needed(archive: Archive) -> frozenset[str]:
+    """Return the files of republishes that haven't ended, and may be resumed."""
+    now = utc_now()
+    plans = (run.plan() for run in list_runs(archive.root) if run.needs_its_files(now))
+    return frozenset(
+        file.path
+        for plan in plans
+        if plan is not None
+        for shard in plan.shards
+        for file in shard.files
+    )
+
+
+def _retire(generation: Generation, gone: Collection[str]) -> None:
+    if not any(path.startswith(f"{generation.data_name}/") for path in gone):
+        return
+    for folder in (generation.data / "_spark_metadata", generation.checkpoint):
+        if folder.is_dir():
+            folder.fs.rm(folder.path, recursive=True)
+    if is_local(generation.data):
+        _remove_empty(generation.data)
+
+
+def _remove_empty(folder: UPath) -> bool:
+    """Remove folders without files below a folder; tell whether the folder itself is empty now."""
+    is_empty = True
+    for entry in list(folder.iterdir()) if folder.is_dir() else []:
+        # Beside each file, Hadoop keeps its checksum.
+        if entry.is_dir() and _remove_empty(entry):
+            entry.rmdir()
+        elif entry.name.endswith(".crc") and not entry.with_name(entry.name[1:-4]).is_file():
+            entry.unlink()
+        else:
+            is_empty = False
+    return is_empty

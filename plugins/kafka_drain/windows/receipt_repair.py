@@ -1,0 +1,389 @@
+"""Repair of what is sealed: what the journal names is written back, what nothing names set aside.
+
+What is sealed is what is named: by the journal, by a later receipt, or by a window that holds what
+was compacted. A receipt that nothing names was never sealed: a power cut, or a kill on a file
+system without hard links, has left half of it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from upath import UPath
+
+from kafka_drain.archive.copies import read_copy
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.digests import digest_of
+from kafka_drain.archive.journal.entries import REMOVED, Tip, parse_entry
+from kafka_drain.archive.journal.files import read_journal
+from kafka_drain.archive.receipts import ReceiptError, parse_receipt
+from kafka_drain.errors import ArchiveError
+from kafka_drain.storage.json_files import create_text
+from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
+from kafka_drain.storage.sealed_json import SEALED_END
+from kafka_drain.windows.mend_steps import Seen, Step, judge_sealed
+
+__all__ = ["Mend", "Mending", "mend_sealed", "plan_mending"]
+
+# What is mended can show what else is to be mended: below an entry, or before a receipt.
+ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """What becomes of a file.
+
+    Attributes:
+        where: The file, relative to the archive.
+        seen: How it is found.
+        step: What becomes of it.
+        is_named: Whether something says that it was sealed.
+        content: What is written back.
+        way_out: What to do where a repair can't help.
+    """
+
+    where: str
+    seen: Seen
+    step: Step
+    is_named: bool
+    content: bytes = b""
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        told = f"{self.where} {self.seen.value}"
+        if self.step is Step.RESTORE:
+            return f"{told}: writes it back from its copy"
+        if self.step is Step.SET_ASIDE:
+            why = "forgets that it was sealed" if self.is_named else "nothing names it"
+            return f"{told}, and {why}: sets it aside"
+        return f"can't help: {told}; {self.way_out or 'restore it from a copy'}"
+
+
+@dataclass(frozen=True)
+class Mending:
+    """What a repair does with what is sealed.
+
+    Attributes:
+        root: The archive's folder.
+        mends: What becomes of each file that isn't in order.
+    """
+
+    root: UPath
+    mends: Sequence[Mend]
+
+    @property
+    def to_do(self) -> list[Mend]:
+        """What can be done."""
+        return [mend for mend in self.mends if mend.step is not Step.REFUSE]
+
+    def lines(self) -> list[str]:
+        """Return it as people read it."""
+        return [f"repair {self.root}: {mend}" for mend in self.mends]
+
+
+def plan_mending(root: UPath, *, forget: bool = False) -> Mending:
+    """Say what becomes of what is sealed and isn't in order; changes nothing.
+
+    Args:
+        root: The archive's folder.
+        forget: Whether what has no copy, and nothing was sealed after, is forgotten.
+
+    Raises:
+        LockedError: When the journal changes each time it is read.
+    """
+    return Mending(root, _Look(root, forget).look())
+
+
+def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False) -> None:
+    """Write back what is named and has a copy, set aside what can't be read and isn't named.
+
+    The caller holds the leases of the archive, of its maintenance and of its windows. Killed in
+    between, it is done again.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    told: set[Mend] = set()
+    for _ in range(ROUNDS):
+        mending = plan_mending(root, forget=forget)
+        for mend in mending.mends:
+            if mend not in told:
+                say(f"repair {root}: {mend}")
+                told.add(mend)
+        if not mending.to_do:
+            return
+        for mend in mending.to_do:
+            _carry_out(root, mend, say)
+
+
+def _carry_out(root: UPath, mend: Mend, say: Callable[[str], None]) -> None:
+    path = root / mend.where
+    if mend.seen is not Seen.MISSING:
+        say(f"repair {root}: {mend.where} is {_set_aside(path, mend.seen)} from now on")
+    if mend.step is Step.RESTORE and not create_text(path, mend.content.decode("utf-8")):
+        raise ArchiveError(f"{path} was written by another run in this moment; repair again")
+
+
+def _set_aside(path: UPath, seen: Seen) -> str:
+    """Give a file another name, which nobody takes for a receipt or document; return it."""
+    kind = "torn" if seen is Seen.UNREADABLE else "changed"
+    name = f".{path.name}.{kind}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
+    # A folder with nothing but hidden files in it is one that was never begun. Receipts show.
+    if path.name not in ("generation.json", "plan.json"):
+        name = name.removeprefix(".")
+    aside = path.with_name(name)
+    try:
+        if is_local(path):
+            os.rename(str(path), str(aside))
+            sync_folder(path.parent)
+        else:
+            path.fs.mv(path.path, aside.path)
+    except OSError as error:
+        raise ArchiveError(
+            f"{path} can't be renamed: {error.strerror or error}; check that this user may write "
+            "to its folder"
+        ) from error
+    return name
+
+
+class _Look:
+    """One look at what is sealed, and at what names it."""
+
+    def __init__(self, root: UPath, forget: bool) -> None:
+        self._root = root
+        self._forget = forget
+        self._journal = read_journal(root)
+        self._noted = self._journal.noted
+        # What a damaged journal doesn't name may have been sealed.
+        self._is_sure = forget or not self._journal.problems
+        self._named_by_windows: dict[str, str] = {}
+        self._mends: list[Mend] = []
+
+    def look(self) -> list[Mend]:
+        """Return what isn't in order."""
+        torn = self._torn_entry()
+        if torn is not None and torn.step is Step.SET_ASIDE:
+            # What the entries below it name is seen when it is gone.
+            return [torn]
+        self._look_at_document("archive.json", is_suspected=True)
+        numbers = {int(name.rpartition("/")[2]) for name in self._noted.tips}
+        there = sorted(numbers.union(int(n) for n in _folders(self._root, "generations")))
+        generations = [Generation(self._root, number) for number in there]
+        for generation in generations:
+            self._look_at_beginning(generation.folder, generation.name, "generation.json")
+        self._look_at_windows()
+        following: str | None = None
+        for generation in reversed(generations):
+            is_open = generation is generations[-1]
+            following = self._look_at_receipts(generation, following, is_open=is_open)
+        return self._mends
+
+    def _torn_entry(self) -> Mend | None:
+        """Find a newest entry that was never finished: neither journal.json nor a receipt knows it.
+
+        What it was to note is there, and is noted again.
+        """
+        newest = self._journal.newest
+        where = f"journal/{newest:012d}.json"
+        if where not in {where for where, _ in self._journal.problems}:
+            return None
+        try:
+            parse_entry(read_bytes(self._root / where))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            head = self._journal.head
+            known = max([head.entries if head else 0, *self._entries_known()])
+            # Without journal.json there can be no more than one entry.
+            is_named = known >= newest or (head is None and newest > 1)
+            step = judge_sealed(
+                Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
+            )
+            return Mend(where, Seen.UNREADABLE, step, is_named)
+        return None
+
+    def _entries_known(self) -> list[int]:
+        """Return after how many entries receipts were sealed."""
+        wheres = [f"windows/{key}/receipt.json" for key in _folders(self._root, "windows")]
+        for number in _folders(self._root, "generations"):
+            generation = Generation(self._root, int(number))
+            wheres += [generation.receipt_where(name) for name in generation.receipt_names()[-2:]]
+        found = []
+        for where in wheres:
+            content = _read(self._root / where)
+            try:
+                found.append(parse_receipt(content or b"").journal)
+            except ReceiptError:
+                continue
+        return found
+
+    def _look_at_beginning(self, folder: UPath, name: str, document: str) -> None:
+        """Look at the document with which a folder is begun."""
+        where = f"{name}/{document}"
+        others = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        is_in_use = any(not other.startswith(".") and other != document for other in others)
+        is_sealed = bool({"receipt.json", "receipts"}.intersection(others))
+        way_out = ""
+        if self._is_sure and not is_sealed and where not in self._noted.documents:
+            way_out = f"restore it from a copy, or remove {name}, of which nothing was sealed"
+        self._look_at_document(
+            where,
+            is_suspected=is_in_use,
+            may_forget=self._forget and not is_sealed,
+            way_out=way_out,
+        )
+
+    def _look_at_windows(self) -> None:
+        documents = self._noted.documents
+        noted = {path.split("/")[1] for path in documents if path.startswith("windows/")}
+        for key in sorted(noted.union(_folders(self._root, "windows"))):
+            name = f"windows/{key}"
+            self._look_at_beginning(self._root / name, name, "plan.json")
+            where = f"{name}/receipt.json"
+            # Of a journal that wasn't begun yet, what isn't torn may have been sealed long ago.
+            is_whole = (_read(self._root / where) or b"").endswith(SEALED_END)
+            content = self._look_at_document(
+                where,
+                is_suspected=is_whole and not self._journal.newest,
+                may_forget=self._forget,
+            )
+            if content is not None:
+                self._named_by_windows |= parse_receipt(content).provenance
+
+    def _look_at_document(
+        self,
+        where: str,
+        *,
+        is_suspected: bool = False,
+        may_forget: bool = False,
+        way_out: str = "",
+    ) -> bytes | None:
+        """Look at what the journal notes by its own hash; as `_look_at` does."""
+        noted = self._noted.documents.get(where)
+        if noted == REMOVED:
+            return None
+        is_suspected = is_suspected or not self._is_sure
+        return self._look_at(where, noted, is_suspected, may_forget, way_out)
+
+    def _look_at_receipts(
+        self, generation: Generation, following: str | None, *, is_open: bool
+    ) -> str | None:
+        """Look at a generation's receipts, from the newest to the oldest.
+
+        Args:
+            generation: The generation.
+            following: The receipt that the next generation's first one names.
+            is_open: Whether drains append to it: then a batch whose receipt nothing names is
+                proven and sealed again.
+
+        Returns:
+            The receipt that this generation's first one names.
+        """
+        tip = self._noted.tips.get(generation.name)
+        names = sorted({*generation.receipt_names(), *([tip.name] if tip else [])})
+        before: tuple[str, str | None] = (names[-1] if names else "", following)
+        is_followed = False
+        while names:
+            name = names.pop()
+            where = generation.receipt_where(name)
+            sha256 = self._named(where, name, tip, before)
+            is_suspected = (
+                is_followed
+                or (tip is not None and name < tip.name)
+                or not (is_open and self._is_sure)
+            )
+            may_forget = self._forget and not is_followed
+            content = self._look_at(where, sha256, is_suspected, may_forget)
+            before, following = ("", None), None
+            if content is None:
+                continue
+            receipt, is_followed = parse_receipt(content), True
+            if receipt.first_batch == 0:
+                is_forgotten = self._noted.forgotten.get(where) == receipt.previous
+                following = None if is_forgotten else receipt.previous
+                continue
+            before = (f"{receipt.first_batch - 1:012d}.json", receipt.previous)
+            if self._noted.forgotten.get(where) == receipt.previous:
+                before = ("", None)
+            elif before[0] not in names:
+                insort(names, before[0])
+        return following
+
+    def _named(
+        self, where: str, name: str, tip: Tip | None, before: tuple[str, str | None]
+    ) -> str | None:
+        """Return the hash that a receipt has to have; None where nothing says it."""
+        if tip is not None and tip.name == name:
+            return tip.sha256
+        if before[0] == name and before[1] is not None:
+            return before[1]
+        return self._named_by_windows.get(where)
+
+    def _look_at(
+        self,
+        where: str,
+        sha256: str | None,
+        is_suspected: bool,
+        may_forget: bool,
+        way_out: str = "",
+    ) -> bytes | None:
+        """Judge a file.
+
+        Args:
+            where: The file, relative to the archive.
+            sha256: The hash that is named; None where none is.
+            is_suspected: Whether it was sealed, if there is something of that name.
+            may_forget: Whether nothing that is left was sealed after it, and it may be forgotten.
+            way_out: What to do where a repair can't help.
+
+        Returns:
+            What it will hold; None where that isn't known.
+        """
+        content = _read(self._root / where)
+        seen = _see(where, content, sha256)
+        if seen is Seen.SOUND:
+            return content
+        copy = read_copy(self._root, where) if sha256 is not None else None
+        step = judge_sealed(
+            seen,
+            is_named=sha256 is not None or (seen is Seen.UNREADABLE and is_suspected),
+            has_copy=_see(where, copy, sha256) is Seen.SOUND,
+            # Another document that can be read is what counts from then on.
+            may_forget=may_forget or (self._forget and seen is Seen.CHANGED),
+        )
+        if step is not Step.LEAVE:
+            is_named = sha256 is not None or is_suspected
+            self._mends.append(Mend(where, seen, step, is_named, copy or b"", way_out))
+        if step is Step.RESTORE:
+            return copy
+        return content if seen is Seen.CHANGED else None
+
+
+def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:
+    """Say how a file is found that has to have a hash; None for any."""
+    if content is None:
+        return Seen.MISSING
+    try:
+        found = digest_of(where, content)
+    except ValueError:
+        return Seen.UNREADABLE
+    return Seen.SOUND if sha256 in (None, found) else Seen.CHANGED
+
+
+def _read(path: UPath) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _folders(root: UPath, name: str) -> list[str]:
+    """Return the names of the folders in a folder of the archive."""
+    folder = root / name
+    entries = folder.iterdir() if folder.is_dir() else ()
+    found = sorted(entry.name for entry in entries if entry.is_dir())
+    return [each for each in found if name == "windows" or each.isdigit()]

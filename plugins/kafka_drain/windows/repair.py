@@ -1,0 +1,250 @@
+"""Repair: drain again what is lost and Kafka still holds, and write a damaged manifest anew.
+
+Only adds: a window with the lost records, a manifest beside the damaged one. Nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt, SealedFile
+from kafka_drain.archive.window import range_rows
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.errors import CheckpointError
+from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.proof.report import Report
+from kafka_drain.windows.manifest_rebuild import rebuild_manifest
+
+__all__ = ["RepairPlan", "plan_repair", "repair_manifest"]
+
+Ranges = dict[TopicPartition, list[OffsetRange]]
+
+_FILES = (
+    Reason.FILE_MISSING,
+    Reason.FILE_SIZE,
+    Reason.FILE_CORRUPT,
+    Reason.FILE_CHANGED,
+    Reason.RECORDS_CHANGED,
+)
+_MANIFEST = (
+    Reason.MANIFEST_MISSING,
+    Reason.MANIFEST_EMPTY,
+    Reason.MANIFEST_TRUNCATED,
+    Reason.MANIFEST_CORRUPT,
+    Reason.MANIFEST_HOLE,
+    Reason.MANIFEST_DUPLICATE,
+    Reason.MANIFEST_CHANGED,
+)
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """What a repair will do.
+
+    Attributes:
+        archive: The archive.
+        ranges: Lost offsets that Kafka still holds; a window drains them.
+        replaces: Damaged files, relative to the archive, that the window stands for.
+        manifest: The generation whose manifest is written anew; None for none.
+        left: Findings that a repair can't help.
+        acknowledged: Expired ranges, which somebody has accepted; the window's receipt keeps them.
+    """
+
+    archive: Archive
+    ranges: dict[TopicPartition, list[OffsetRange]]
+    replaces: list[str]
+    manifest: Generation | None = None
+    left: list[Finding] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether there is nothing that a repair can do."""
+        return not self.ranges and self.manifest is None
+
+    @property
+    def window_key(self) -> str:
+        """Name of a new window."""
+        return f"repair_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = self.archive.root
+        lines = []
+        if self.manifest is not None:
+            lines.append(
+                f"repair {name}: writes the manifest of generation {self.manifest.number} anew "
+                "from its receipts; the damaged one stays beside it"
+            )
+        for tp, ranges in sorted(self.ranges.items()):
+            shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
+            lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
+        lines += [f"repair {name}: can't help: {finding}" for finding in self.left[:5]]
+        return lines or [f"repair {name}: nothing to repair"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "manifest_of_generation": self.manifest.number if self.manifest else None,
+            "ranges": range_rows(self.ranges),
+            "replaces": self.replaces,
+            "cannot_help": [finding.to_dict() for finding in self.left],
+        }
+
+
+def plan_repair(archive: Archive, report: Report) -> RepairPlan:
+    """Say what of a validation's findings can be repaired; changes nothing.
+
+    A damaged file is replaced whole or not at all: readers leave a replaced file out, also one that
+    is restored from a copy. So what Kafka still holds of a file that stays isn't drained either:
+    with the file restored, readers would get it twice. Where the window that stands for a file is
+    damaged itself, its own files are replaced: for one file there is one window.
+    """
+    files = [
+        finding
+        for finding in report.findings
+        if finding.reason in _FILES and finding.where not in report.replaced
+    ]
+    if any(finding.reason in OF_SEALED for finding in report.findings):
+        # What looks lost may be in a window whose receipt is gone.
+        return RepairPlan(archive, {}, [], left=errors(report.findings))
+    ranges, staying = _split(report, {finding.where for finding in files})
+    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
+    manifest = _manifest_to_rebuild(archive, report.findings)
+    handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
+    left = [
+        replace(finding, detail=f"{finding.detail}; {staying[finding.where]}")
+        for finding in files
+        if finding.where in staying
+    ]
+    left += [
+        finding
+        for finding in report.findings
+        if finding.reason.severity == "error"
+        and (
+            finding.reason not in handled
+            or (finding.reason == Reason.OFFSET_MISSING and finding.where in map(str, expired))
+        )
+    ]
+    return RepairPlan(
+        archive=archive,
+        ranges=ranges,
+        replaces=sorted({f.where for f in files} - staying.keys()) if ranges else [],
+        manifest=manifest,
+        left=left,
+        acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
+    )
+
+
+def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
+    """Return the offsets to drain, and the damaged files that no window can stand for, with why."""
+    missing = {path: list[Gap]() for path in paths}
+    for file, receipt in report.damaged:
+        if file.path in paths:
+            missing[file.path] += _missing_of(report, file, receipt)
+    sealed = {file.path for file, _ in report.damaged}
+    unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
+    for path in paths - sealed:
+        # Which offsets it held, nobody has noted: any that are missing may be its own.
+        missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
+    staying: dict[str, str] = {}
+    kept: Ranges = {}
+    while True:
+        # What stays with one file is missing for those whose offsets lie between its own.
+        more = {
+            path: [gap for gap in gaps if not _can_be_covered(gap, kept)]
+            for path, gaps in missing.items()
+            if path not in staying
+        }
+        more = {path: gaps for path, gaps in more.items() if gaps}
+        if not more:
+            break
+        staying |= {path: _why(gaps) for path, gaps in more.items()}
+        for tp, ranges in _lost(gap for path in more for gap in missing[path]).items():
+            kept[tp] = merge([*kept.get(tp, []), *ranges])
+    lost = {
+        tp: [rest for r in ranges for rest in subtract(r, kept.get(tp, []))]
+        for tp, ranges in _lost(report.gaps).items()
+    }
+    return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _lost(gaps: Iterable[Gap]) -> Ranges:
+    lost: Ranges = {}
+    for gap in gaps:
+        if gap.reason == GapReason.LOST:
+            lost.setdefault(gap.tp, []).append(gap.range)
+    return {tp: merge(ranges) for tp, ranges in lost.items()}
+
+
+def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]:
+    """Return what is missing between the first and the last offset of a sealed file.
+
+    Gaps that its receipt explains, and what other files hold, aren't among them.
+    """
+    found = []
+    for content in file.contents:
+        row = report.rows.get((content.tp, receipt.topics.get(content.tp.topic, "")))
+        for gap in row.missing if row else ():
+            start, end = max(gap.range.start, content.first), min(gap.range.end, content.last + 1)
+            if start < end:
+                found.append(replace(gap, range=OffsetRange(start, end)))
+    return found
+
+
+def _is_unsealed(report: Report, gap: Gap) -> bool:
+    spans = (part.ranges.get(gap.tp) for part in report.segments)
+    return any(span is not None and overlapping([gap.range], span) for span in spans)
+
+
+def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
+    """Whether a window holds it, or will, or somebody has accepted that nothing does."""
+    if gap.reason == GapReason.LOST:
+        return not overlapping(kept.get(gap.tp, []), gap.range)
+    return gap.reason == GapReason.WINDOW or gap.acknowledged
+
+
+def _why(gaps: Sequence[Gap]) -> str:
+    shown = ", ".join(f"{gap.tp} {gap.range} ({gap.reason})" for gap in gaps[:3])
+    return (
+        f"no window can stand for it, as Kafka can't give back {shown}"
+        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept what expired with "
+        "--acknowledge-expired; what Kafka still holds of it isn't drained until then, readers of "
+        "a restored file would get it twice"
+    )
+
+
+def _manifest_to_rebuild(archive: Archive, findings: Sequence[Finding]) -> Generation | None:
+    generation = archive.open_generation()
+    if generation is None or not generation.receipt_names():
+        return None
+    folder = f"{generation.name}/"
+    damaged = any(f.reason in _MANIFEST and f.where.startswith(folder) for f in findings)
+    return generation if damaged else None
+
+
+def repair_manifest(plan: RepairPlan) -> int:
+    """Write the damaged manifest anew; the caller holds the archive's lease.
+
+    Returns:
+        How many files it lists.
+
+    Raises:
+        CheckpointError: When a receipt is damaged as well.
+    """
+    assert plan.manifest is not None
+    try:
+        return rebuild_manifest(plan.manifest)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{plan.manifest.folder}: a receipt is damaged as well ({error}); restore it from a "
+            "copy"
+        ) from error

@@ -1,0 +1,1 @@
+"""Reprocess: archived offsets drained again, in the place of the old files."""

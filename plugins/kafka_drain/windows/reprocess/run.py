@@ -1,0 +1,276 @@
+"""Reprocess: drain archived offsets again, and put the new files in the place of the old ones.
+
+    freeze     maintenance/reprocess.json: which offsets, in which windows, for which files
+    roll       closes the generation at its sealed end: from here on drains write to the next one
+    windows    each drained, proven to hold every record that the old files hold, and sealed;
+               its receipt is the moment in which readers change over
+    remove     the old files, the manifests that list them and the checkpoints beside these
+
+Each step can be killed and run again: what is there says what is left. Drains go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import check_identity, find_partitions
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.window_checks import refuse_fewer
+from kafka_drain.spark.submit import Submit
+from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows.obsolete_files import next_number, remove_superseded
+from kafka_drain.windows.reprocess.plan import (
+    OFFSETS_A_PIECE,
+    Cut,
+    comparable_receipts,
+    plan_pieces,
+)
+from kafka_drain.windows.reprocess.refusals import (
+    abandoning,
+    refuse_expired,
+    refuse_taken,
+)
+from kafka_drain.windows.reprocess.state import (
+    ReprocessPlan,
+    reprocess_path,
+    sealing_pieces,
+    unfinished_reprocess,
+)
+from kafka_drain.windows.roll import plan_roll, roll
+from kafka_drain.windows.window_jobs import (
+    WindowJob,
+    freeze_window,
+    prepare_window,
+    prove_window,
+    seal_superseding,
+)
+
+__all__ = [
+    "finish_piece",
+    "finish_reprocess",
+    "open_reprocess",
+    "plan_reprocess",
+    "prepare_piece",
+    "run_reprocess",
+]
+
+
+def plan_reprocess(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    cut: Cut | None,
+    *,
+    offsets_a_piece: int = OFFSETS_A_PIECE,
+) -> ReprocessPlan:
+    """Say what a reprocess will do; changes nothing.
+
+    Args:
+        pipeline: What was drained, and how the new files are written.
+        cluster: Where from.
+        cut: Where to start; None to go on with one that was begun.
+        offsets_a_piece: So many offsets are drained at once.
+
+    Raises:
+        ConfigError: When nothing is sealed from there on, or another reprocess was begun.
+        ArchiveError: When the folder is no archive, or another pipeline's; or when another window
+            has taken the place of files since it was begun.
+        CheckpointError: When batches are complete and not sealed: validate first.
+        TopicError: When a topic was made again: Kafka has other records at these offsets.
+        DataLossError: When Kafka no longer holds all of it: the files are the only copy.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.document()
+    topics, _ = find_partitions(pipeline, cluster)
+    check_identity(archive, pipeline, cluster.cluster_id(), topics)
+    begun = unfinished_reprocess(archive)
+    if begun is not None:
+        if cut is not None and str(cut) != begun.since:
+            raise ConfigError(
+                f"{archive.root}: a reprocess from {begun.since} was begun and hasn't ended; run "
+                f"that one again first, or end it with {abandoning(archive.root)}"
+            )
+        refuse_taken(begun)
+        refuse_expired(begun, cluster)
+        return begun
+    if cut is None:
+        raise ConfigError("say where to start: a batch, a time or offsets")
+    topic_ids = {name: topic.id for name, topic in topics.items()}
+    closes = plan_roll(archive, cluster).closed
+    receipts = comparable_receipts(
+        [receipt for generation in archive.generations() for receipt in generation.receipts()],
+        topic_ids,
+        cut,
+    )
+    files = [
+        file.sealed
+        for file in archive_files(archive)
+        if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
+    ]
+    pieces = plan_pieces(receipts, files, cut, offsets_a_piece)
+    number = next_number(archive)
+    plan = ReprocessPlan(
+        archive=archive,
+        since=str(cut),
+        closes=closes.number,
+        file_format=pipeline.format,
+        compression=pipeline.compression,
+        partition_by=list(pipeline.partition_by),
+        topic_ids=topic_ids,
+        pieces={f"reprocess_{number:04d}_{n:04d}": piece for n, piece in enumerate(pieces, 1)},
+    )
+    refuse_expired(plan, cluster)
+    return plan
+
+
+def open_reprocess(
+    plan: ReprocessPlan, cluster: KafkaCluster, *, run: str, say: Callable[[str], None]
+) -> None:
+    """Freeze a plan, and close the generation; what an attempt before this one did is left.
+
+    Raises:
+        LockedError: When a drain holds the archive's lease; a retry may help.
+        ConfigError: When another reprocess was faster.
+    """
+    archive = plan.archive
+    with hold_lease(archive.root, run=run, say=say):
+        if not create_document(reprocess_path(archive), plan.document()):
+            there = unfinished_reprocess(archive)
+            if there is None or there.pieces != plan.pieces:
+                raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
+        newest = archive.open_generation()
+        if newest is not None and newest.number == plan.closes:
+            roll(
+                plan_roll(archive, cluster),
+                say,
+                reason="reprocess",
+                file_format=plan.file_format,
+                partition_by=plan.partition_by,
+            )
+
+
+def run_reprocess(
+    plan: ReprocessPlan,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    submit: Submit,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, int]:
+    """Do what a plan says; what an attempt before this one did is left as it is.
+
+    Args:
+        plan: The plan.
+        pipeline: How to read and write.
+        cluster: Where from.
+        submit: Runs an application to its end; calls the second argument for its result.
+        run: Who runs it, for people.
+        say: Takes lines of progress.
+
+    Returns:
+        removed_files and removed_bytes.
+
+    Raises:
+        LockedError: When a drain holds the archive's lease; a retry may help.
+        ConfigError: When another reprocess was faster.
+        SparkJobError: When Spark failed; a retry drains what isn't sealed.
+        KafkaDrainError: As `finish_piece` and `finish_reprocess` do.
+    """
+    open_reprocess(plan, cluster, run=run, say=say)
+    for key in plan.waiting:
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
+            finish = partial(finish_piece, plan, job, cluster, run=run, say=say)
+            submit(job.application, finish)
+            receipt = finish()
+        say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
+    return finish_reprocess(plan, run=run, say=say)
+
+
+def prepare_piece(
+    plan: ReprocessPlan, key: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
+) -> WindowJob:
+    """Freeze a piece's window, and prepare its drain.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    piece, window = plan.pieces[key], Window(plan.archive.root, key)
+    freeze_window(
+        window,
+        piece.ranges,
+        replaces=piece.replaces,
+        file_format=plan.file_format,
+        partition_by=plan.partition_by,
+        replaced=piece.replaced(),
+    )
+    # As it was begun, whatever the pipeline says by now.
+    pipeline = pipeline.model_copy(
+        update={"format": plan.file_format, "compression": plan.compression}
+    )
+    return prepare_window(window, piece.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
+
+
+def finish_piece(
+    plan: ReprocessPlan,
+    job: WindowJob,
+    cluster: KafkaCluster,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    """Prove that a window holds every record that the old files hold, and seal it.
+
+    Raises:
+        DataLossError: When Kafka has fewer records than the files: it has compacted the topic.
+        ConfigError: When the reprocess was abandoned meanwhile.
+        ManifestInvalidError: When offsets are missing or there twice.
+        SparkJobError: When the job failed.
+        LockedError: When another window has taken the place of the files meanwhile.
+    """
+    piece = plan.pieces[job.window.key]
+    document = plan.archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
+    receipt = prove_window(job, cluster, identity, say)
+    way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"
+    refuse_fewer(job.window, receipt, piece.records, way_out)
+    with sealing_pieces(plan.archive, run=run, say=say):
+        there = unfinished_reprocess(plan.archive)
+        if there is None or job.window.key not in there.pieces:
+            raise ConfigError(
+                f"{plan.archive.root}: the reprocess from {plan.since} was abandoned meanwhile"
+            )
+        return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
+
+
+def finish_reprocess(
+    plan: ReprocessPlan, *, run: str, say: Callable[[str], None]
+) -> dict[str, int]:
+    """Remove what the sealed windows stand for, and the plan.
+
+    Returns:
+        removed_files and removed_bytes.
+
+    Raises:
+        ArchiveError: When a window isn't sealed yet.
+        ManifestInvalidError: When a window's files aren't what was sealed: nothing was removed.
+        LockedError: When another maintenance is at it.
+    """
+    if plan.waiting:
+        raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")
+    with hold_lease(plan.archive.root / "maintenance", run=run, say=say):
+        removed = remove_superseded(plan.archive, say)
+        reprocess_path(plan.archive).unlink(missing_ok=True)
+    return removed

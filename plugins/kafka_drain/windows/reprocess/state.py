@@ -1,0 +1,168 @@
+"""A reprocess as it stands: its plan, and `maintenance/reprocess.json`, which notes one begun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.window import Window, range_rows, ranges_of
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage.json_files import read_document
+from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.windows.rewrite_groups import Piece
+
+__all__ = [
+    "ReprocessPlan",
+    "newest_generation",
+    "reprocess_path",
+    "sealing_pieces",
+    "unfinished_reprocess",
+]
+
+
+@dataclass(frozen=True)
+class ReprocessPlan:
+    """What a reprocess will do, or has begun to do.
+
+    Attributes:
+        archive: The archive.
+        since: Where it starts, for people.
+        closes: Number of the generation that is closed first.
+        file_format: Format of the new files.
+        compression: Their compression.
+        partition_by: Columns that the new files' folders name.
+        topic_ids: Ids of the topics that the offsets count in.
+        pieces: By the name of its window, what is drained again, in the order of offsets.
+        begun: Whether it is one that was killed, and goes on.
+    """
+
+    archive: Archive
+    since: str
+    closes: int
+    file_format: str
+    compression: str
+    partition_by: list[str]
+    topic_ids: dict[str, str]
+    pieces: dict[str, Piece]
+    begun: bool = False
+
+    @property
+    def waiting(self) -> dict[str, Piece]:
+        """The pieces that aren't sealed yet."""
+        return {
+            key: piece
+            for key, piece in self.pieces.items()
+            if not Window(self.archive.root, key).is_sealed
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = f"reprocess {self.archive.root}"
+        totals = self.to_dict()
+        lines = [
+            f"{name}: from {self.since}: {totals['offsets']:,} offsets in {len(self.pieces):,} "
+            f"windows replace {totals['files']:,} files, {totals['bytes']:,} bytes; Kafka holds "
+            "all of them",
+            f"{name}: new files are {self.file_format}, by {', '.join(self.partition_by) or '-'}; "
+            f"drains go on in generation {self.closes + 1}",
+        ]
+        if self.begun:
+            sealed = len(self.pieces) - len(self.waiting)
+            lines.append(f"{name}: was begun; {sealed:,} of {len(self.pieces):,} windows are there")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan's figures as JSON types."""
+        pieces = self.pieces.values()
+        return {
+            "archive": str(self.archive.root),
+            "since": self.since,
+            "windows": len(self.pieces),
+            "waiting": len(self.waiting),
+            "offsets": sum(piece.offsets for piece in pieces),
+            "records": sum(sum(piece.records.values()) for piece in pieces),
+            "files": sum(len(piece.replaces) for piece in pieces),
+            "bytes": sum(piece.bytes for piece in pieces),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return what `maintenance/reprocess.json` holds."""
+        return {
+            "since": self.since,
+            "closes": self.closes,
+            "format": self.file_format,
+            "compression": self.compression,
+            "partition_by": self.partition_by,
+            "topics": self.topic_ids,
+            "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "pieces": [
+                {
+                    "window": key,
+                    "ranges": range_rows(piece.ranges),
+                    "replaces": piece.replaces,
+                    "replaced": piece.replaced(),
+                }
+                for key, piece in self.pieces.items()
+            ],
+        }
+
+
+def reprocess_path(archive: Archive) -> UPath:
+    """Return where a reprocess that was begun is noted."""
+    return archive.root / "maintenance" / "reprocess.json"
+
+
+def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
+    """Return the reprocess that was begun and hasn't ended; None when there is none."""
+    try:
+        document = read_document(reprocess_path(archive), "since", "closes", "pieces")
+    except FileNotFoundError:
+        return None
+    pieces = {
+        row["window"]: Piece(
+            ranges=ranges_of(row["ranges"]),
+            replaces=row["replaces"],
+            bytes=row["replaced"]["bytes"],
+            records={
+                TopicPartition(r["topic"], r["partition"]): r["records"]
+                for r in row["replaced"]["records"]
+            },
+        )
+        for row in document["pieces"]
+    }
+    return ReprocessPlan(
+        archive=archive,
+        since=document["since"],
+        closes=document["closes"],
+        file_format=document["format"],
+        compression=document["compression"],
+        partition_by=document["partition_by"],
+        topic_ids=document["topics"],
+        pieces=pieces,
+        begun=True,
+    )
+
+
+def newest_generation(archive: Archive) -> int:
+    """Return the generation that a batch id alone is of, also after a begun reprocess closed it."""
+    newest, begun = archive.open_generation(), unfinished_reprocess(archive)
+    if begun is not None:
+        return begun.closes
+    return newest.number if newest else 1
+
+
+@contextmanager
+def sealing_pieces(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep a piece from being sealed while its reprocess is abandoned.
+
+    Raises:
+        LockedError: When another does one of the two; a retry may help.
+    """
+    with wait_for_lease(archive.root / "maintenance" / "reprocess", run=run, say=say):
+        yield

@@ -1,0 +1,463 @@
+"""Closing a generation and opening the next one at exact offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.journal.entries import REMOVED, Noted
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.moved import moved_from
+from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.drain.preflight import refuse_damage
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    LockedError,
+    TopicError,
+)
+from kafka_drain.findings import errors
+from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.proof.committed_files import read_committed_files
+from kafka_drain.proof.offset_checks import held_ranges
+from kafka_drain.proof.topic_lives import read_from
+from kafka_drain.storage.lease import hold_lease, wait_for_lease
+from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
+
+__all__ = [
+    "WAIT_SECONDS",
+    "RollPlan",
+    "due_for_roll",
+    "plan_roll",
+    "roll",
+    "roll_between_drains",
+]
+
+#: So long maintenance waits for a drain and its validation to end.
+WAIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class RollPlan:
+    """What a roll will do.
+
+    Attributes:
+        archive: The archive.
+        closed: The generation that ends.
+        reason: Why: rollover, topic recreated or gone, archive moved, or damaged.
+        starting_offsets: Where the next generation starts.
+        topic_ids: Ids of its topics.
+        unsealed: Committed files that no receipt seals; they stay, and readers leave them out.
+        left_out: Where partitions were drained to that the next generation doesn't drain.
+        given_up: What these files hold that Kafka can't give again, by partition.
+        voided: Windows with offsets that the next generation drains again; they go.
+    """
+
+    archive: Archive
+    closed: Generation
+    reason: str
+    starting_offsets: dict[TopicPartition, int]
+    topic_ids: dict[str, str]
+    unsealed: int
+    left_out: dict[TopicPartition, int] = field(default_factory=dict)
+    given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    voided: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        name = self.archive.root
+        lines = [
+            f"roll {name}: closes generation {self.closed.number} ({self.reason}), opens "
+            f"generation {self.closed.number + 1} at "
+            + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.starting_offsets.items()))
+        ]
+        if self.left_out:
+            lines.append(
+                f"roll {name}: leaves out "
+                + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.left_out.items()))
+                + "; what was drained of it stays sealed"
+            )
+        if self.unsealed:
+            lines.append(
+                f"roll {name}: WARNING {self.unsealed:,} files that no receipt seals stay where "
+                "they are and are left out of what readers take; the next drain reads again what "
+                "Kafka still has of them"
+            )
+        if self.given_up:
+            lines.append(
+                f"roll {name}: WARNING Kafka can't give again, and readers won't get: "
+                + "; ".join(
+                    f"{tp} {', '.join(map(str, ranges))}"
+                    for tp, ranges in sorted(self.given_up.items())
+                )
+            )
+        if self.voided:
+            lines.append(
+                f"roll {name}: window {', '.join(self.voided)} goes: the next drain reads its "
+                "offsets again"
+            )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "closed": self.closed.number,
+            "opened": self.closed.number + 1,
+            "reason": self.reason,
+            "starting_offsets": to_spark_json(self.starting_offsets),
+            "unsealed_files": self.unsealed,
+            "left_out": to_spark_json(self.left_out),
+            "given_up": range_rows(self.given_up),
+            "voided": self.voided,
+        }
+
+
+def plan_roll(
+    archive: Archive,
+    cluster: KafkaCluster,
+    leave_out: Collection[str] = (),
+    *,
+    leave_unsealed: bool = False,
+) -> RollPlan:
+    """Say where the next generation starts; changes nothing.
+
+    Args:
+        archive: The archive.
+        cluster: Where it was drained from.
+        leave_out: Topics, or partitions as `topic:partition`, that aren't drained any more;
+            topics that don't exist any more are left out in any case.
+        leave_unsealed: Whether somebody accepts that what isn't sealed is left out of what readers
+            take, also where Kafka can't give it again.
+
+    Raises:
+        ConfigError: When the generation doesn't drain what is to be left out.
+        ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
+        CheckpointError: When batches are complete and not sealed: validate first. Or when a
+            receipt that was sealed is missing or changed.
+        DataLossError: When what isn't sealed, or a window that has to go, can't be drained again,
+            or Kafka has fewer offsets than were drained.
+        AuthorizationError: When a topic may not be described.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    document = archive.document()
+    generation = archive.open_generation()
+    if generation is None:
+        raise ArchiveError(f"{archive.root} has no generation yet; drain first")
+    cluster_id = cluster.cluster_id()
+    if document["cluster_id"] != cluster_id:
+        raise ArchiveError(
+            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"connection leads to cluster {cluster_id}; correct the connection"
+        )
+    _refuse_other_ends(archive)
+    state = read_state(generation)
+    known = archive.topic_ids(generation)
+    ends = state.sealed_ends
+    there = _existing(cluster, {tp.topic for tp in ends})
+    unwanted = _named(leave_out, ends)
+    gone = {tp.topic for tp in ends}.difference(there)
+    recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
+    left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
+    same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
+    first = cluster.earliest(same)
+    _refuse_short(cluster, same)
+    lost = _given_up(state, same, first)
+    if not leave_unsealed:
+        gone_parts = [tp for tp in ends if tp.topic in gone]
+        _check_unsealed(archive, state, same, first, gone_parts, recreated)
+    starts = same | cluster.earliest(
+        TopicPartition(name, p) for name in recreated for p in there[name].partitions
+    )
+    starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
+    return RollPlan(
+        archive=archive,
+        closed=generation,
+        reason=_reason(state, recreated, gone, left_out),
+        starting_offsets=starts,
+        topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
+        unsealed=len(state.new),
+        left_out=left_out,
+        given_up=lost,
+        voided=_drained_again(archive, state, same, first, known),
+    )
+
+
+def _given_up(
+    state: GenerationState,
+    same: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return what unsealed files hold that Kafka can't give again: where a topic is gone, all.
+
+    Args:
+        state: The generation that ends.
+        same: Where the sealed batches end, of topics that are still the same.
+        first: The first offset that Kafka holds of those.
+    """
+    if not state.new:
+        return {}
+    generation = state.generation
+    files, _ = read_committed_files(
+        generation, state.new, generation.document()["format"], lambda line: None
+    )
+    return given_up({tp: first[tp] for tp in same}, held_ranges(files))
+
+
+def _drained_again(
+    archive: Archive,
+    state: GenerationState,
+    ends: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+) -> list[str]:
+    """Return the windows that hold offsets of what isn't sealed: a repair drained them there.
+
+    The next generation drains these offsets too. With both, readers would get them twice.
+
+    Raises:
+        DataLossError: When Kafka no longer holds all of such a window.
+    """
+    voided = []
+    for window in archive.windows():
+        if not window.is_sealed:
+            continue
+        receipt = window.receipt()
+        fate = judge_window(
+            [
+                (part.range, ends.get(part.tp), first.get(part.tp, 0))
+                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
+                else (part.range, None, 0)
+                for part in receipt.partitions
+            ]
+        )
+        if fate == WindowFate.TORN:
+            raise DataLossError(
+                f"window {window.key} holds offsets that the next generation drains again, and "
+                "others that Kafka no longer has: readers would get some twice, or lose some. "
+                f"Restore checkpoint and manifest of {state.generation.folder} from a copy"
+            )
+        if fate == WindowFate.GOES:
+            voided.append(window.key)
+    return voided
+
+
+def _refuse_other_ends(archive: Archive) -> None:
+    """Refuse to start the next generation where receipts end of which the newest may be gone."""
+    refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
+
+
+def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
+    """Describe those topics that exist."""
+    try:
+        return cluster.topics(names)
+    except TopicError:
+        described: dict[str, Topic] = {}
+    # One by one: a topic that this user may not see isn't one that is gone.
+    for name in names:
+        try:
+            described |= cluster.topics([name])
+        except TopicError:
+            if cluster.has_topic(name):
+                raise
+    return described
+
+
+def _named(leave_out: Collection[str], ends: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Return the partitions that are named as `topic` or `topic:partition`."""
+    found: set[TopicPartition] = set()
+    for name in leave_out:
+        named = {tp for tp in ends if name in (tp.topic, f"{tp.topic}:{tp.partition}")}
+        if not named:
+            raise ConfigError(
+                f"{name} can't be left out: the generation drains "
+                f"{', '.join(map(str, sorted(ends)))}; name a topic, or topic:partition, of these"
+            )
+        found |= named
+    return found
+
+
+def _reason(
+    state: GenerationState,
+    recreated: set[str],
+    gone: set[str],
+    left_out: Collection[TopicPartition],
+) -> str:
+    if gone:
+        return f"topic {', '.join(sorted(gone))} doesn't exist any more"
+    if recreated:
+        return f"topic {', '.join(sorted(recreated))} was made again"
+    bad = errors(state.findings)
+    if bad:
+        return f"damaged: {bad[0].reason}"
+    if left_out:
+        return f"without {', '.join(map(str, sorted(left_out)))}"
+    return "archive was moved" if moved_from(state) else "rollover"
+
+
+def _check_unsealed(
+    archive: Archive,
+    state: GenerationState,
+    ends: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    gone: Collection[TopicPartition],
+    recreated: Collection[str],
+) -> None:
+    damaged = errors(state.findings)
+    unsealed = state.last_committed > state.last_sealed
+    seen = read_from(state.generation)
+    last_read = seen.last_batch if seen else None
+    anyway = (
+        f"`kafka-drain roll {archive.root} --leave-unsealed` leaves them out of what readers take, "
+        "and names what Kafka can't give again"
+    )
+    if unsealed and not damaged and not never_sealed(recreated, last_read, state.last_sealed):
+        raise CheckpointError(
+            f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
+            f"seals; run `kafka-drain validate {archive.root}` first, then roll. What validation "
+            f"never seals, it names: {anyway}"
+        )
+    if state.new and gone:
+        raise DataLossError(
+            f"{len(state.new):,} files that no receipt seals may be the only copy of what comes "
+            f"after the sealed end of {', '.join(map(str, sorted(gone)))}: the topic doesn't exist "
+            f"any more. Restore checkpoint or manifest from a copy; without one, {anyway}"
+        )
+    expired = [tp for tp in ends if first[tp] > ends[tp]]
+    if state.new and expired:
+        shown = ", ".join(f"{tp} [{ends[tp]}, {first[tp]})" for tp in sorted(expired))
+        raise DataLossError(
+            f"{len(state.new):,} files that no receipt seals may be the only copy of offsets that "
+            f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy; without "
+            f"one, {anyway}"
+        )
+
+
+def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> None:
+    last = cluster.latest(ends, "read_uncommitted")
+    short = [tp for tp in ends if last[tp] < ends[tp]]
+    if short:
+        shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
+        raise DataLossError(
+            f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
+            "records now; drain to another archive"
+        )
+
+
+def roll(
+    plan: RollPlan,
+    say: Callable[[str], None],
+    *,
+    reason: str | None = None,
+    file_format: str | None = None,
+    partition_by: list[str] | None = None,
+) -> Generation:
+    """Open the next generation; the caller holds the archive's lease.
+
+    Args:
+        plan: What to do.
+        say: Takes a line.
+        reason: Why, where it isn't the plan's reason.
+        file_format: Format of the new generation's files; None for that of the closed one.
+        partition_by: Columns that its folders name; None for those of the closed one.
+    """
+    document = plan.closed.document()
+    for key in plan.voided:
+        _void(plan.archive, Window(plan.archive.root, key), say)
+    opened = plan.archive.generation(plan.closed.number + 1)
+    opened.write(
+        starting_offsets=plan.starting_offsets,
+        file_format=file_format or document["format"],
+        partition_by=document["partition_by"] if partition_by is None else partition_by,
+        topic_ids=plan.topic_ids,
+        reason=reason or plan.reason,
+        values=document.get("values"),
+    )
+    # After the generation: a roll that is killed between the two is refused by preflight, and
+    # then run again.
+    plan.archive.update_topics(plan.topic_ids)
+    say(f"roll {plan.archive.root}: generation {opened.number} is open")
+    return opened
+
+
+def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
+    """Remove a window whose offsets are drained again; killed half way, they are lost, and found.
+
+    The next validation finds them then, and a repair drains them.
+    """
+    with wait_for_lease(archive.root / "windows", run="roll", say=say):
+        gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
+        note_sealed(archive.root, Noted(documents=gone))
+        (window.folder / "receipt.json").unlink(missing_ok=True)
+        window.folder.fs.rm(window.folder.path, recursive=True)
+
+
+def due_for_roll(archive: Archive, max_manifest_lines: int, max_days: int, now: datetime) -> str:
+    """Say why the open generation should be closed; empty when it needn't.
+
+    Args:
+        archive: The archive.
+        max_manifest_lines: How many lines its manifest may have.
+        max_days: How old it may become; one without files has no age.
+        now: The time.
+    """
+    generation = archive.open_generation()
+    receipt = generation.last_receipt() if generation else None
+    lines = receipt.files_so_far.files if receipt else 0
+    if generation is None or not lines:
+        return ""
+    if lines > max_manifest_lines:
+        return f"its manifest has {lines:,} lines, max_manifest_lines is {max_manifest_lines:,}"
+    days = (now - datetime.fromisoformat(generation.document()["opened_at"])).days
+    if days >= max_days:
+        return f"it was opened {days:,} days ago, max_generation_days is {max_days:,}"
+    return ""
+
+
+def roll_between_drains(
+    archive: Archive,
+    cluster: KafkaCluster,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    wait_seconds: float,
+) -> RollPlan | None:
+    """Roll as soon as no drain runs and everything is sealed.
+
+    Args:
+        archive: The archive.
+        cluster: Where it was drained from.
+        run: Who rolls, for people: Airflow's run id, or `terminal`.
+        say: Takes the plan's lines, or why nothing is done.
+        wait_seconds: So long it waits for a drain and its validation to end.
+
+    Returns:
+        What was done; None when drains left no moment: the next run rolls.
+
+    Raises:
+        KafkaDrainError: As `plan_roll` does.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with hold_lease(archive.root, run=run, say=say):
+                plan = plan_roll(archive, cluster)
+                for line in plan.lines():
+                    say(line)
+                roll(plan, say)
+                return plan
+        except (LockedError, CheckpointError) as error:
+            if time.monotonic() >= deadline:
+                say(f"roll {archive.root}: WARNING not this time: {error}")
+                return None
+        time.sleep(1)

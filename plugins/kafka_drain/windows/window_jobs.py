@@ -1,0 +1,457 @@
+"""A window from the caller's side: plan it, write its spec, prove and seal what Spark drained.
+
+Each attempt writes to a folder of its own: one that was believed dead changes nothing
+of what a later one has sealed.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.journal.checks import SealedState, note_of_window, refuse_unsound
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
+from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import PARTITION_COLUMNS
+from kafka_drain.config.source_options import DEFAULTS, STARTING_POSITIONS
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
+from kafka_drain.findings import Finding, Reason, errors
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_json
+from kafka_drain.proof.committed_files import read_committed_files
+from kafka_drain.proof.content_checks import Taken, compare_content, content_of, difference
+from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
+from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
+from kafka_drain.proof.sealing import Identity, seal_window
+from kafka_drain.proof.topic_lives import refuse_other_lives
+from kafka_drain.schemas.decoding import frozen_values
+from kafka_drain.spark.errors import no_result, spark_error, too_far_records
+from kafka_drain.spark.job_spec import WindowSpec, read_result
+from kafka_drain.spark.submit import (
+    SparkApplication,
+    for_offsets,
+    kafka_options,
+    prepare_application,
+)
+from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.storage.paths import hadoop_path, sync_files
+
+__all__ = [
+    "WindowJob",
+    "finish_window",
+    "freeze_window",
+    "now_text",
+    "open_window",
+    "prepare_window",
+    "prove_window",
+    "read_written",
+    "refuse_findings",
+    "refuse_taken",
+    "seal_proven",
+    "seal_superseding",
+]
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+# Of a streaming query; a bounded read has no use for them.
+_STREAMING = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss"}
+
+
+@dataclass(frozen=True)
+class WindowJob:
+    """A window that is ready to be drained."""
+
+    window: Window
+    ranges: Mapping[TopicPartition, list[OffsetRange]]
+    attempt: str
+    application: SparkApplication
+    result_path: Path
+
+    @property
+    def data(self) -> UPath:
+        """Folder of this attempt's files."""
+        return self.window.data / self.attempt
+
+
+def open_window(
+    archive: Archive, key: str, ranges: Ranges, *, pipeline: Pipeline, replaces: Sequence[str]
+) -> Window:
+    """Freeze a window's plan; one with the same plan that was never sealed is taken up again.
+
+    Args:
+        archive: The archive.
+        key: Name of a new window.
+        ranges: Its offsets, sorted and disjoint for each partition.
+        pipeline: How files are written.
+        replaces: Damaged files, relative to the archive, whose records it will hold instead.
+
+    Raises:
+        ArchiveError: When a window of that name has another plan.
+    """
+    plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
+    for window in archive.windows():
+        if not window.is_sealed and window.plan().items() >= plan.items():
+            return window
+    window = Window(archive.root, key)
+    if not _create(window, plan):
+        raise ArchiveError(
+            f"{window.folder} is there already, with another plan; choose another name"
+        )
+    return window
+
+
+def freeze_window(
+    window: Window,
+    ranges: Ranges,
+    *,
+    replaces: Sequence[str],
+    file_format: str,
+    partition_by: Sequence[str],
+    **more: Any,
+) -> bool:
+    """Write a window's `plan.json` where there is none: of several attempts, the first counts.
+
+    Args:
+        window: The window.
+        ranges: Its offsets, sorted and disjoint for each partition.
+        replaces: Files, relative to the archive, that it will stand for.
+        file_format: Format of its files.
+        partition_by: Columns that its folders name.
+        more: What else its plan says, as JSON types.
+
+    Returns:
+        False when it has a plan already.
+    """
+    return _create(window, more | _plan(ranges, replaces, file_format, partition_by))
+
+
+def _plan(
+    ranges: Ranges, replaces: Sequence[str], file_format: str, partition_by: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "ranges": range_rows(ranges),
+        "replaces": sorted(replaces),
+        "format": file_format,
+        "partition_by": list(partition_by),
+    }
+
+
+def _create(window: Window, plan: dict[str, Any]) -> bool:
+    return create_document(window.folder / "plan.json", plan | {"opened_at": now_text()})
+
+
+def now_text() -> str:
+    """Return the time in UTC, to a millisecond, as documents have it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def prepare_window(
+    window: Window,
+    ranges: Mapping[TopicPartition, list[OffsetRange]],
+    *,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
+) -> WindowJob:
+    """Write the job spec of a window and put together what spark-submit needs.
+
+    Args:
+        window: The window, which says how files are written.
+        ranges: The offsets to drain, sorted and disjoint for each partition.
+        pipeline: How to read and write.
+        cluster: Where from.
+        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+
+    Raises:
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    spec_path, result_path = folder / "window.json", folder / "result.json"
+    connection, secrets_path = kafka_options(cluster.config, folder)
+    plan, attempt = window.plan(), uuid.uuid4().hex[:8]
+    options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
+    for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy", *_STREAMING):
+        options.pop(name, None)
+    partitions: dict[str, list[int]] = {}
+    for tp in ranges:
+        partitions.setdefault(tp.topic, []).append(tp.partition)
+    bounds = {
+        "assign": json.dumps(partitions),
+        "startingOffsets": to_spark_json({tp: rs[0].start for tp, rs in ranges.items()}),
+        "endingOffsets": to_spark_json({tp: rs[-1].end for tp, rs in ranges.items()}),
+        "failOnDataLoss": "true",
+    }
+    offsets = sum(count(rs) for rs in ranges.values())
+    WindowSpec(
+        window=window.key,
+        offsets=offsets,
+        reader_options=options | bounds | connection,
+        where=_condition(ranges),
+        file_format=plan["format"],
+        writer_options=pipeline.writer_options,
+        path=hadoop_path(window.data / attempt),
+        partition_by=plan["partition_by"],
+        columns={column: PARTITION_COLUMNS[column] for column in plan["partition_by"]},
+        log_levels=pipeline.log_levels,
+        result_path=str(result_path),
+        secrets_path=secrets_path,
+        values=frozen_values(Archive(window.root), pipeline),
+    ).write(spec_path)
+    application = prepare_application(
+        f"window_{pipeline.name}",
+        application="window",
+        spec_path=spec_path,
+        pipeline=pipeline,
+        folder=folder,
+    )
+    application = for_offsets(application, offsets)
+    return WindowJob(window, ranges, attempt, application, result_path)
+
+
+def _condition(ranges: Ranges) -> str:
+    """Return the SQL condition for offsets; what lies between two ranges is read and left out."""
+    parts = []
+    for tp, rs in ranges.items():
+        offsets = " OR ".join(f"(offset >= {r.start} AND offset < {r.end})" for r in rs)
+        # Topic names hold no quotes (org.apache.kafka.common.internals.Topic).
+        parts.append(f"(topic = '{tp.topic}' AND partition = {tp.partition} AND ({offsets}))")
+    return " OR ".join(parts)
+
+
+def finish_window(
+    job: WindowJob,
+    cluster: KafkaCluster,
+    identity: Identity,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    acknowledged: Sequence[str] = (),
+) -> Receipt:
+    """Prove what Spark drained to a window, and seal it; arguments as of `prove_window`.
+
+    Raises:
+        LockedError: When another window has taken the place of a file meanwhile; plan anew.
+        KafkaDrainError: As `prove_window` does.
+    """
+    receipt = prove_window(job, cluster, identity, say, acknowledged)
+    return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
+
+
+def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
+    """Write a window's receipt and note it; where another attempt was faster, its receipt counts.
+
+    The caller holds the lease of `windows`.
+
+    Raises:
+        ManifestInvalidError: When something that was sealed is missing or changed.
+        LockedError: When another segment was sealed meanwhile that holds some of its offsets.
+    """
+    state = refuse_unsound(archive, filling=True)
+    _refuse_overlap(state, receipt)
+    sync_files(archive.root, (file.path for file in receipt.files))
+    window.write_receipt(replace(receipt, journal=state.journal.newest))
+    sealed = window.receipt()
+    note_sealed(archive.root, state.there.plus(note_of_window(archive, window, sealed)))
+    return sealed
+
+
+def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
+    """Refuse a window that holds what a segment holds that was sealed since it was planned."""
+    if any(other.window == receipt.window for other in state.windows):
+        # Another attempt was faster: that receipt counts.
+        return
+    overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
+    if overlaps:
+        raise LockedError(
+            f"window {receipt.window}: another run has sealed some of its offsets meanwhile "
+            f"({'; '.join(f'{f.where} {f.detail}' for f in overlaps[:3])}); nothing was sealed "
+            "here, a retry plans anew"
+        )
+
+
+def seal_superseding(
+    archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
+) -> Receipt:
+    """Seal a window that stands for files; as `refuse_taken` and `seal_proven` raise."""
+    with wait_for_lease(archive.root / "windows", run=run, say=say):
+        refuse_taken(archive, window, receipt)
+        return seal_proven(archive, window, receipt)
+
+
+def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
+    """Refuse a window that stands for files of which another window has taken the place meanwhile.
+
+    Two windows for one file would give readers its records twice. The caller holds the lease of
+    `windows`. A window that another attempt has sealed isn't refused: that receipt counts.
+
+    Raises:
+        LockedError: When another run was faster; a retry plans anew.
+        ManifestInvalidError: When something that was sealed is missing or changed.
+    """
+    if window.is_sealed:
+        return
+    replaces = set(receipt.replaces)
+    sealed = {other.window: other for other in refuse_unsound(archive, filling=True).windows}
+    for other in sealed.values():
+        taken = replaces.intersection(other.replaces)
+        if taken:
+            raise LockedError(
+                f"window {window.key}: window {other.window} has taken the place of "
+                f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
+                "sealed here"
+            )
+    removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
+    if removed:
+        raise LockedError(
+            f"window {window.key}: the window of {min(removed)} was replaced meanwhile; nothing "
+            "was sealed here"
+        )
+
+
+def _window_of(path: str) -> str | None:
+    """Return the name of the window that a file belongs to; None for one of a generation."""
+    folder, key, *_ = path.split("/")
+    return key if folder == "windows" else None
+
+
+def prove_window(
+    job: WindowJob,
+    cluster: KafkaCluster,
+    identity: Identity,
+    say: Callable[[str], None],
+    acknowledged: Sequence[str] = (),
+) -> Receipt:
+    """Prove what Spark drained to a window, and return its receipt, which isn't written yet.
+
+    Args:
+        job: What was drained.
+        cluster: Where the reasons of gaps are asked.
+        identity: Whose offsets they are.
+        say: Takes lines of progress.
+        acknowledged: Expired ranges beside the window that somebody has accepted.
+
+    Raises:
+        SparkJobError: When the job failed, or ended without a result.
+        ManifestInvalidError: When offsets of the window are missing or there twice.
+        ArchiveError: When the connection leads to another cluster by now.
+        TopicError: When a topic was made again since it was planned.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    window, ranges, plan = job.window, job.ranges, job.window.plan()
+    result, files, findings = read_written(job, say, cluster)
+    _refuse_other_lives(job, cluster, identity)
+    gaps = explain_gaps(
+        without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
+    )
+    refuse_findings(window, [*findings, *gap_findings(gaps)])
+    return seal_window(
+        [(tp, r) for tp in sorted(ranges) for r in ranges[tp]],
+        files,
+        gaps,
+        identity=identity,
+        window=window.key,
+        replaces=plan["replaces"],
+        fingerprint=result["fingerprint"],
+        acknowledged=acknowledged,
+        sealed_at=now_text(),
+    )
+
+
+def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
+    """Refuse what was read, unless cluster and topics are still those of the plan."""
+    cluster_id = cluster.cluster_id()
+    if cluster_id != identity.cluster_id:
+        raise ArchiveError(
+            f"window {job.window.key} is of Kafka cluster {identity.cluster_id}, the connection "
+            f"leads to {cluster_id}; nothing was sealed: correct the connection"
+        )
+    meant = {tp.topic: identity.topics.get(tp.topic, "") for tp in job.ranges}
+    refuse_other_lives(
+        cluster,
+        meant,
+        f"window {job.window.key} isn't sealed. Where the topic was made again, `kafka-drain roll "
+        f"{job.window.root}` starts a generation at its beginning",
+    )
+
+
+def read_written(
+    job: WindowJob, say: Callable[[str], None], cluster: KafkaCluster | None = None
+) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
+    """Read what Spark wrote to a window.
+
+    Args:
+        job: What was drained.
+        say: Takes lines of progress.
+        cluster: Where it was drained from; None for what was read of other files.
+
+    Returns:
+        The job's result, what the files hold, and what is wrong with them: unreadable, offsets
+        that are there twice, or outside of the window, other records than Spark read.
+
+    Raises:
+        DataLossError: When Kafka no longer had offsets that the job needed.
+        SourceRecordError: When a record can't be kept as it was sent; names it.
+        SparkJobError: When the job failed otherwise, or ended without a result.
+    """
+    result, memory = read_result(job.result_path), job.application.driver_memory
+    if result is None:
+        raise no_result("window", memory)
+    if "error" in result:
+        raise spark_error(
+            result["error"],
+            what="window",
+            memory=memory,
+            too_far=lambda: too_far_records(cluster, job.ranges) if cluster else [],
+        )
+    # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
+    listing = list_data_files(job.data)
+    sink_files = [
+        SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
+        for path, size in sorted(listing.items())
+    ]
+    window = job.window
+    files, findings = read_committed_files(window, sink_files, window.plan()["format"], say)
+    who = f"window {window.key}"
+    findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
+    if not errors(findings):
+        findings += _check_content(window, result, files)
+    return result, files, findings
+
+
+def _check_content(
+    window: Window, result: Mapping[str, Any], files: Sequence[CommittedFile]
+) -> list[Finding]:
+    """Compare the records in a window's files with what Spark read."""
+    read, held = Taken(result["records"], result["fingerprint"]), content_of(files)
+    verdict = compare_content(read, held)
+    if verdict.may_be_sealed:
+        return []
+    return [Finding(Reason.CONTENT_CHANGED, window.name, difference(verdict, read, held))]
+
+
+def refuse_findings(window: Window, findings: Iterable[Finding]) -> None:
+    """Refuse to seal a window with errors.
+
+    Raises:
+        ManifestInvalidError: Names them.
+    """
+    bad = errors(findings)
+    if bad:
+        raise ManifestInvalidError(
+            f"window {window.key} isn't complete: {'; '.join(str(f) for f in bad[:5])}; "
+            "run it again"
+        )

@@ -1,0 +1,1 @@
+"""What Airflow shows of a task and tells others: progress, links, metrics, lineage, events."""

@@ -1,0 +1,209 @@
+"""What the plugin's pages answer, whichever Airflow's server asks.
+
+Who may ask is the server's business: nothing here looks at a login.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.history import Histories, History
+from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.pages.archive import archive_page
+from kafka_drain.pages.html import coloured
+from kafka_drain.pages.overview import SCRIPT, ArchiveRow, overview_page
+from kafka_drain.pages.placing import NOTHING
+from kafka_drain.storage.paths import read_bytes
+from kafka_drain_airflow.observability.task_links import KINDS
+from kafka_drain_airflow.pages.addresses import dag_url, home_url, page_url
+from kafka_drain_airflow.pages.archives import find, find_all, page_beside, placed_findings
+from kafka_drain_airflow.pages.database import (
+    PREFIX,
+    archives_of,
+    drains_of,
+    groups_of,
+    last_runs,
+    progress_of,
+    report_of,
+)
+
+__all__ = [
+    "Answer",
+    "archive",
+    "archives",
+    "archives_as_json",
+    "newest_report",
+    "receipt",
+    "report",
+]
+
+#: What a page around a report may choose.
+COLOURS = ("dark", "light")
+
+HEADERS = {
+    # A report names topics and paths, which others chose: nothing in it may ever run or load.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # A task that is cleared writes its report anew.
+    "Cache-Control": "private, no-cache",
+}
+_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+PAGE_HEADERS = HEADERS | {
+    # Nothing runs but the page's own script, and nothing is loaded.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
+    # The newest report, below an archive's page.
+    "frame-src 'self'",
+}
+_HTML, _JSON, _TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
+
+_histories = Histories()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server sends.
+
+    Attributes:
+        content: The body.
+        media_type: What it is, as the header Content-Type says it.
+        status: HTTP's.
+        headers: All others.
+    """
+
+    content: str | bytes
+    media_type: str = _HTML
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=lambda: HEADERS)
+
+
+def archives(session: Any, dag_ids: Collection[str]) -> Answer:
+    """Return the page of the archives of some DAGs."""
+    page = overview_page(_rows(session, dag_ids, dag_ids), datetime.now(timezone.utc), home_url())
+    return Answer(page, headers=PAGE_HEADERS)
+
+
+def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
+    """Return the same as JSON: name, archive, verdict, problem and overview of each."""
+    now = datetime.now(timezone.utc)
+    rows = [
+        {
+            "name": row.name,
+            "archive": row.archive,
+            "verdict": row.verdict,
+            "standing": row.standing(now).words,
+            "problem": row.problem,
+            "overview": row.overview,
+        }
+        for row in _rows(session, dag_ids, dag_ids)
+    ]
+    return Answer(json.dumps({"archives": rows}), _JSON)
+
+
+def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
+    """Return the page of a drain's archive.
+
+    Args:
+        session: Of Airflow's database.
+        dag_id: The drain's DAG.
+        readable: The DAGs whose runs and progress may be shown.
+    """
+    rows = _rows(session, [dag_id], readable)
+    if not rows:
+        return _not_found(f"{dag_id} is no DAG that drains to an archive.")
+    [row], history, placed = rows, History(), NOTHING
+    if not row.problem:
+        try:
+            history = _histories.of(Archive.at(row.archive))
+            placed = placed_findings(row.archive, row.overview, history)
+        except (KafkaDrainError, ReceiptError, OSError) as error:
+            row = replace(row, problem=f"{row.archive}: {error}")
+    groups = groups_of(session, [dag_id]).get(dag_id, [])
+    shown = {*groups, *(f"{kind}_{row.name}" for kind in KINDS)}.intersection(readable)
+    doing = progress_of(session, shown)
+    drains = drains_of(session, dag_id, [group for group in groups if group in shown])
+    now = datetime.now(timezone.utc)
+    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains, placed)
+    return Answer(page, headers=PAGE_HEADERS)
+
+
+def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
+    """Return a receipt as it was sealed."""
+    root = archives_of(session, [dag_id]).get(dag_id)
+    if root is None or find(root).problem:
+        return _not_found(f"{dag_id} is no DAG that drains to an archive that can be read here.")
+    owner = Archive.at(root).generation(generation)
+    # Only what the folder lists is opened, whatever the address says.
+    if name not in owner.receipt_names():
+        return _not_found(f"Generation {generation} of {root} has no receipt {name}.")
+    return Answer(read_bytes(owner.folder / "receipts" / name), _JSON)
+
+
+def newest_report(session: Any, dag_id: str, colours: str = "") -> Answer:
+    """Return the newest report of a drain's archive.
+
+    Args:
+        session: Of Airflow's database.
+        dag_id: The drain's DAG.
+        colours: `dark` or `light`; anything else for the system's.
+    """
+    root = archives_of(session, [dag_id]).get(dag_id)
+    if root is None:
+        return _not_found(f"{dag_id} is no DAG that drains to an archive.")
+    found = find(root)
+    if found.overview is None:
+        return _not_found(found.problem or f"{root} has not been validated yet.")
+    page = page_beside(f"{root}/{found.overview.get('report')}")
+    if page is None:
+        return _not_found(f"The report of {root} is gone.")
+    return Answer(coloured(page.read_bytes(), colours if colours in COLOURS else ""))
+
+
+def report(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> Answer:
+    """Return the report that a task instance wrote."""
+    try:
+        path = report_of(session, dag_id, run_id, task_id, map_index)
+    except LookupError as error:
+        return _not_found(str(error))
+    page = page_beside(path)
+    if page is None:
+        return _not_found(f"{path!r} isn't the report of an archive that this server can read.")
+    return Answer(page.read_bytes())
+
+
+def _not_found(text: str) -> Answer:
+    return Answer(text + "\n", _TEXT, status=404)
+
+
+def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> list[ArchiveRow]:
+    roots = archives_of(session, dag_ids)
+    groups = groups_of(session, roots)
+    runs = last_runs(
+        session,
+        {name: {name, *groups.get(name, ())}.intersection({name, *readable}) for name in roots},
+    )
+    found = find_all(list(roots.values()))
+    return [
+        ArchiveRow(
+            name=dag_id.removeprefix(PREFIX),
+            archive=root,
+            link=dag_url(dag_id),
+            page=page_url(f"/archives/{quote(dag_id, safe='')}"),
+            report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
+            overview=of.overview,
+            problem=of.problem,
+            runs=runs.get(dag_id, ()),
+        )
+        for (dag_id, root), of in zip(roots.items(), found, strict=True)
+    ]

@@ -1,0 +1,110 @@
+"""What Airflow's server reads of archives for its pages: of stores it knows, and not for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.history import History
+from kafka_drain.archive.status import read_overview
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.pages.placing import NOTHING, Placed, place_findings
+from kafka_drain.storage.json_files import read_document
+from kafka_drain.storage.paths import is_local, locate, require_reachable
+
+__all__ = ["Found", "find", "find_all", "page_beside", "placed_findings"]
+
+# Not http and the like: the server would ask whatever address it is given.
+STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
+#: So long a store may take to answer, in seconds.
+PATIENCE = 10.0
+
+_readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of an archive: what its validation left, or why that can't be read."""
+
+    overview: dict[str, Any] | None = None
+    problem: str = ""
+
+
+def find_all(archives: Sequence[str]) -> list[Found]:
+    """Return what is known of some archives, all read at once: a store takes its time."""
+    reading = [_readers.submit(find, archive) for archive in archives]
+    wait(reading, timeout=PATIENCE)
+    return [_found(future) for future in reading]
+
+
+def _found(future: Future[Found]) -> Found:
+    if not future.done():
+        future.cancel()
+        return Found(problem=f"the store didn't answer within {PATIENCE:g} s")
+    return future.result()
+
+
+def find(archive: str) -> Found:
+    """Return what is known of an archive."""
+    try:
+        root = locate(archive)
+        if not is_local(root) and root.protocol not in STORES:
+            return Found(problem=f"{archive} is in no store that this server asks")
+        require_reachable(root)
+        return Found(read_overview(root))
+    except (KafkaDrainError, OSError, ValueError, ImportError) as error:
+        # What the worker can read, this server may not: another machine, other credentials.
+        return Found(problem=f"this server can't read {archive}: {error}")
+
+
+def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: History) -> Placed:
+    """Return where lies what the last validation of an archive found.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    if not overview or overview["verdict"] == "complete":
+        return NOTHING
+    document = UPath(f"{archive}/{overview.get('report')}")
+    try:
+        # What names another file than a report is none.
+        found = page_beside(str(document)) and read_document(document, "findings", "gaps")
+    except (KafkaDrainError, OSError):
+        found = None
+    if not found:
+        return Placed(is_complete=False)
+    root = Archive.at(archive)
+    receipts = (root.generation(r.generation).read_receipt(r.receipt) for r in history.runs)
+    return place_findings(found, receipts)
+
+
+def page_beside(path: object) -> UPath | None:
+    """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
+
+    Who may write XComs may have written the path: no other file is ever served.
+
+    Args:
+        path: Path of the report's JSON document.
+    """
+    if not isinstance(path, str) or not path.endswith(".json"):
+        return None
+    try:
+        page = UPath(path.removesuffix(".json") + ".html")
+        if is_local(page) and page.is_absolute():
+            # Where links and dots lead to is what counts.
+            page = UPath(Path(page.path).resolve())
+        elif page.protocol not in STORES or "::" in path or ".." in path.split("/"):
+            return None
+        if page.suffix != ".html" or page.parent.name != "reports":
+            return None
+        archive = page.parent.parent / "archive.json"
+        return page if archive.is_file() and page.is_file() else None
+    except (OSError, ValueError, ImportError):
+        # No such file, no right to read it, no file system of that name.
+        return None

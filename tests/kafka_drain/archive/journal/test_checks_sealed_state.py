@@ -1,0 +1,811 @@
+"""What was sealed and is gone, changed or there twice is found, and nothing is sealed meanwhile.
+
+The generations' files, manifest and checkpoint are the golden archive's, which Spark wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.checks import begin_journal_anew, check_sealed_state
+from kafka_drain.archive.receipts import Receipt, parse_receipt
+from kafka_drain.archive.window import Window
+from kafka_drain.cli.main import main as run_command
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_offsets
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    LockedError,
+    ManifestInvalidError,
+    TopicError,
+)
+from kafka_drain.findings import Reason, errors
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.intervals import Interval
+from kafka_drain.maintenance.maintain import plan_maintenance
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealing import Identity, seal_deletion, seal_window
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.backfill_plan import plan_backfill
+from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
+from kafka_drain.windows.repair import plan_repair
+from kafka_drain.windows.reprocess.abandon import plan_abandon
+from kafka_drain.windows.roll import plan_roll
+from kafka_drain.windows.window_jobs import freeze_window, seal_superseding
+from tests.kafka_drain.fake_cluster import Log
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    P1,
+    add_batch,
+    golden_cluster,
+    open_next,
+    row,
+    sealed_copy,
+    write_rows,
+)
+
+BACKFILL = "20121231T230000Z_20130101T000000Z"
+HOUR = ["2012-12-31T23:00:00+00:00", "2013-01-01T00:00:00+00:00"]
+#: A window of each kind.
+WINDOWS = [BACKFILL, "repair_20130102T000000Z", "reprocess_0001_0001", "compact_0002"]
+WINDOWS += ["retention_0003"]
+G1, G2 = "generations/0001", "generations/0002"
+
+Damage = Callable[[Path], Any]
+
+
+def make_sealed(folder: Path) -> Archive:
+    """Make an archive with a closed and an open generation and windows of each kind, all sealed."""
+    archive = sealed_copy(folder)
+    files = sealed_files(archive.generation(1), P0)
+    _, repair, reprocess, compact, retention = WINDOWS
+    backfill = {P0: range(900, 910), P1: range(900, 910)}
+    seal_rows(archive, BACKFILL, backfill, interval=HOUR, topics=archive.document()["topics"])
+    repaired, reprocessed, compacted, deleted = files[0:1], files[1:3], files[3:5], files[5:6]
+    for key, own in ((repair, repaired), (reprocess, reprocessed), (compact, compacted)):
+        seal_rows(archive, key, {P0: offsets_of(own)}, replaces=own)
+    seal_rows(archive, retention, {P0: offsets_of(deleted)}, replaces=deleted)
+    opened = open_next(archive, "parquet", ["topic"])
+    for batch in range(3):
+        add_batch(opened, batch, END + 10 * batch, END + 10 * batch + 10)
+        assert validated(archive).receipts_written == 1
+    return archive
+
+
+def sealed_files(generation: Generation, tp: TopicPartition) -> list[CommittedFile]:
+    """Return a generation's sealed files of one partition, in the order of offsets."""
+    files = []
+    for receipt in generation.receipts():
+        for file in receipt.files:
+            contents = tuple(read_offsets(generation.root / file.path, "parquet", tp.topic))
+            if tp in {content.tp for content in contents}:
+                files.append(CommittedFile(file.path, file.bytes, file.sha256, contents))
+    return sorted(files, key=lambda file: file.contents[0].first)
+
+
+def offsets_of(files: Iterable[CommittedFile]) -> list[int]:
+    """Return the offsets that files hold."""
+    return [o for f in files for c in f.contents for r in c.ranges for o in range(r.start, r.end)]
+
+
+def seal_rows(
+    archive: Archive,
+    key: str,
+    rows: dict[TopicPartition, Iterable[int]],
+    replaces: Iterable[CommittedFile] = (),
+    **plan: Any,
+) -> Receipt:
+    """Write a window with the records of some offsets, and its receipt."""
+    receipt = write_window(archive, key, rows, replaces, **plan)
+    assert Window(archive.root, key).write_receipt(receipt)
+    return receipt
+
+
+def write_window(
+    archive: Archive,
+    key: str,
+    rows: dict[TopicPartition, Iterable[int]],
+    replaces: Iterable[CommittedFile] = (),
+    **plan: Any,
+) -> Receipt:
+    """Write a window with the records of some offsets; return its receipt, not written yet."""
+    window = Window(archive.root, key)
+    document = archive.document()
+    identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+    paths = [file.path for file in replaces]
+    held = {tp: sorted(offsets) for tp, offsets in rows.items()}
+    ranges = {tp: OffsetRange(offsets[0], offsets[-1] + 1) for tp, offsets in held.items()}
+    freeze_window(
+        window,
+        {tp: [r] for tp, r in ranges.items()},
+        replaces=paths,
+        file_format="parquet",
+        partition_by=["topic"],
+        **plan,
+    )
+    files = []
+    for tp, offsets in held.items() if not key.startswith("retention_") else ():
+        name = f"{window.data_name}/1/topic={tp.topic}/part-{tp.partition}.parquet"
+        path = Path(str(archive.root / name))
+        write_rows(path, "parquet", [row(tp, offset) for offset in offsets])
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        contents = tuple(read_offsets(archive.root / name, "parquet", tp.topic))
+        files.append(CommittedFile(name, path.stat().st_size, sha256, contents))
+    sealed: dict[str, Any] = {
+        "identity": identity,
+        "window": key,
+        "replaces": paths,
+        "sealed_at": "2013-01-02T00:00:00.000+00:00",
+    }
+    if files:
+        receipt = seal_window(list(ranges.items()), files, [], fingerprint=None, **sealed)
+    else:
+        gaps = [Gap(tp, r, GapReason.DELETED) for tp, r in ranges.items()]
+        receipt = seal_deletion(gaps, **sealed)
+    return receipt
+
+
+def validated(archive: Archive, **how: Any) -> Report:
+    """Validate an archive that is whole."""
+    report = validate_archive(archive, golden_cluster(), **how)
+    assert errors(report.findings) == []
+    return report
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with everything that is sealed; not to be changed."""
+    folder = tmp_path_factory.mktemp("made") / "archive"
+    make_sealed(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(made, tmp_path / "archive")
+
+
+def remove(*paths: str) -> Damage:
+    """Remove files or folders."""
+
+    def damage(root: Path) -> None:
+        for path in paths:
+            if (root / path).is_dir():
+                shutil.rmtree(root / path)
+            else:
+                (root / path).unlink()
+
+    return damage
+
+
+def newest(*folders: str, receipts: int = 1) -> Damage:
+    """Remove the newest files of some folders."""
+
+    def damage(root: Path) -> None:
+        for folder in folders:
+            for path in sorted((root / folder).glob("[0-9]*.json"))[-receipts:]:
+                path.unlink()
+
+    return damage
+
+
+def edit(path: str, **changes: Any) -> Damage:
+    """Change what a JSON document says."""
+
+    def damage(root: Path) -> None:
+        document = json.loads((root / path).read_text())
+        (root / path).write_text(json.dumps(document | changes))
+
+    return damage
+
+
+def both(*damages: Damage) -> Damage:
+    """Do one damage after the other."""
+
+    def damage(root: Path) -> None:
+        for each in damages:
+            each(root)
+
+    return damage
+
+
+def later_start(root: Path, folder: str) -> None:
+    """Let a generation start later than it did."""
+    document = json.loads((root / folder / "generation.json").read_text())
+    starts = document["starting_offsets"]["flights"]
+    edit(f"{folder}/generation.json", starting_offsets={"flights": dict.fromkeys(starts, 40)})(root)
+
+
+GONE: dict[str, Damage] = {
+    **{f"receipt of {key}": remove(f"windows/{key}/receipt.json") for key in WINDOWS},
+    **{f"folder of {key}": remove(f"windows/{key}") for key in WINDOWS},
+    "all windows": remove("windows"),
+    "all windows' receipts": both(*(remove(f"windows/{key}/receipt.json") for key in WINDOWS)),
+    "newest receipt": newest(f"{G2}/receipts"),
+    "two newest receipts": newest(f"{G2}/receipts", receipts=2),
+    "all receipts of the open generation": newest(f"{G2}/receipts", receipts=9),
+    "newest receipt of the closed generation": newest(f"{G1}/receipts"),
+    "all receipts of the closed generation": newest(f"{G1}/receipts", receipts=99),
+    "oldest receipt of the closed generation": remove(f"{G1}/receipts/000000000011.json"),
+    "the closed generation": remove(G1),
+    "the open generation": remove(G2),
+}
+EDITED: dict[str, Damage] = {
+    f"{what} of {folder}": damage
+    for folder in (G1, G2)
+    for what, damage in {
+        "start": partial(later_start, folder=folder),
+        "topic ids": edit(f"{folder}/generation.json", topics={"flights": "another"}),
+        "partition columns": edit(f"{folder}/generation.json", partition_by=[]),
+        "number": edit(f"{folder}/generation.json", generation=7),
+        "format": edit(f"{folder}/generation.json", format="orc"),
+        "reason": edit(f"{folder}/generation.json", reason="another"),
+    }.items()
+} | {
+    "pipeline of the archive": edit("archive.json", pipeline="another"),
+    "cluster of the archive": edit("archive.json", cluster_id="another"),
+    "plan of a window": edit(f"windows/{BACKFILL}/plan.json", ranges=[]),
+    "interval of a window": edit(f"windows/{BACKFILL}/plan.json", interval=HOUR[::-1]),
+    "format of a window": edit(f"windows/{WINDOWS[1]}/plan.json", format="orc"),
+    "plan of a window gone": remove(f"windows/{WINDOWS[3]}/plan.json"),
+}
+HOW: dict[str, dict[str, Any]] = {
+    "open": {"scope": "open"},
+    "all": {"scope": "all"},
+    "deep": {"scope": "all", "deep": True},
+}
+
+
+def sealed_now(root: Path) -> dict[str, bytes]:
+    """Return every receipt and entry of the journal that is there."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*.json")
+        if path.name == "receipt.json" or path.parent.name in ("receipts", "journal")
+    }
+
+
+def assert_found_twice(root: Path, how: dict[str, Any], *reasons: str) -> None:
+    """Validate twice: the second run is as red as the first, and nothing was sealed in between."""
+    before = sealed_now(root)
+    archive, cluster = Archive.at(str(root)), golden_cluster()
+    if json.loads((root / "archive.json").read_text())["cluster_id"] == "another":
+        cluster = None  # type: ignore[assignment]
+    first, second = (validate_archive(archive, cluster, **how) for _ in range(2))
+
+    found = [[(f.reason.value, f.where) for f in errors(r.findings)] for r in (first, second)]
+    assert {reason for reason, _ in found[0]} & set(reasons), found[0]
+    assert sorted(found[0]) == sorted(found[1])
+    assert (first.receipts_written, second.receipts_written) == (0, 0)
+    assert sealed_now(root) == before
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_sealed_archive_sound(how: str, copy: Path) -> None:
+    """An archive with windows of each kind is in order, however often it is validated."""
+    archive = Archive.at(str(copy))
+    before = sealed_now(copy)
+
+    for _ in range(2):
+        assert validated(archive, **HOW[how]).receipts_written == 0
+
+    assert sealed_now(copy) == before
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("what", GONE)
+def test_sealed_receipt_gone(what: str, how: str, copy: Path) -> None:
+    """A receipt that was sealed is missed, of whatever window and generation, also the newest."""
+    GONE[what](copy)
+
+    assert_found_twice(copy, HOW[how], "receipt_missing", "receipt_hole")
+
+
+@pytest.mark.parametrize("how", ["open", "deep"])
+@pytest.mark.parametrize("what", EDITED)
+def test_sealed_document_edited(what: str, how: str, copy: Path) -> None:
+    """What says how sealed segments are read can't be edited unseen."""
+    EDITED[what](copy)
+
+    assert_found_twice(copy, HOW[how], "document_changed")
+
+
+def entries(root: Path) -> list[Path]:
+    """Return the journal's entries, oldest first."""
+    return sorted((root / "journal").glob("[0-9]*.json"))
+
+
+def change_byte(root: Path) -> None:
+    """Change a byte of the newest entry."""
+    content = bytearray(entries(root)[-1].read_bytes())
+    content[30] ^= 1
+    entries(root)[-1].write_bytes(content)
+
+
+def swap(root: Path) -> None:
+    """Put one entry in the place of the one after it."""
+    entries(root)[-1].write_bytes(entries(root)[-2].read_bytes())
+
+
+NEWEST = both(newest("journal"), newest(f"{G2}/receipts"))
+JOURNAL: dict[str, Damage] = {
+    "newest entry": newest("journal"),
+    "newest entry, and the receipt that it names": NEWEST,
+    "newest two entries, and the receipts": both(NEWEST, NEWEST),
+    "an entry between two others": lambda root: entries(root)[-2].unlink(),
+    "first entry": lambda root: entries(root)[0].unlink(),
+    "folder": remove("journal"),
+    "folder, and the newest receipt": both(remove("journal"), newest(f"{G2}/receipts")),
+    "folder and end": remove("journal", "journal.json"),
+    "folder and end, and the newest receipt": both(
+        remove("journal", "journal.json"), newest(f"{G2}/receipts")
+    ),
+    "end": remove("journal.json"),
+    "end says less is there": edit("journal.json", sha256="0" * 64),
+    "end isn't JSON": lambda root: (root / "journal.json").write_text("{"),
+    "end is something else": lambda root: (root / "journal.json").write_text("{}"),
+    "a byte": change_byte,
+    "an entry is another": swap,
+}
+
+
+@pytest.mark.parametrize("how", ["open", "deep"])
+@pytest.mark.parametrize("what", JOURNAL)
+def test_journal_damaged(what: str, how: str, copy: Path) -> None:
+    """Entries that are gone or changed are found, its end as well, also with their receipts."""
+    JOURNAL[what](copy)
+
+    assert_found_twice(copy, HOW[how], "journal_damaged")
+
+
+OVERLAPS: dict[str, dict[TopicPartition, Iterable[int]]] = {
+    "with a closed generation": {P0: range(30, 42)},
+    "with the open generation": {P1: range(71, 200)},
+    "with a window": {P0: range(909, 1000)},
+    "of one offset": {P1: [END]},
+}
+
+
+@pytest.mark.parametrize("how", ["open", "deep"])
+@pytest.mark.parametrize("what", OVERLAPS)
+def test_segments_overlap(what: str, how: str, copy: Path) -> None:
+    """A window with offsets that another segment holds, and whose files it doesn't stand for."""
+    seal_rows(Archive.at(str(copy)), "20120101T000000Z_20120101T010000Z", OVERLAPS[what])
+
+    assert_found_twice(copy, HOW[how], "segment_overlap")
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_generations_overlap(how: str, tmp_path: Path) -> None:
+    """A generation that holds offsets of another one isn't sealed."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    start = {"flights": {"0": END - 2, "1": END - 2}}
+    edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
+    add_batch(opened, 0, END - 2, END + 8)
+
+    assert_found_twice(tmp_path / "archive", HOW[how], "segment_overlap")
+
+
+def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:
+    """Overlapping generations that an older release has sealed are found as well."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    add_batch(opened, 0, END, END + 8)
+    assert validated(archive).receipts_written == 1
+    receipt = opened.last_receipt()
+    assert receipt is not None
+    parts = tuple(
+        replace(part, range=OffsetRange(END - 2, part.range.end), start_so_far=END - 2)
+        for part in receipt.partitions
+    )
+    older = replace(receipt, partitions=parts, journal=0)
+    Path(str(opened.folder / "receipts" / receipt.name)).write_bytes(older.to_bytes())
+    start = {"flights": {"0": END - 2, "1": END - 2}}
+    edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
+    remove("journal", "journal.json")(tmp_path / "archive")
+    for path in (tmp_path / "archive" / G1 / "receipts").iterdir():
+        path.write_bytes(replace(parse_receipt(path.read_bytes()), journal=0).to_bytes())
+
+    assert_found_twice(tmp_path / "archive", HOW["open"], "segment_overlap")
+
+
+def open_too_late(root: Path) -> Archive:
+    """Roll a sealed archive, and edit where the next generation starts before it has drained."""
+    archive = sealed_copy(root)
+    opened = open_next(archive, "parquet", ["topic"])
+    start = {"flights": {"0": END + 5, "1": END}}
+    edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
+    return archive
+
+
+def hole_of(archive: Archive) -> list[tuple[str, str]]:
+    """Return the offsets between two generations that are found."""
+    found = check_sealed_state(archive).findings
+    return [(f.where, f.detail) for f in found if f.reason == Reason.SEGMENT_HOLE]
+
+
+BETWEEN = f"goes on with flights-0 after [{END}, {END + 5}), which {G1} doesn't hold"
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("drained", [False, True])
+def test_generation_starts_too_late(
+    drained: bool, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets between two generations that nobody holds are found, before they are drained too."""
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+    if drained:
+        skip_to(archive.generation(2), END + 5, END + 10)
+
+    assert_found_twice(tmp_path / "archive", HOW[how], "segment_hole")
+    assert hole_of(archive) == [(G2, BETWEEN)]
+    if not drained:
+        pipeline = Pipeline(name="golden", topics=["flights"], archive=str(archive.root))
+        with pytest.raises(CheckpointError, match="segment_hole"):
+            preflight(pipeline, golden_cluster())
+        with pytest.raises(CheckpointError, match="segment_hole"):
+            plan_roll(archive, golden_cluster())
+
+
+def skip_to(generation: Generation, start: int, end: int) -> None:
+    """Commit a batch that begins later in partition 0 than in partition 1."""
+    first, _ = add_batch(generation, 0, END, end)
+    cut(generation, 0, first, range(start, end))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_newest_receipts_lost_before_journal(
+    how: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed generation without its newest receipt is noticed by the one that follows it."""
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
+    newest(f"{G1}/receipts")(copy)
+    without_journal(copy)
+
+    assert_found_twice(copy, HOW[how], "segment_hole")
+    for _ in range(2):
+        begin_journal_anew(Archive.at(str(copy)), print, dry_run=False)
+        assert_found_twice(copy, HOW[how], "segment_hole")
+
+
+def without_journal(root: Path) -> None:
+    """Make an archive as of a release that kept no journal."""
+    remove("journal", "journal.json")(root)
+    for path in [*root.rglob("receipt.json"), *root.rglob("receipts/*.json")]:
+        path.write_bytes(replace(parse_receipt(path.read_bytes()), journal=0).to_bytes())
+    previous = None
+    for folder in (G1, G2):
+        for path in sorted((root / folder / "receipts").iterdir()):
+            receipt = replace(parse_receipt(path.read_bytes()), previous=previous)
+            path.write_bytes(receipt.to_bytes())
+            previous = parse_receipt(path.read_bytes()).sha256
+
+
+def test_hole_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Kafka still has of it a repair drains: then nothing is missing, and all is sealed."""
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+    skip_to(archive.generation(2), END + 5, END + 10)
+
+    plan = plan_repair(archive, validate_archive(archive, golden_cluster()))
+    assert plan.ranges == {P0: [OffsetRange(END, END + 5)]}
+    receipt = write_window(archive, "repair_1", {P0: range(END, END + 5)})
+    seal_superseding(archive, Window(archive.root, "repair_1"), receipt, run="test", say=print)
+
+    assert validated(archive).receipts_written == 1
+    assert validated(archive, deep=True).receipts_written == 0
+
+
+@pytest.mark.parametrize("accepted", [f"flights:0:{END}-{END + 5}", f"flights:0:0-{END + 99}"])
+def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
+    """What Kafka no longer has somebody may accept: once, as the journal keeps it."""
+    archive = open_too_late(tmp_path / "archive")
+    skip_to(archive.generation(2), END + 5, END + 10)
+    cluster = golden_cluster()
+    cluster.logs[P0] = Log(first=END + 5, end=1000)
+    less = [f"flights:0:{END}-{END + 4}", f"flights:1:{END}-{END + 5}"]
+
+    for how in ({}, {"acknowledge_expired": less}):
+        for _ in range(2):
+            report = validate_archive(archive, cluster, **how)  # type: ignore[arg-type]
+            found = {finding.reason for finding in errors(report.findings)}
+            assert found == {Reason.OFFSET_MISSING, Reason.SEGMENT_HOLE}
+            assert report.receipts_written == 0
+            assert plan_repair(archive, report).nothing_to_do
+
+    report = validate_archive(archive, cluster, acknowledge_expired=[accepted])
+    assert (errors(report.findings), report.receipts_written) == ([], 1)
+    report = validate_archive(archive, cluster)
+    assert (report.findings, report.receipts_written) == ([], 0)
+    assert hole_of(archive) == []
+    assert archive_files(archive)
+
+
+def test_hole_of_lost_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Kafka still has isn't accepted as expired."""
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
+    archive = open_too_late(tmp_path / "archive")
+
+    for _ in range(2):
+        how = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+        report = validate_archive(archive, golden_cluster(), **how)  # type: ignore[arg-type]
+        assert Reason.SEGMENT_HOLE in {finding.reason for finding in report.findings}
+    assert hole_of(archive) == [(G2, BETWEEN)]
+
+
+def cut(generation: Generation, batch: int, drained: Path, offsets: Iterable[int]) -> None:
+    """Let a file of partition 0 be written without some records; its manifest has the size."""
+    write_rows(drained, "parquet", [row(P0, offset) for offset in offsets])
+    log = Path(str(generation.data / "_spark_metadata" / str(batch)))
+    lines = log.read_text().split("\n")
+    entry = json.loads(lines[1]) | {"size": drained.stat().st_size}
+    log.write_text("\n".join([lines[0], json.dumps(entry), *lines[2:]]))
+
+
+def test_repair_before_sealing_sound(tmp_path: Path) -> None:
+    """What a repair drained again before the batch was sealed is held once, not twice."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    drained, _ = add_batch(opened, 0, END, END + 8)
+    cut(opened, 0, drained, range(END, END + 5))
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+
+    first, second = validated(archive), validated(archive)
+
+    assert (first.receipts_written, second.receipts_written) == (1, 0)
+
+
+@pytest.mark.parametrize("sealed_between", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_two_repairs_before_sealing_sound(
+    together: bool, sealed_between: bool, tmp_path: Path
+) -> None:
+    """Each batch leaves to repairs what it lost itself, sealed together or one after another."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    lost: list[int] = []
+    for batch, fewer in enumerate((3, 5)):
+        start = END + 10 * batch
+        drained, _ = add_batch(opened, batch, start, start + 10)
+        cut(opened, batch, drained, range(start, start + 10 - fewer))
+        lost += range(start + 10 - fewer, start + 10)
+        if not together:
+            seal_rows(archive, f"repair_{batch}", {P0: lost})
+            lost = []
+            if sealed_between:
+                assert validated(archive).receipts_written == 1
+    if together:
+        seal_rows(archive, "repair_1", {P0: lost[:3]})
+        seal_rows(archive, "repair_2", {P0: lost[3:]})
+
+    for _ in range(2):
+        validated(archive)
+
+    assert len(opened.receipt_names()) == 2
+
+
+def test_window_of_sealed_meanwhile(tmp_path: Path) -> None:
+    """What a batch was sealed with while Spark drained it again isn't sealed a second time."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    add_batch(opened, 0, END, END + 8)
+    # As long as the manifest was damaged, these looked lost.
+    receipt = write_window(archive, "repair_1", {P0: range(END + 5, END + 8)})
+    assert validated(archive).receipts_written == 1
+    before = sealed_now(tmp_path / "archive")
+
+    for _ in range(2):
+        with pytest.raises(LockedError, match=r"repair_1: another run .* as generations/0002"):
+            seal_superseding(
+                archive, Window(archive.root, "repair_1"), receipt, run="test", say=print
+            )
+
+    assert sealed_now(tmp_path / "archive") == before
+    assert validated(archive).receipts_written == 0
+
+
+def test_window_beside_damaged_receipt(copy: Path) -> None:
+    """A window's receipt that can't be read is named when another window is to be sealed."""
+    archive = Archive.at(str(copy))
+    receipt = write_window(archive, "repair_9", {P0: range(800, 810)})
+    path = copy / "windows" / BACKFILL / "receipt.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    before = sealed_now(copy)
+
+    with pytest.raises(ManifestInvalidError, match=f"receipt_corrupt: windows/{BACKFILL}/"):
+        seal_superseding(archive, Window(archive.root, "repair_9"), receipt, run="test", say=print)
+
+    assert sealed_now(copy) == before
+
+
+CORRUPT: dict[str, Damage] = {
+    "receipt of the closed generation": lambda root: min((root / G1 / "receipts").iterdir()),
+    "receipt of the open generation": lambda root: root / G2 / "receipts" / "000000000002.json",
+    "receipt of a window": lambda root: root / "windows" / BACKFILL / "receipt.json",
+}
+
+
+def all_lost(cluster: Any, missing: dict[TopicPartition, list[OffsetRange]]) -> list[Gap]:
+    """Say as a Kafka does that still holds all records."""
+    return [Gap(tp, r, GapReason.LOST) for tp, ranges in missing.items() for r in ranges]
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+def test_repair_beside_damaged_receipt(
+    what: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drained for hours that can't be sealed then: a damaged receipt comes first."""
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
+    archive = Archive.at(str(copy))
+    lost = sealed_files(archive.generation(2), P1)[0]
+    (copy / lost.path).unlink()
+    path = CORRUPT[what](copy)
+    path.write_bytes(path.read_bytes()[:-9])
+
+    report = validate_archive(archive, golden_cluster())
+
+    assert GapReason.LOST in {gap.reason for gap in report.gaps}
+    assert plan_repair(archive, report).nothing_to_do
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    """Return all files of an archive."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_repair_dry_run_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run seals nothing, notes nothing, and leaves no file."""
+    root = tmp_path / "archive"
+    archive = sealed_copy(root)
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 8)
+    shutil.rmtree(root / "journal")
+    (root / "journal.json").unlink()
+    before = everything(root)
+    monkeypatch.setattr(
+        "kafka_drain.cli.commands.repair.the_cluster", lambda options: golden_cluster()
+    )
+
+    run_command(["repair", str(root), "--dry-run"])
+
+    assert "nothing was changed" in capsys.readouterr().err
+    assert everything(root) == before
+
+
+#: Of each kind, something that no plan may be made with.
+REFUSED = ["receipt of " + key for key in WINDOWS] + ["all windows", "newest receipt"]
+REFUSED += ["newest receipt of the closed generation", "the closed generation"]
+
+
+@pytest.mark.parametrize("what", [*REFUSED, *EDITED, *JOURNAL])
+def test_unsound_archive_refused(what: str, copy: Path) -> None:
+    """Nobody plans by an archive of which something that was sealed is missing or changed."""
+    archive, cluster = Archive.at(str(copy)), golden_cluster()
+    pipeline = Pipeline(name="flights", topics=["flights"], archive=str(copy))
+    pipeline = pipeline.model_copy(update={"name": archive.document()["pipeline"]})
+    (GONE | EDITED | JOURNAL)[what](copy)
+    before = sealed_now(copy)
+    refused = pytest.raises((ManifestInvalidError, CheckpointError, ArchiveError, TopicError))
+
+    with refused:
+        archive_files(archive)
+    with refused:
+        plan_maintenance(pipeline)
+    with refused:
+        remove_unsealed(archive, print)
+    with refused:
+        remove_superseded(archive, print)
+    with refused:
+        plan_abandon(archive)
+    with refused:
+        plan_backfill(pipeline, cluster, Interval.parse(HOUR))
+    if "window" not in what and not any(key in what for key in WINDOWS):
+        with refused:
+            preflight(pipeline, cluster)
+        with refused:
+            plan_roll(archive, cluster)
+    report = validate_archive(archive, cluster if "cluster" not in what else None)
+    assert plan_repair(archive, report).nothing_to_do
+    assert sealed_now(copy) == before
+
+
+@pytest.mark.parametrize("what", [f"folder of {key}" for key in WINDOWS])
+def test_drain_goes_on_without_window(what: str, copy: Path) -> None:
+    """A window that is gone stops no drain: what Kafka holds would expire meanwhile."""
+    document = json.loads((copy / "archive.json").read_text())
+    GONE[what](copy)
+    pipeline = Pipeline(
+        name=document["pipeline"], topics=["flights"], archive=str(copy), partition_by=["topic"]
+    )
+
+    with pytest.raises(CheckpointError, match="was moved"):
+        # The golden archive's batches name another folder; no other reason is given.
+        preflight(pipeline, golden_cluster())
+
+
+def test_archive_of_older_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive that no journal was kept of is validated as ever, and gets its journal."""
+    with monkeypatch.context() as patch:
+        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda root, noted: None)
+        archive = make_sealed(tmp_path / "archive")
+    assert not (tmp_path / "archive" / "journal").exists()
+
+    assert validate_archive(archive, None).findings == []
+    assert not (tmp_path / "archive" / "journal").exists()
+    validated(archive)
+
+    GONE["all windows"](tmp_path / "archive")
+    assert_found_twice(tmp_path / "archive", HOW["open"], "receipt_missing")
+
+
+def test_receipt_not_noted_yet(copy: Path) -> None:
+    """Killed between a receipt and its entry: the next run notes it, and from then on it counts."""
+    archive = Archive.at(str(copy))
+    seal_rows(archive, "20120101T000000Z_20120101T010000Z", {P0: range(800, 810)})
+    add_batch(archive.generation(2), 3, END + 30, END + 40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda root, noted: None)
+        assert validated(archive).receipts_written == 1
+
+    assert validated(archive, scope="open").receipts_written == 0
+
+    remove("windows/20120101T000000Z_20120101T010000Z")(copy)
+    newest(f"{G2}/receipts")(copy)
+    assert_found_twice(copy, HOW["open"], "receipt_missing")
+
+
+def test_receipt_after_noted_one_forged(copy: Path) -> None:
+    """A receipt that isn't the successor of the noted one isn't taken up."""
+    path = copy / G2 / "receipts" / "000000000003.json"
+    receipt = parse_receipt((path.parent / "000000000002.json").read_bytes())
+    forged = replace(receipt, first_batch=3, last_batch=3, previous="0" * 64)
+    path.write_bytes(forged.to_bytes())
+
+    for how in HOW.values():
+        assert_found_twice(copy, how, "receipt_changed")
+
+
+@pytest.mark.parametrize(
+    "what", [*(f"folder of {key}" for key in WINDOWS), "newest receipt", *JOURNAL]
+)
+def test_journal_begun_anew(what: str, copy: Path) -> None:
+    """Without a copy, somebody may say that what is there is all there is; nothing else does."""
+    (GONE | JOURNAL)[what](copy)
+    before = sealed_now(copy)
+    archive = Archive.at(str(copy))
+
+    said: list[str] = []
+    begin_journal_anew(archive, said.append, dry_run=True)
+    assert sealed_now(copy) == before
+    begin_journal_anew(archive, said.append, dry_run=False)
+    assert ": forgets " in said[0]
+
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        # What a window stood for is missed again, where nothing else holds it.
+        assert {finding.reason for finding in errors(report.findings)} <= {
+            Reason.FILE_MISSING,
+            Reason.OFFSET_MISSING,
+        }
+    assert check_sealed_state(archive).findings == []

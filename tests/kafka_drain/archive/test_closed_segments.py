@@ -1,0 +1,107 @@
+"""What maintenance puts together or deletes, where a repair has drained some files again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.maintenance.compact import plan_compactions
+from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.retention import plan_deletions
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+TARGET = 1 << 20
+LATER = datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive without files yet."""
+    return MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+
+
+def interval(hour: int) -> dict[str, Any]:
+    """Return what the plan of an hour's window says."""
+    hours = [f"2026-01-01T{n:02}:00:00+00:00" for n in (hour, hour + 1)]
+    return {"interval": hours, "partition_by": ["topic"]}
+
+
+def seal_hours(made: MadeArchive, hours: range) -> list[str]:
+    """Seal windows of an hour each, ten offsets of both partitions; return their files."""
+    return [
+        file.path
+        for hour in hours
+        for file in made.seal_window(
+            f"20260101T{hour:02}0000Z_20260101T{hour + 1:02}0000Z",
+            {tp: dense(10 * hour, 10 * hour + 10) for tp in (P0, P1)},
+            **interval(hour),
+        )
+    ]
+
+
+def compactions(made: MadeArchive) -> list[Compaction]:
+    return plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+
+
+def test_plan_compactions_mended_window(made: MadeArchive) -> None:
+    """What a repair has drained of a window is put together with what was sound."""
+    files = seal_hours(made, range(3))
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
+
+    [found] = compactions(made)
+
+    assert found.piece.replaces == sorted([*files[1:], mended.path])
+    assert found.piece.records == {P0: 30, P1: 30}
+    assert found.piece.ranges == {tp: [OffsetRange(0, 30)] for tp in (P0, P1)}
+
+
+def test_plan_compactions_mended_and_compacted(made: MadeArchive) -> None:
+    """A window whose sound and mended files are compacted isn't looked at again."""
+    files = seal_hours(made, range(3))
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
+    whole = {tp: dense(0, 30) for tp in (P0, P1)}
+    paths = [*files[1:], mended.path]
+    made.seal_window("compact_0001", whole, paths, partition_by=["topic"])
+    later = seal_hours(made, range(3, 6))
+
+    [found] = compactions(made)
+
+    assert found.piece.replaces == sorted(later)
+    assert found.piece.ranges == {tp: [OffsetRange(30, 60)] for tp in (P0, P1)}
+
+
+def test_plan_compactions_mended_reprocess(made: MadeArchive) -> None:
+    """A reprocess' window that a repair has mended is compacted with what was drained again."""
+    old = [file.path for n in range(3) for file in made.seal({P0: dense(5 * n, 5 * n + 5)})]
+    rows = {P0: dense(0, 5), P1: dense(0, 5)}
+    made.open_generation()
+    files = made.seal_window("reprocess_0001_0001", rows, old, partition_by=["topic"])
+    halves = [{P0: dense(0, 2)}, {P0: dense(2, 5)}]
+    mended = [
+        file.path
+        for n, half in enumerate(halves)
+        for file in made.seal_window(f"repair_{n}", half, [files[0].path])
+    ]
+
+    [found] = compactions(made)
+
+    assert found.piece.replaces == sorted([*mended, files[1].path])
+
+
+def test_plan_deletions_mended_once(made: MadeArchive) -> None:
+    """A repair's file is deleted once, however many generations are closed."""
+    [lost] = made.seal({P0: dense(0, 10)})
+    made.open_generation()
+    [sound] = made.seal({P0: dense(10, 20)})
+    made.open_generation()
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost.path])
+
+    [deletion] = plan_deletions(made.archive, made.archive.generations()[:-1], 1, LATER)
+
+    assert sorted(file.path for file in deletion.files) == sorted([sound.path, mended.path])
+    assert deletion.records == {P0: 20}

@@ -1,0 +1,283 @@
+"""Receipts as bytes, and sets of files as one number."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.archive.receipts import (
+    FileSet,
+    KafkaBounds,
+    Receipt,
+    ReceiptError,
+    SealedContent,
+    SealedFile,
+    SealedPartition,
+    parse_receipt,
+)
+from kafka_drain.gaps import GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+A = TopicPartition("t", 0)
+SMALL = Receipt(
+    pipeline="p\u00e9",
+    cluster_id="c",
+    topics={"t": "id"},
+    generation=1,
+    first_batch=0,
+    last_batch=7,
+    sealed_at="2013-01-01T12:00:00.000+00:00",
+    previous="0" * 64,
+    partitions=(
+        SealedPartition(
+            tp=A,
+            range=OffsetRange(0, 5),
+            records=4,
+            first=0,
+            last=3,
+            first_timestamp=1,
+            last_timestamp=2,
+            gaps={GapReason.CONTROL: (OffsetRange(4, 5),)},
+            kafka=KafkaBounds(0, 5, 6),
+            start_so_far=0,
+            records_so_far=4,
+            gaps_so_far={GapReason.CONTROL: 1},
+        ),
+    ),
+    files=(SealedFile("f", 9, "ab", (SealedContent(A, 0, 3, 4, 1, 2),)),),
+    files_so_far=FileSet().plus([("f", 9)]),
+    fingerprint="00000000000000ff",
+    acknowledged=("t:0:4-5",),
+)
+BYTES = SMALL.to_bytes()
+
+text = st.text(max_size=6)
+number = st.integers(0, 1 << 62)
+names = st.text("abcdefghijklmnopqrstuvwxyzABC0123456789._-", min_size=1, max_size=8)
+hexadecimal = st.text("0123456789abcdef", min_size=64, max_size=64)
+partition = st.builds(TopicPartition, names, st.integers(0, 1000))
+time = st.none() | st.integers(-1, 1 << 50)
+reason = st.sampled_from(list(GapReason))
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> OffsetRange:
+    start = draw(number)
+    return OffsetRange(start, start + draw(st.integers(0, 1 << 40)))
+
+
+contents = st.builds(SealedContent, partition, number, number, number, time, time, st.booleans())
+partitions = st.builds(
+    SealedPartition,
+    tp=partition,
+    range=ranges(),
+    records=number,
+    first=st.none() | number,
+    last=st.none() | number,
+    first_timestamp=time,
+    last_timestamp=time,
+    gaps=st.dictionaries(reason, st.lists(ranges(), max_size=3).map(tuple), max_size=3),
+    kafka=st.none() | st.builds(KafkaBounds, number, number, number),
+    start_so_far=number,
+    records_so_far=number,
+    gaps_so_far=st.dictionaries(reason, number, max_size=3),
+)
+files = st.builds(SealedFile, text, number, hexadecimal, st.lists(contents, max_size=3).map(tuple))
+receipts = st.builds(
+    Receipt,
+    pipeline=text,
+    cluster_id=text,
+    topics=st.dictionaries(names, text, max_size=3),
+    generation=st.none() | number,
+    first_batch=number,
+    last_batch=number,
+    sealed_at=text,
+    previous=st.none() | hexadecimal,
+    partitions=st.lists(partitions, max_size=3).map(tuple),
+    files=st.lists(files, max_size=3).map(tuple),
+    files_so_far=st.builds(FileSet, number, number, st.integers(0, (1 << 128) - 1)),
+    fingerprint=st.none() | text,
+    acknowledged=st.lists(text, max_size=2).map(tuple),
+    window=text,
+    replaces=st.lists(text, max_size=2).map(tuple),
+)
+
+
+# to_bytes, parse_receipt
+
+
+@given(receipts)
+def test_parse_receipt_round_trip(receipt: Receipt) -> None:
+    """What is read is what was sealed, and its hash is the one that the bytes end in."""
+    content = receipt.to_bytes()
+    parsed = parse_receipt(content)
+
+    assert parsed == receipt
+    assert parsed.to_bytes() == content
+    assert content.endswith(b',"sha256":"%s"}\n' % parsed.sha256.encode())
+    assert content.count(b"\n") == 1
+
+
+def test_to_bytes_readable() -> None:
+    """A receipt is plain JSON that says what was drained, and anybody can check its hash."""
+    document = json.loads(BYTES)
+
+    assert (document["format_version"], document["offsets"], document["records"]) == (1, 5, 4)
+    [part] = document["partitions"]
+    assert (part["start"], part["end"], part["gaps"]) == (0, 5, {"control": [[4, 5]]})
+    body = BYTES[: BYTES.rindex(b',"sha256":')]
+    assert document["sha256"] == hashlib.sha256(body).hexdigest()
+
+
+def test_to_bytes_unsealed_hash() -> None:
+    """The hash that a receipt was read with doesn't go into its bytes again."""
+    assert replace(SMALL, sha256="x" * 64).to_bytes() == BYTES
+
+
+def is_read(content: bytes) -> bool:
+    try:
+        parse_receipt(content)
+    except ReceiptError:
+        return False
+    return True
+
+
+def test_parse_receipt_bit_changed() -> None:
+    """Each changed bit is found, be it in the text, in the hash or in what is around it."""
+    missed = []
+    for position in range(len(BYTES)):
+        for bit in range(8):
+            damaged = bytearray(BYTES)
+            damaged[position] ^= 1 << bit
+            if is_read(bytes(damaged)):
+                missed.append((position, bit))
+
+    assert is_read(BYTES)
+    assert missed == []
+
+
+def test_parse_receipt_cut() -> None:
+    """A receipt that ends too early, lacks a byte or has one more is found."""
+    cut = [BYTES[:at] for at in range(len(BYTES))]
+    shorter = [BYTES[:at] + BYTES[at + 1 :] for at in range(len(BYTES))]
+    longer = [BYTES[:at] + b" " + BYTES[at:] for at in range(len(BYTES) + 1)]
+
+    assert [damaged for damaged in (*cut, *shorter, *longer) if is_read(damaged)] == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\0" * 500, BYTES + b"\n", BYTES + BYTES])
+def test_parse_receipt_something_else(content: bytes) -> None:
+    """A file that isn't one receipt is named as damaged."""
+    with pytest.raises(ReceiptError):
+        parse_receipt(content)
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """Seal a document as a receipt is sealed."""
+    document.pop("sha256", None)
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
+    return body + b',"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode()
+
+
+def test_parse_receipt_sealed_by_hand() -> None:
+    """The format is what the module says it is: sealed by other code, it is read."""
+    assert parse_receipt(sealed(json.loads(BYTES))) == SMALL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format_version": 2},
+        {"format_version": "1"},
+        {"partitions": None},
+        {"partitions": [{}]},
+        {"files_so_far": {"files": 1, "bytes": 2, "digest": "no number"}},
+    ],
+)
+def test_parse_receipt_other_format(change: dict[str, Any]) -> None:
+    """A receipt that is whole, and of another release, is refused and not guessed at."""
+    content = sealed(json.loads(BYTES) | change)
+
+    with pytest.raises(ReceiptError, match="isn't a receipt that this release knows"):
+        parse_receipt(content)
+
+
+def test_parse_receipt_unknown_reason() -> None:
+    """A reason of gaps that this release doesn't know is refused: nobody can tell if it harms."""
+    content = sealed(json.loads(BYTES.replace(b'"control"', b'"gremlins"')))
+
+    with pytest.raises(ReceiptError, match="gremlins"):
+        parse_receipt(content)
+
+
+def test_receipt_names_sort() -> None:
+    """The names of receipts sort as their batches do."""
+    found = [replace(SMALL, last_batch=batch).name for batch in (0, 9, 10, 99, 100, 10**11)]
+
+    assert all(a < b for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "records", "dense"), [(3, 3, 1, True), (3, 5, 3, True), (3, 5, 2, False)]
+)
+def test_sealed_content_dense(first: int, last: int, records: int, dense: bool) -> None:
+    """A file without holes holds as many records as offsets lie between its first and last."""
+    assert SealedContent(A, first, last, records).is_dense == dense
+
+
+# FileSet
+
+listings = st.dictionaries(text, st.integers(0, 1 << 40), min_size=1, max_size=8).map(
+    lambda files: list(files.items())
+)
+
+
+@given(listings, st.randoms(use_true_random=False), st.integers(0, 8))
+def test_file_set_order_free(
+    listing: list[tuple[str, int]], chance: random.Random, cut: int
+) -> None:
+    """The order of files doesn't matter, nor whether they came at once or one after the other."""
+    shuffled = list(listing)
+    chance.shuffle(shuffled)
+
+    expected = FileSet().plus(listing)
+    assert FileSet().plus(shuffled) == FileSet().plus(shuffled[:cut]).plus(shuffled[cut:])
+    assert FileSet().plus(shuffled) == expected
+    assert (expected.files, expected.bytes) == (len(listing), sum(size for _, size in listing))
+    assert 0 <= expected.digest < 1 << 128
+
+
+@given(listings, st.data())
+def test_file_set_changed(listing: list[tuple[str, int]], data: st.DataObject) -> None:
+    """Another size, another path, a missing or an additional file makes another set."""
+    at = data.draw(st.integers(0, len(listing) - 1))
+    path, size = listing[at]
+    others = listing[:at] + listing[at + 1 :]
+    expected = FileSet().plus(listing)
+
+    assert FileSet().plus(others) != expected
+    assert FileSet().plus([*others, (path, size + 1)]) != expected
+    assert FileSet().plus([*others, (path + "x", size)]) != expected
+    assert FileSet().plus([*listing, (path, size)]) != expected
+    assert FileSet().plus([*listing, ("another", 0)]) != expected
+
+
+def test_file_set_swapped_sizes() -> None:
+    """Two files that have swapped their sizes are another set, of as many files and bytes."""
+    one, other = FileSet().plus([("a", 1), ("b", 2)]), FileSet().plus([("a", 2), ("b", 1)])
+
+    assert (one.files, one.bytes) == (other.files, other.bytes)
+    assert one != other
+
+
+def test_file_set_path_and_size_apart() -> None:
+    """Where the path ends and the size starts can't be mistaken."""
+    assert FileSet().plus([("a1", 1)]) != FileSet().plus([("a", 11)])

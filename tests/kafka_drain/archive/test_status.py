@@ -1,0 +1,317 @@
+"""How an archive stands, in one document and as a page."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.receipts import FileSet, KafkaBounds, Receipt, SealedPartition
+from kafka_drain.archive.status import make_overview, read_overview, write_overview
+from kafka_drain.archive.watermarks import Observation
+from kafka_drain.errors import ArchiveError
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
+from kafka_drain.proof.report import note_overview
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+HOUR = 3_600_000
+P0, P1 = TopicPartition("a", 0), TopicPartition("a", 1)
+REPORT: dict[str, Any] = {
+    "pipeline": "orders",
+    "verdict": "complete",
+    "validated_at": "2026-11-22T11:55:00+00:00",
+    "files": 3,
+    "bytes": 4_000_000,
+    "records": 95,
+    "offsets": 100,
+    "reasons": {},
+    "partitions": [
+        {"topic": "a", "partition": 0, "start": 0, "end": 60, "records": 58,
+         "gaps": {"control": 2}},
+        {"topic": "a", "partition": 1, "start": 0, "end": 40, "records": 37,
+         "gaps": {"control": 3}},
+    ],
+    "generations": [{"generation": 1}],
+    "windows": [],
+    "receipts": {"total": 3, "written": 1, "unsealed": 2},
+}  # fmt: skip
+
+
+def milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def receipt(newest: dict[TopicPartition, int]) -> Receipt:
+    parts = tuple(
+        SealedPartition(
+            tp=tp,
+            range=OffsetRange(0, 10),
+            records=10,
+            first=0,
+            last=9,
+            first_timestamp=0,
+            last_timestamp=last,
+            gaps={},
+            kafka=KafkaBounds(0, 10, 10),
+            start_so_far=0,
+            records_so_far=10,
+            gaps_so_far={},
+        )
+        for tp, last in newest.items()
+    )
+    return Receipt(
+        pipeline="orders",
+        cluster_id="c",
+        topics={"a": "id"},
+        generation=1,
+        first_batch=0,
+        last_batch=0,
+        sealed_at="2026-11-22T11:55:00.000+00:00",
+        previous=None,
+        partitions=parts,
+        files=(),
+        files_so_far=FileSet(),
+    )
+
+
+def observed(**high: int) -> dict[TopicPartition, Observation]:
+    tps = {"p0": P0, "p1": P1}
+    return {tps[name]: Observation("r", 0.0, 0, mark, mark) for name, mark in high.items()}
+
+
+def test_make_overview_behind() -> None:
+    """What Kafka holds beyond the archive is counted, and when some of it may go."""
+    hour_ago = milliseconds(NOW - timedelta(hours=1))
+    newest = {P0: hour_ago, P1: hour_ago - HOUR}
+    settings = {"a": TopicSettings(2, 1, config={"retention.ms": str(3 * HOUR)})}
+
+    found = make_overview(REPORT, receipt(newest), observed(p0=70, p1=45), settings, "r.json")
+
+    assert found["lag"] == 10 + 5
+    assert found["newest_record"] == "2026-11-22T11:00:00.000+00:00"
+    # Partition 1 has the older end: its next record may go three hours after that.
+    assert found["expires_at"] == "2026-11-22T13:00:00.000+00:00"
+    assert found["gaps"] == {"control": 5}
+    assert found["report"] == "reports/r.json"
+    assert (found["partitions"], found["generations"], found["windows"]) == (2, 1, 0)
+    assert found["unsealed_segments"] == 2
+
+
+@pytest.mark.parametrize(
+    ("high", "config"),
+    [
+        ({"p0": 60, "p1": 40}, {"retention.ms": "3600000"}),  # nothing waits
+        ({"p0": 61, "p1": 41}, {}),  # the topic says no retention
+        ({"p0": 61, "p1": 41}, {"retention.ms": "-1"}),  # for ever
+    ],
+)
+def test_make_overview_nothing_expires(high: dict[str, int], config: dict[str, str]) -> None:
+    """Where nothing waits, or nothing is known to be deleted, no time is made up."""
+    settings = {"a": TopicSettings(2, 1, config=config)}
+
+    found = make_overview(REPORT, receipt({P0: 1, P1: 1}), observed(**high), settings, "r.json")
+
+    assert found["expires_at"] is None
+
+
+def test_make_overview_unknown() -> None:
+    """Without receipt and without Kafka, what isn't known is None, not 0."""
+    found = make_overview(REPORT, None, {}, {}, "r.json")
+
+    assert [found[key] for key in ("lag", "sealed_at", "newest_record", "expires_at")] == [None] * 4
+
+
+@pytest.mark.parametrize("timestamp", [-1, 2**62])
+def test_make_overview_odd_timestamp(timestamp: int) -> None:
+    """A timestamp beyond the calendar is unknown, and stops nothing."""
+    assert make_overview(REPORT, receipt({P0: timestamp}), {}, {}, "r")["newest_record"] is None
+
+
+def test_overview_lag_before_first_batch(tmp_path: Path) -> None:
+    """What lies before the start of a drain isn't behind, also while nothing was drained."""
+    archive = Archive.at(str(tmp_path))
+    archive.create(
+        pipeline="p", cluster_id="cluster-1", topic_ids={"a": "id"}, source={"topics": ["a"]}
+    )
+    start = {P0: 70, P1: 5}
+    archive.generation(1).write(
+        starting_offsets=start,
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids={"a": "id"},
+        reason="first",
+    )
+    logs = {P0: Log(first=70, end=70), P1: Log(end=8)}
+    cluster = FakeCluster(logs, id="cluster-1", topic_ids={"a": "id"})
+
+    report = validate_archive(archive, cluster)
+
+    assert note_overview(archive, report, "reports/r.json")["lag"] == 3
+
+
+def test_read_overview(tmp_path: Path) -> None:
+    """What was written is read; without a validation there is none, and damage is named."""
+    root = UPath(tmp_path)
+    assert read_overview(root) is None
+    assert read_overview(root / "no folder") is None
+
+    overview = make_overview(REPORT, None, {}, {}, "r.json")
+    write_overview(root, overview)
+    assert read_overview(root) == overview
+
+    (tmp_path / "overview.json").write_text("{}")
+    with pytest.raises(ArchiveError, match="has no pipeline, verdict, validated_at"):
+        read_overview(root)
+
+
+class Words(HTMLParser):
+    """The text of each row of a page's table."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & set(self.open) and "title" not in self.open:
+            self.rows[-1][-1] += data
+
+
+def row(name: str, **keys: Any) -> ArchiveRow:
+    return ArchiveRow(name=name, archive=f"/archives/{name}", link=f"/dags/drain_{name}", **keys)
+
+
+def overview(**keys: Any) -> dict[str, Any]:
+    return make_overview(REPORT, receipt({P0: milliseconds(NOW)}), {}, {}, "r.json") | keys
+
+
+def test_overview_page_order() -> None:
+    """What needs a look comes first; each archive has its row."""
+    rows = [
+        row("fine", overview=overview()),
+        row("late", overview=overview(expires_at=(NOW + timedelta(hours=23)).isoformat())),
+        row("new"),
+        row("away", problem="this server may not read it"),
+        row("broken", overview=overview(verdict="findings", findings={"file_missing": 2})),
+    ]
+
+    page = overview_page(rows, NOW)
+
+    heads, *cells = Words(page).rows
+    assert [(cell[0], cell[1]) for cell in cells] == [
+        ("broken", "findings: file_missing"),
+        ("away", "unreadablethis server may not read it"),
+        ("late", "complete"),
+        ("new", "not validated"),
+        ("fine", "complete"),
+    ]
+    assert all(len(cell) == len(heads) for cell in cells)
+    assert "3 of 5 archives to look at; 285 records in 12.0 MB" in page
+
+
+#: The validation was five minutes ago.
+EARLY, BEFORE, SINCE = ((NOW - timedelta(minutes=ago)).isoformat() for ago in (40, 30, 1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "headline", "kind"),
+    [
+        ([row("a", overview=overview())], "1 archive, nothing wrong: ", ""),
+        (
+            [row("a", overview=overview()), row("b")],
+            "2 archives, 1 not validated yet: ",
+            " waiting",
+        ),
+        ([row("a", runs=[Run("failed", "", "")])], "1 of 1 archive to look at", " findings"),
+        ([row("a", runs=[Run("running", "", "")])], "1 archive, 1 not validated yet", " waiting"),
+        (
+            [row("a", overview=overview(), runs=[Run("failed", "", "", EARLY, BEFORE)])],
+            "1 archive, nothing wrong: ",
+            "",
+        ),
+        *(
+            ([row("a", overview=overview(), runs=[run])], "1 of 1 archive to look at", " findings")
+            for run in (
+                Run("failed", "", "", SINCE, SINCE),
+                # Validated by hand while it ran.
+                Run("failed", "", "", BEFORE, SINCE),
+                Run("failed", "", "", BEFORE),
+                Run("success", "", "", BEFORE, SINCE),
+            )
+        ),
+        # Its own validation succeeded: another archive's didn't.
+        *(
+            (
+                [row("a", overview=overview(), runs=[Run(state, "", "", BEFORE, SINCE, True)])],
+                "1 archive, nothing wrong: ",
+                "",
+            )
+            for state in ("failed", "success")
+        ),
+    ],
+)
+def test_overview_page_headline(rows: list[ArchiveRow], headline: str, kind: str) -> None:
+    """The headline is green only when each archive is proven, and no run has failed since."""
+    page = overview_page(rows, NOW)
+
+    assert f'<p class="verdict{kind}">{headline}' in page
+
+
+def test_overview_page_words() -> None:
+    """The figures are said as people say them."""
+    seen = overview(
+        lag=1_234,
+        newest_record=(NOW - timedelta(minutes=3)).isoformat(),
+        expires_at=(NOW + timedelta(hours=5)).isoformat(),
+        gaps={"control": 2, "lost": 1},
+    )
+    runs = [
+        Run("success", "success: r1", "/dags/drain_a/runs/r1", EARLY, EARLY, True),
+        Run("failed", "f", "/x", EARLY, BEFORE),
+    ]
+
+    _, cells = Words(page := overview_page([row("a", overview=seen, runs=runs)], NOW)).rows
+
+    assert cells == [
+        *("a", "complete", "", "1,234 offsets", "3 min ago", "5 min ago", "in 5 h"),
+        *("95", "4.0 MB", "3", "2 control, 1 lost"),
+    ]
+    assert '<span class="warning" title="2026-11-22 17:00:00 UTC">in 5 h</span>' in page
+    assert 'href="/dags/drain_a/runs/r1"' in page
+
+
+def test_overview_page_escapes() -> None:
+    """Names are others' choice: they are shown, never run."""
+    evil = row('<script>alert("1")</script>', problem='"><img src=x>', report="javascript:alert(1)")
+
+    page = overview_page([evil], NOW)
+
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+
+
+def test_overview_page_empty() -> None:
+    """Without a pipeline, the page says how to make one."""
+    assert "No pipeline yet that you may read" in overview_page([], NOW)

@@ -1,0 +1,114 @@
+"""How source topics were set up: noted at each drain, read by a restore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from upath import UPath
+
+from kafka_drain.archive.topic_settings import read_topic_settings, write_topic_settings
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.drain import open_drain
+from kafka_drain.errors import ArchiveError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+
+SMALL = TopicSettings(2, 1)
+LARGE = TopicSettings(12, 3, 5_000_000, {"retention.ms": "1000", "cleanup.policy": "compact"})
+
+names = st.text("abc._-", min_size=1, max_size=4)
+settings_of = st.builds(
+    TopicSettings,
+    st.integers(1, 1000),
+    st.integers(1, 5),
+    st.integers(0, 1 << 31),
+    st.dictionaries(names, st.text(max_size=4)),
+)
+
+
+def test_read_topic_settings_of_older_archive(tmp_path: Path) -> None:
+    """An archive that no drain of this release wrote to knows no settings."""
+    assert read_topic_settings(UPath(tmp_path)) == {}
+
+
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(names, settings_of), max_size=4))
+def test_write_topic_settings_property(
+    tmp_path_factory: pytest.TempPathFactory, drains: list[dict[str, TopicSettings]]
+) -> None:
+    """Each topic is known as the last drain that had it saw it."""
+    root = UPath(tmp_path_factory.mktemp("topics"))
+    expected: dict[str, TopicSettings] = {}
+
+    for seen in drains:
+        write_topic_settings(root, seen)
+        expected |= seen
+
+    assert read_topic_settings(root) == expected
+
+
+def test_write_topic_settings_unchanged(tmp_path: Path) -> None:
+    """What is known already isn't written again."""
+    root = UPath(tmp_path)
+    write_topic_settings(root, {"a": SMALL, "b": LARGE})
+    (root / "topics.json").chmod(0o400)
+    before = (root / "topics.json").stat().st_mtime_ns, (root / "topics.json").stat().st_ino
+
+    write_topic_settings(root, {"b": LARGE})
+    write_topic_settings(root, {})
+
+    after = (root / "topics.json").stat().st_mtime_ns, (root / "topics.json").stat().st_ino
+    assert before == after
+
+
+def test_read_topic_settings_damaged(tmp_path: Path) -> None:
+    """A file that isn't JSON is an error of the archive."""
+    (tmp_path / "topics.json").write_text('{"a": ')
+
+    with pytest.raises(ArchiveError, match=r"topics\.json isn't JSON"):
+        read_topic_settings(UPath(tmp_path))
+
+
+def test_topic_settings_changed() -> None:
+    """Changed settings leave the others as they are, and the original too."""
+    assert LARGE.with_partitions(3) == TopicSettings(3, 3, 5_000_000, LARGE.config)
+    assert LARGE.with_config("retention.ms", "-1").config == {
+        "retention.ms": "-1",
+        "cleanup.policy": "compact",
+    }
+    assert LARGE.config["retention.ms"] == "1000"
+
+
+def test_topic_settings_text() -> None:
+    """People read partitions, copies and what is set for the topic itself."""
+    assert str(SMALL) == "2 partitions, replication factor 1"
+    assert str(LARGE) == (
+        "12 partitions, replication factor 3, cleanup.policy=compact, retention.ms=1000"
+    )
+
+
+def test_prepare_drain_notes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain notes how its topics are set up before it reads them."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    logs = {TopicPartition("a", 0): Log(end=3), TopicPartition("a", 1): Log(end=3)}
+    cluster = FakeCluster(logs, configs={"a": {"retention.ms": "5"}})
+    cluster.config = KafkaConfig({"bootstrap.servers": "broker:9092"})  # type: ignore[attr-defined]
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+
+    with open_drain(pipeline, cluster, tmp_path, run="r", say=print):  # type: ignore[arg-type]
+        document = json.loads((tmp_path / "archive" / "topics.json").read_text())
+
+    assert document == {
+        "a": {
+            "partitions": 2,
+            "replication_factor": 1,
+            "max_message_bytes": 1_048_588,
+            "config": {"retention.ms": "5"},
+        }
+    }

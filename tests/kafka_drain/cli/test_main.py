@@ -1,0 +1,91 @@
+"""The command line finds its commands, and tells what it doesn't know."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli import commands
+from kafka_drain.cli.main import COMMANDS, main, parser
+
+#: Modules that commands share.
+SHARED = {"arguments", "pipeline_arguments", "report_answer"}
+
+
+def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next(a.choices for a in of._actions if isinstance(a, argparse._SubParsersAction))
+
+
+def test_commands_are_modules() -> None:
+    """Each command is a module of its name, and each module that isn't shared is a command."""
+    found = {module.name for module in iter_modules(commands.__path__)}
+
+    assert found == {name.replace("-", "_") for name in COMMANDS} | SHARED
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_parser_of_one_command(name: str) -> None:
+    """A command's help is the same whether the others have been imported or not."""
+    alone, all_of_them = subparsers(parser([name]))[name], subparsers(parser())[name]
+
+    assert alone.format_help() == all_of_them.format_help()
+    assert callable(alone.get_default("command"))
+
+
+def test_main_command_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that there isn't ends with 2 and the names of those that there are."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["drian", "/archive"])
+
+    said = capsys.readouterr().err
+    assert "invalid choice: 'drian'" in said
+    assert all(name in said for name in COMMANDS)
+
+
+def test_main_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` lists every command with what it does."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(text in said for text in COMMANDS.values())
+
+
+@pytest.mark.parametrize("key", ["source_options", "sink_options", "spark_conf"])
+@pytest.mark.parametrize("value", [[], None, "a"])
+def test_main_options_in_file_of_another_form(
+    key: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options in a pipeline's file that aren't an object are named, also beside the flag's own."""
+    file = tmp_path / "pipeline.json"
+    file.write_text(json.dumps({key: value}))
+    flag = {
+        "source_options": "--source-option=minPartitions=2",
+        "sink_options": "--sink-option=retention=1d",
+        "spark_conf": "--spark-conf=spark.ui.enabled=true",
+    }[key]
+
+    kafka = "--bootstrap-servers=127.0.0.1:1"
+    code = main(["drain", str(tmp_path / "new"), "--topic=t", f"--pipeline={file}", flag, kafka])
+
+    assert code == 2
+    assert f"{key} = " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("processes", ["0", "-1"])
+def test_main_processes_none(
+    processes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No process at all can't send: it is refused, and isn't taken for the default."""
+    kafka = ["--bootstrap-servers=127.0.0.1:1", "--target-topic=t"]
+
+    assert main(["republish", str(tmp_path), *kafka, f"--processes={processes}"]) == 2
+
+    said = capsys.readouterr().err
+    assert f"--processes = '{processes}'" in said or f"--processes = {processes}" in said
+    assert "at least 1" in said

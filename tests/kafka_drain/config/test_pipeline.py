@@ -1,0 +1,382 @@
+"""Pipelines: what a DAG file may write, and what it is told when it may not."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import COMPRESSIONS
+from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
+from kafka_drain.errors import ConfigError
+
+
+def make(**changes: Any) -> Pipeline:
+    return Pipeline(**({"name": "flights", "topics": ["flights"], "archive": "/archive"} | changes))
+
+
+def refusal(**changes: Any) -> str:
+    """Return the message of the ConfigError, and of nothing else, that changes lead to."""
+    with pytest.raises(ConfigError) as raised:
+        make(**changes)
+    return str(raised.value)
+
+
+def test_pipeline_defaults() -> None:
+    """A name, topics and an archive are enough."""
+    assert make().model_dump() == {
+        "name": "flights",
+        "topics": ["flights"],
+        "topic_pattern": None,
+        "assign": None,
+        "archive": "/archive",
+        "schedule": "@hourly",
+        "kafka_conn_id": "kafka_default",
+        "spark_conn_id": "spark_default",
+        "format": "parquet",
+        "compression": "zstd",
+        "partition_by": ["topic", "date"],
+        "values": None,
+        "source_options": {},
+        "sink_options": {},
+        "spark_conf": {},
+        "log_levels": DEFAULT_LOG_LEVELS,
+        "jars": None,
+        "archive_conn_id": None,
+        "driver_memory": "1g",
+        "max_manifest_lines": 50_000,
+        "max_generation_days": 7,
+        "target_file_bytes": 256 << 20,
+        "retention_days": None,
+    }
+    assert make().isolation_level == "read_committed"
+
+
+def test_pipeline_everything() -> None:
+    """All keys together; options come out as the text that Spark reads."""
+    pipeline = make(
+        topics=None,
+        assign={"a": [0, 2]},
+        archive="s3://bucket/flights/",
+        schedule=None,
+        format="orc",
+        compression="snappy",
+        partition_by=["date", "hour"],
+        source_options={
+            "maxOffsetsPerTrigger": 5,
+            "includeHeaders": False,
+            "kafka.isolation.level": "read_uncommitted",
+        },
+        sink_options={"orc.stripe.size": 1 << 20},
+        spark_conf={"spark.executor.cores": 2},
+        log_levels={"kafka": "info"},
+        jars=["/a.jar"],
+        driver_memory="512m",
+    )
+
+    assert pipeline.archive == "s3://bucket/flights"
+    assert pipeline.schedule is None
+    assert pipeline.source_options["maxOffsetsPerTrigger"] == "5"
+    assert pipeline.source_options["includeHeaders"] == "false"
+    assert pipeline.sink_options == {"orc.stripe.size": "1048576"}
+    assert pipeline.spark_conf == {"spark.executor.cores": "2"}
+    assert pipeline.log_levels["org.apache.spark.sql.kafka010"] == "INFO"
+    assert pipeline.isolation_level == "read_uncommitted"
+
+
+def test_pipeline_unchanged_by_another() -> None:
+    """Defaults aren't shared: one pipeline's options don't appear in the next one."""
+    make().source_options["x"] = "1"
+
+    assert make().source_options == {}
+
+
+def test_pipeline_round_trip() -> None:
+    """A pipeline survives pickling, and validating its own values again."""
+    pipeline = make(
+        format="json", log_levels={"kafka": "INFO"}, source_options={"minPartitions": 4}
+    )
+
+    assert pipeline == pickle.loads(pickle.dumps(pipeline))
+    assert pipeline == Pipeline.model_validate(pipeline.model_dump())
+
+
+@pytest.mark.parametrize("file_format", sorted(COMPRESSIONS))
+def test_pipeline_compression_default(file_format: str) -> None:
+    """Each format has its own default compression."""
+    assert COMPRESSIONS[file_format][0] == make(format=file_format).compression
+
+
+@pytest.mark.parametrize(
+    ("file_format", "expected"),
+    [("parquet", "zstd"), ("orc", "zstd"), ("avro", "zstandard"), ("json", "gzip")],
+)
+def test_pipeline_compression_default_name(file_format: str, expected: str) -> None:
+    """The default is Zstandard by the format's own word for it, and gzip for JSON."""
+    assert expected == make(format=file_format).compression
+
+
+# keys
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("topic", "topics"),
+        ("topic_patern", "topic_pattern"),
+        ("partitions_by", "partition_by"),
+        ("formatt", "format"),
+        ("source_option", "source_options"),
+        ("spark_config", "spark_conf"),
+        ("kafka_connection_id", "kafka_conn_id"),
+    ],
+)
+def test_pipeline_unknown_key(written: str, meant: str) -> None:
+    """A misspelt key is refused with its value and the key that was meant."""
+    assert refusal(**{written: "v17"}) == (
+        f"{written!r} (value 'v17') is no key of a pipeline; did you mean {meant!r}?"
+    )
+
+
+def test_pipeline_unlike_any_key() -> None:
+    """A key that is like no other gets all of them."""
+    message = refusal(zzzz=1)
+
+    assert message.startswith(
+        "'zzzz' (value 1) is no key of a pipeline; accepted: archive, archive_"
+    )
+    assert all(key in message for key in Pipeline.model_fields)
+
+
+def test_pipeline_missing_keys() -> None:
+    """All missing keys are told at once."""
+    with pytest.raises(ConfigError, match=r"^name is missing; archive is missing$"):
+        Pipeline(topics=["a"])  # type: ignore[call-arg]
+
+
+def test_pipeline_not_a_mapping() -> None:
+    """Something that isn't a mapping is a ConfigError as well."""
+    with pytest.raises(ConfigError, match="pipeline = 'flights': "):
+        Pipeline.model_validate("flights")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "none is given"),
+        ({"topic_pattern": ""}, "none is given"),
+        ({"topics": ["a"], "topic_pattern": "a"}, "topics and topic_pattern contradict each other"),
+        ({"topics": ["a"], "assign": {"a": [0]}}, "topics and assign contradict each other"),
+        (
+            {"topics": ["a"], "topic_pattern": "a", "assign": {"a": [0]}},
+            "topics and topic_pattern and assign contradict each other",
+        ),
+    ],
+)
+def test_pipeline_one_source(given: dict[str, Any], message: str) -> None:
+    """Exactly one of topics, topic_pattern and assign says what is drained."""
+    assert f"{message}: say exactly one of topics, topic_pattern and assign" == refusal(
+        **({"topics": None} | given)
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"topics": ["a", "B.c_d-0"]},
+        {"topics": ["x" * 249]},
+        {"topic_pattern": "flights-.*"},
+        {"assign": {"a": [0], "b": [3, 1]}},
+    ],
+)
+def test_pipeline_source_accepted(source: dict[str, Any]) -> None:
+    """Each way to say what is drained works alone."""
+    pipeline = make(**({"topics": None} | source))
+
+    assert source == {key: getattr(pipeline, key) for key in source}
+
+
+# values
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "accepted"),
+    [
+        ("name", "", "match pattern"),
+        ("name", "my flights", "match pattern"),
+        ("name", "-x", "match pattern"),
+        ("name", "é", "match pattern"),
+        ("name", "x" * 101, "at most 100 characters"),
+        ("name", None, "valid string"),
+        ("topics", "flights", "valid list"),
+        ("topics", [5], "valid string"),
+        ("archive", "", "at least 1 character"),
+        ("archive", "relative/folder", "an absolute path, or a URL such as s3://bucket/folder"),
+        ("archive", None, "valid string"),
+        ("schedule", 5, "valid string"),
+        ("format", "csv", "'parquet', 'avro', 'json' or 'orc'"),
+        ("format", "Parquet", "'parquet', 'avro', 'json' or 'orc'"),
+        (
+            "compression",
+            "brotli",
+            "zstd, snappy, gzip, lz4_raw, uncompressed with format 'parquet'",
+        ),
+        ("compression", "ZSTD", "zstd, snappy"),
+        ("partition_by", "date", "valid list"),
+        ("partition_by", ["minute"], "of topic, date, hour, none twice"),
+        ("partition_by", ["date", "date"], "of topic, date, hour, none twice"),
+        ("source_options", ["x"], "valid dictionary"),
+        ("log_levels", "INFO", "valid dictionary"),
+        ("jars", "a.jar", "valid list"),
+        ("driver_memory", "1", "match pattern"),
+        ("driver_memory", "lots", "match pattern"),
+        ("driver_memory", 1, "valid string"),
+        ("kafka_conn_id", None, "valid string"),
+    ],
+)
+def test_pipeline_value_refused(key: str, value: Any, accepted: str) -> None:
+    """A refused value is told with its key and what is accepted."""
+    message = refusal(**{key: value})
+
+    assert message.startswith(key)
+    assert repr(value) in message or repr(value[0]) in message
+    assert accepted in message
+
+
+@pytest.mark.parametrize(
+    ("topics", "shown"),
+    [
+        ([], "[]"),
+        (["a", "a"], "['a', 'a']"),
+        (["a", "b c"], "'b c'"),
+        (["a/b"], "'a/b'"),
+        ([""], "''"),
+        (["."], "'.'"),
+        ([".."], "'..'"),
+        (["é"], "'é'"),
+        (["x" * 250], repr("x" * 250)),
+    ],
+)
+def test_pipeline_topics_refused(topics: list[str], shown: str) -> None:
+    """A name that Kafka doesn't allow for a topic is refused by itself."""
+    assert refusal(topics=topics).startswith(
+        f"topics = {shown} is not acceptable; accepted: a list of topic names, each of letters"
+    )
+
+
+@pytest.mark.parametrize(
+    ("assign", "start"),
+    [
+        ({}, 'assign = {} is not acceptable; accepted: {"topic": [0, 1]}'),
+        ({"a": []}, "assign[a] = [] is not acceptable; accepted: partition numbers"),
+        ({"a": [0], "b": [-1]}, "assign[b] = [-1] is not acceptable"),
+        ({"a": [1, 1]}, "assign[a] = [1, 1] is not acceptable"),
+        ({"a": ["x"]}, "assign.a.0 = 'x': "),
+        ({"a": 0}, "assign.a = 0: "),
+        (["a"], "assign = ['a']: "),
+        ({"b c": [0]}, "assign[b c] = "),
+    ],
+)
+def test_pipeline_assign_refused(assign: Any, start: str) -> None:
+    """A refused assignment is told down to the partition."""
+    assert refusal(topics=None, assign=assign).startswith(start)
+
+
+def test_pipeline_pattern_refused() -> None:
+    """A pattern that isn't a regular expression is refused where it is written."""
+    assert "topic_pattern = 'flights-[' is not acceptable" in refusal(
+        topics=None, topic_pattern="flights-["
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"source_options": {"maxOffsetPerTrigger": 5}},
+            "'maxOffsetPerTrigger' (value 5) is no option of Spark's Kafka source; "
+            "did you mean 'maxOffsetsPerTrigger'?",
+        ),
+        (
+            {"source_options": {"startingOffsets": "banana"}},
+            "startingOffsets = 'banana' is not acceptable; accepted: earliest, latest, or",
+        ),
+        (
+            {"source_options": {"startingOffsets": "latest", "startingTimestamp": 1}},
+            "contradict each other",
+        ),
+        (
+            {"sink_options": {"orc.stripe.size": 1 << 20}},
+            "'orc.stripe.size' (value 1048576) is no option of the parquet sink",
+        ),
+        (
+            {"spark_conf": {"spark.sql.session.timeZone": "CET"}},
+            "spark.sql.session.timeZone = 'CET' is not acceptable: an archive needs 'UTC'",
+        ),
+        (
+            {"log_levels": {"kafak": "INFO"}},
+            "'kafak' (value 'INFO') is no logger; did you mean 'kafka'?",
+        ),
+        ({"log_levels": {"kafka": 5}}, "log_levels.kafka = 5: "),
+        (
+            {"format": "json", "compression": "zstd"},
+            "compression = 'zstd' is not acceptable; accepted: gzip, bzip2, deflate, none "
+            "with format 'json'",
+        ),
+    ],
+)
+def test_pipeline_nested_refused(changes: dict[str, Any], message: str) -> None:
+    """What is wrong inside options is told as it is without a pipeline."""
+    assert message in refusal(**changes)
+
+
+def test_pipeline_all_problems() -> None:
+    """Values of wrong types are all told at once."""
+    message = refusal(format="csv", driver_memory="lots")
+
+    assert "format = 'csv': " in message
+    assert "; driver_memory = 'lots': " in message
+
+
+@pytest.mark.parametrize("key", ["name", "topics", "compression"])
+def test_pipeline_frozen(key: str) -> None:
+    """A pipeline can't be changed after it was checked."""
+    pipeline = make()
+    before = getattr(pipeline, key)
+
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(pipeline, key, "other")
+
+    assert before == getattr(pipeline, key)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("/a/b/", "/a/b"),
+        ("/a//", "/a"),
+        ("/", "/"),
+        ("file:///a/", "file:///a"),
+        ("gs://bucket/x", "gs://bucket/x"),
+    ],
+)
+def test_pipeline_archive_slash(written: str, expected: str) -> None:
+    """A slash at the end doesn't make another archive."""
+    assert expected == make(archive=written).archive
+
+
+def test_with_log_level() -> None:
+    """For one run Spark's Kafka and sink classes log more; the pipeline stays as it was."""
+    pipeline = Pipeline(name="p", topics=["t"], archive="/a", log_levels={"kafka-clients": "ERROR"})
+
+    louder = pipeline.with_log_level("debug")
+
+    assert louder.log_levels == pipeline.log_levels | {
+        "org.apache.spark.sql.kafka010": "DEBUG",
+        "org.apache.spark.sql.execution.streaming": "DEBUG",
+    }
+    with pytest.raises(ConfigError, match="accepted: TRACE, DEBUG"):
+        pipeline.with_log_level("LOUD")

@@ -1,0 +1,206 @@
+"""Spark's configuration and log levels of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_drain.config.spark_conf import (
+    DEFAULT_LOG_LEVELS,
+    DEFAULTS,
+    FIXED,
+    LOG_LEVELS,
+    LOGGERS,
+    add_java_options,
+    check_log_levels,
+    check_spark_conf,
+    compile_less,
+)
+from kafka_drain.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("spark.executor.memory", "4g", "4g"),
+        ("spark.executor.cores", 2, "2"),
+        ("spark.ui.enabled", True, "true"),
+        ("spark.ui.enabled", False, "false"),
+        ("spark.sql.session.timeZone", "UTC", "UTC"),
+        ("spark.kafka.consumer.cache.capacity", 128, "128"),
+        ("spark.kafka.consumer.cache.timeout", "10m", "10m"),
+        ("spark.kafka.consumer.cache.jmx.enable", True, "true"),
+        ("spark.kafka.producer.cache.timeout", "30s", "30s"),
+    ],
+)
+def test_spark_conf_accepted(name: str, value: Any, expected: str) -> None:
+    """Spark's own settings are taken as Spark writes them."""
+    assert {name: expected} == check_spark_conf({name: value})
+
+
+def test_spark_conf_own() -> None:
+    """What kafka-drain sets passes its own checks unchanged, and a default isn't also fixed."""
+    assert check_spark_conf(DEFAULTS) == DEFAULTS
+    assert check_spark_conf(FIXED) == FIXED
+    assert not DEFAULTS.keys() & FIXED.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "executor.memory",
+            "4g",
+            "'executor.memory' (value '4g') in spark_conf doesn't start with",
+        ),
+        ("spark", "x", "doesn't start with 'spark.'"),
+        (
+            "spark.master",
+            "local",
+            "doesn't belong in spark_conf: it comes from the Spark connection",
+        ),
+        ("spark.jars", "a.jar", "say jars=[…] in the pipeline"),
+        ("spark.jars.packages", "a:b:1", "nothing is downloaded during a run"),
+        ("spark.submit.pyFiles", "a.zip", "kafka-drain sends its own package"),
+        (
+            "spark.sql.session.timeZone",
+            "Europe/Berlin",
+            "= 'Europe/Berlin' is not acceptable: an archive needs 'UTC'; leave it out",
+        ),
+        ("spark.sql.parquet.outputTimestampType", "INT96", "an archive needs 'TIMESTAMP_MICROS'"),
+        ("spark.redaction.regex", "x", "spark.redaction.regex = 'x' is not acceptable"),
+        (
+            "spark.kafka.consumer.cache.capacity",
+            0,
+            "spark.kafka.consumer.cache.capacity = 0 is not acceptable; accepted: a whole number",
+        ),
+        (
+            "spark.kafka.consumer.cache.timeout",
+            "soon",
+            "= 'soon' is not acceptable; accepted: a number with ms",
+        ),
+        (
+            "spark.kafka.consumer.cache.jmx.enable",
+            "yes",
+            "= 'yes' is not acceptable; accepted: true",
+        ),
+        (
+            "spark.kafka.consumer.cache.capcity",
+            5,
+            "(value 5) is no Kafka setting of Spark; "
+            "did you mean 'spark.kafka.consumer.cache.capacity'?",
+        ),
+    ],
+)
+def test_spark_conf_refused(name: str, value: Any, message: str) -> None:
+    """A refused setting is named, with what to do instead."""
+    with pytest.raises(ConfigError) as raised:
+        check_spark_conf({name: value})
+
+    assert name in str(raised.value)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ({}, {}),
+        ({"kafka": "INFO"}, {"org.apache.spark.sql.kafka010": "INFO"}),
+        ({"sink": "debug"}, {"org.apache.spark.sql.execution.streaming": "DEBUG"}),
+        ({"kafka-clients": "OFF"}, {"org.apache.kafka": "OFF"}),
+        ({"org.example.My": "trace"}, {"org.example.My": "TRACE"}),
+        (
+            {"org.apache.parquet.hadoop.MemoryManager": "WARN"},
+            {"org.apache.parquet.hadoop.MemoryManager": "WARN"},
+        ),
+    ],
+)
+def test_log_levels_accepted(levels: dict[str, str], expected: dict[str, str]) -> None:
+    """Short names become full ones, levels upper case, over the defaults."""
+    assert DEFAULT_LOG_LEVELS | expected == check_log_levels(levels)
+
+
+def test_log_levels_defaults_kept() -> None:
+    """One pipeline's levels aren't another one's: the defaults stay as they are."""
+    check_log_levels({"org.example.Once": "INFO"})
+
+    assert "org.example.Once" not in check_log_levels({})
+
+
+def test_log_levels_unknown_logger() -> None:
+    """A short name that doesn't exist gets the nearest one."""
+    with pytest.raises(ConfigError) as raised:
+        check_log_levels({"kafka-client": "INFO"})
+
+    assert str(raised.value) == (
+        "'kafka-client' (value 'INFO') is no logger; did you mean 'kafka-clients'?"
+    )
+
+
+@pytest.mark.parametrize("logger", [*LOGGERS, "org.example"])
+@pytest.mark.parametrize("level", ["LOUD", "", "WARNING"])
+def test_log_levels_unknown_level(logger: str, level: str) -> None:
+    """A level that doesn't exist is refused with all that do."""
+    with pytest.raises(ConfigError) as raised:
+        check_log_levels({logger: level})
+
+    assert str(raised.value) == (
+        f"log_levels[{logger!r}] = {level!r} is not acceptable; accepted: {', '.join(LOG_LEVELS)}"
+    )
+
+
+def test_java_options_added() -> None:
+    """Driver and executors get the time zone; the driver a collector and what is only for it."""
+    conf: dict[str, str] = {}
+
+    add_java_options(conf, ["-Xshare:auto"])
+
+    assert conf == {
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -Xshare:auto -XX:+UseParallelGC",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    }
+
+
+def test_java_options_for_both() -> None:
+    """What driver and executors both get leaves alone what the pipeline has set."""
+    conf = {"spark.executor.extraJavaOptions": "-Dlimit.bytes=7"}
+
+    add_java_options(conf, [], for_both=["-Dlimit.bytes=1", "-Dlimit.items=2"])
+
+    assert conf == {
+        "spark.driver.extraJavaOptions": (
+            "-Duser.timezone=UTC -Dlimit.bytes=1 -Dlimit.items=2 -XX:+UseParallelGC"
+        ),
+        "spark.executor.extraJavaOptions": ("-Dlimit.bytes=7 -Duser.timezone=UTC -Dlimit.items=2"),
+    }
+
+
+@pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseSerialGC"])
+def test_java_options_with_a_collector(collector: str) -> None:
+    """A collector of the pipeline's stays the only one: Java refuses to start with two."""
+    conf = {"spark.driver.extraJavaOptions": f"-Dx=1 {collector} -Dy=2"}
+
+    add_java_options(conf, [])
+
+    assert conf["spark.driver.extraJavaOptions"] == f"-Dx=1 {collector} -Dy=2 -Duser.timezone=UTC"
+
+
+def test_java_options_with_a_collector_elsewhere() -> None:
+    """A collector that the machine chooses for all of Java is as good as the pipeline's own."""
+    key = "spark.driver.extraJavaOptions"
+    plain: dict[str, str] = {}
+    default = {"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}
+
+    add_java_options(plain, [], "-Xss4m -XX:+UseG1GC")
+    add_java_options(default, [])
+
+    assert plain[key] == default[key] == "-Duser.timezone=UTC"
+
+
+def test_compile_less_of_a_short_job() -> None:
+    """A short job's driver compiles once; a level of the pipeline's stays."""
+    key = "spark.driver.extraJavaOptions"
+
+    assert compile_less({key: "-Dx=1"}) == {key: "-Dx=1 -XX:TieredStopAtLevel=1"}
+    assert compile_less({key: "-XX:TieredStopAtLevel=4"}) == {key: "-XX:TieredStopAtLevel=4"}

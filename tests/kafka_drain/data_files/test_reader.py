@@ -1,0 +1,738 @@
+"""Data files of each format: what was written is read, and damage is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import random
+import zlib
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import orc
+from upath import UPath
+
+from kafka_drain.data_files import parquet
+from kafka_drain.data_files.file_offsets import FileOffsets
+from kafka_drain.data_files.reader import (
+    DataFileError,
+    TimestampError,
+    read_offsets,
+    read_records,
+    topic_of,
+)
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+
+Row = dict[str, Any]
+Writer = Callable[[Path, list[Row]], UPath]
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+BATCH_BYTES = 1 << 20
+
+
+def row(offset: int, partition: int = 0, **changes: Any) -> Row:
+    return {
+        "key": b"key",
+        "value": b"value",
+        "headers": None,
+        "topic": "t",
+        "partition": partition,
+        "offset": offset,
+        "timestamp": START + timedelta(milliseconds=offset),
+        "timestampType": 0,
+    } | changes
+
+
+#: One row for each thing that a record may hold.
+ROWS = [
+    row(7),
+    row(8, key=None),
+    row(9, value=None),
+    row(10, key=b"", value=b""),
+    row(11, value=bytes(range(256)), key="é".encode()),
+    row(12, headers=[{"key": "a", "value": b"1"}, {"key": "a", "value": b"\xff"}]),
+    row(13, headers=[{"key": "none", "value": None}, {"key": "", "value": b""}]),
+    row(20, timestampType=1, timestamp=START + timedelta(milliseconds=123)),
+    row(3, partition=1),
+    row(2, partition=1),
+]
+
+# As Spark writes them: with plain `binary` columns.
+SPARK_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+    ]
+)
+
+
+def columns_in(rows: list[Row]) -> pa.Schema:
+    """Return the columns that the rows have; a partition column isn't in the file."""
+    return pa.schema([field for field in SPARK_SCHEMA if any(field.name in r for r in rows)])
+
+
+def write_parquet(folder: Path, rows: list[Row]) -> UPath:
+    path = folder / "part-0.parquet"
+    table = pa.Table.from_pylist(rows, schema=columns_in(rows))
+    pq.write_table(table, path, row_group_size=4)
+    return UPath(path)
+
+
+def write_orc(folder: Path, rows: list[Row]) -> UPath:
+    """Write ORC as Spark does: with local times of a JVM whose zone is UTC."""
+    schema = columns_in(rows)
+    position = schema.get_field_index("timestamp")
+    if position >= 0:
+        schema = schema.set(position, pa.field("timestamp", pa.timestamp("us")))
+    naive = [
+        r | {"timestamp": r["timestamp"].replace(tzinfo=None)} if "timestamp" in r else r
+        for r in rows
+    ]
+    path = folder / "part-0.orc"
+    orc.write_table(pa.Table.from_pylist(naive, schema=schema), str(path))
+    return UPath(path)
+
+
+def write_orc_instants(folder: Path, rows: list[Row]) -> UPath:
+    path = folder / "part-0.orc"
+    orc.write_table(pa.Table.from_pylist(rows, schema=columns_in(rows)), str(path))
+    return UPath(path)
+
+
+AVRO_TYPES: dict[str, Any] = {
+    "key": ["bytes", "null"],
+    "value": ["bytes", "null"],
+    "headers": [
+        {
+            "type": "array",
+            "items": [
+                {
+                    "type": "record",
+                    "name": "headers",
+                    "fields": [
+                        {"name": "key", "type": ["string", "null"]},
+                        {"name": "value", "type": ["bytes", "null"]},
+                    ],
+                },
+                "null",
+            ],
+        },
+        "null",
+    ],
+    "topic": ["string", "null"],
+    "partition": ["int", "null"],
+    "offset": ["long", "null"],
+    "timestamp": [{"type": "long", "logicalType": "timestamp-micros"}, "null"],
+    "timestampType": ["int", "null"],
+}
+
+
+def avro_bytes(rows: list[Row], codec: str) -> bytes:
+    schema = {
+        "type": "record",
+        "name": "topLevelRecord",
+        "fields": [{"name": n, "type": AVRO_TYPES[n]} for n in columns_in(rows).names],
+    }
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, schema, rows, codec=codec, sync_interval=512)
+    return buffer.getvalue()
+
+
+AVRO_CODECS = ["null", "deflate", "zstandard", "snappy", "bzip2", "xz"]
+
+
+def avro_writer(codec: str) -> Writer:
+    def write(folder: Path, rows: list[Row]) -> UPath:
+        (folder / "part-0.avro").write_bytes(avro_bytes(rows, codec))
+        return UPath(folder / "part-0.avro")
+
+    return write
+
+
+def json_line(r: Row) -> bytes:
+    """Write a record as Spark does: bytes in base64, nulls left out."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return b64encode(value).decode()
+        if isinstance(value, datetime):
+            return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+        if isinstance(value, list):
+            return [plain(entry) for entry in value]
+        if isinstance(value, dict):
+            return {name: plain(entry) for name, entry in value.items() if entry is not None}
+        return value
+
+    return json.dumps(plain(r)).encode() + b"\n"
+
+
+def json_writer(suffix: str, compress: Callable[[bytes], bytes]) -> Writer:
+    def write(folder: Path, rows: list[Row]) -> UPath:
+        path = folder / f"part-0.json{suffix}"
+        path.write_bytes(compress(b"".join(map(json_line, rows))))
+        return UPath(path)
+
+    return write
+
+
+JSON_COMPRESSIONS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("", bytes),
+    (".gz", gzip.compress),
+    (".bz2", bz2.compress),
+    (".deflate", zlib.compress),
+]
+
+FORMATS = [
+    pytest.param("parquet", write_parquet, id="parquet"),
+    pytest.param("orc", write_orc, id="orc"),
+    pytest.param("orc", write_orc_instants, id="orc-instants"),
+    *(pytest.param("avro", avro_writer(codec), id=f"avro-{codec}") for codec in AVRO_CODECS),
+    *(
+        pytest.param("json", json_writer(suffix, compress), id=f"json{suffix}")
+        for suffix, compress in JSON_COMPRESSIONS
+    ),
+]
+each_format = pytest.mark.parametrize(("file_format", "write"), FORMATS)
+
+
+def without(rows: list[Row], *names: str) -> list[Row]:
+    return [{name: value for name, value in r.items() if name not in names} for r in rows]
+
+
+def rows_read(path: UPath, file_format: str, batch_bytes: int = BATCH_BYTES) -> list[Row]:
+    batches = list(read_records(path, file_format, batch_bytes))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    return pa.Table.from_batches(batches, schema=SCHEMA).to_pylist()
+
+
+# records
+
+
+@each_format
+def test_read_records(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Every record comes out as it was written, in file order."""
+    assert rows_read(write(tmp_path, ROWS), file_format) == ROWS
+
+
+@each_format
+def test_read_records_small_batches(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Small batches hold the same records in the same order."""
+    path = write(tmp_path, ROWS)
+
+    assert rows_read(path, file_format, batch_bytes=1) == ROWS
+    assert len(list(read_records(path, file_format, 1))) >= len(ROWS) - 2
+
+
+@each_format
+def test_read_records_topic_in_folder(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A column that the folder names isn't in the file, and is null."""
+    path = write(tmp_path, without(ROWS, "topic"))
+
+    assert rows_read(path, file_format) == [r | {"topic": None} for r in ROWS]
+
+
+@each_format
+def test_read_records_no_headers(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Files of a drain without headers have none."""
+    path = write(tmp_path, without(ROWS, "headers"))
+
+    assert rows_read(path, file_format) == [r | {"headers": None} for r in ROWS]
+
+
+def test_read_records_deflate_large(tmp_path: Path) -> None:
+    """A zlib stream that inflates to far more than it is long is read to its end."""
+    rows = [row(offset, value=b"\0" * 10_000) for offset in range(300)]
+    path = json_writer(".deflate", zlib.compress)(tmp_path, rows)
+
+    assert rows_read(path, "json") == rows
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "batch_bytes", "expected"),
+    [
+        (1000, 10, 500, 5),
+        (1000, 10, 1, 1),
+        (0, 0, 1000, 1000),
+        (10, 10**6, 1 << 30, BATCH_ROWS),
+        (1 << 30, 1, 1 << 20, 1),
+    ],
+)
+def test_rows_per_batch(size: int, rows: int, batch_bytes: int, expected: int) -> None:
+    """A batch has at least one row, and never more than its bounds allow."""
+    assert expected == rows_per_batch(size, rows, batch_bytes)
+
+
+# offsets
+
+
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+def held(
+    topic: str,
+    partition: int,
+    ranges: list[OffsetRange],
+    records: int,
+    duplicates: tuple[int, ...] = (),
+    *,
+    ascending: bool = True,
+    times: tuple[int, int],
+) -> FileOffsets:
+    """Describe offsets; times are in milliseconds since START."""
+    start = int(START.timestamp() * 1000)
+    return FileOffsets(
+        TopicPartition(topic, partition),
+        tuple(ranges),
+        records,
+        duplicates,
+        ascending,
+        *(start + time for time in times),
+    )
+
+
+@each_format
+@pytest.mark.parametrize("topic", [None, "named"])
+def test_read_offsets(tmp_path: Path, file_format: str, write: Writer, topic: str | None) -> None:
+    """A file's offsets come by partition, as ranges, with what is out of order."""
+    name = topic or "t"
+    path = write(tmp_path, without(ROWS, "topic") if topic else ROWS)
+
+    assert [
+        held(name, 0, [R(7, 14), R(20, 21)], 8, times=(7, 123)),
+        held(name, 1, [R(2, 4)], 2, ascending=False, times=(2, 3)),
+    ] == read_offsets(path, file_format, topic)
+
+
+@each_format
+def test_read_offsets_duplicates(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Offsets that are there twice are named once, lowest first, at most ten."""
+    path = write(tmp_path, [row(offset // 2) for offset in reversed(range(40))])
+
+    assert [
+        held("t", 0, [R(0, 20)], 40, tuple(range(10)), ascending=False, times=(0, 19))
+    ] == read_offsets(path, file_format, None)
+
+
+@each_format
+def test_read_offsets_topics(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """Topics are apart, and a row without a topic counts as one of topic ""."""
+    topics = ["b", "a", None, "b"]
+    rows = [row(offset, topic=topic) for offset, topic in enumerate(topics)]
+
+    assert [
+        held("", 0, [R(2, 3)], 1, times=(2, 2)),
+        held("a", 0, [R(1, 2)], 1, times=(1, 1)),
+        held("b", 0, [R(0, 1), R(3, 4)], 2, times=(0, 3)),
+    ] == read_offsets(write(tmp_path, rows), file_format, None)
+
+
+@each_format
+@pytest.mark.parametrize("name", ["partition", "offset"])
+def test_read_offsets_null(tmp_path: Path, file_format: str, write: Writer, name: str) -> None:
+    """A row without partition or offset is named by its number."""
+    rows = [row(offset) for offset in range(6)]
+    rows[4][name] = None
+
+    with pytest.raises(DataFileError, match=f"row 4 has no {name}"):
+        read_offsets(write(tmp_path, rows), file_format, None)
+
+
+@each_format
+def test_read_offsets_missing_column(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A file without offsets isn't one of ours."""
+    path = write(tmp_path, without(ROWS, "offset"))
+
+    with pytest.raises(DataFileError):
+        read_offsets(path, file_format, "t")
+
+
+def test_read_offsets_negative(tmp_path: Path) -> None:
+    """An offset below 0 isn't Kafka's: the file is damaged."""
+    path = write_parquet(tmp_path, [row(0), row(-5)])
+
+    with pytest.raises(DataFileError, match="-5"):
+        read_offsets(path, "parquet", "t")
+
+
+def test_read_offsets_text_column(tmp_path: Path) -> None:
+    """A file whose offsets aren't numbers isn't one of ours."""
+    path = UPath(tmp_path / "part-0.parquet")
+    pq.write_table(pa.table({"partition": pa.array([0], pa.int32()), "offset": ["x"]}), str(path))
+
+    with pytest.raises(DataFileError, match="offset"):
+        read_offsets(path, "parquet", "t")
+
+
+def test_read_offsets_topic_not_text(tmp_path: Path) -> None:
+    """A topic whose bytes aren't UTF-8 is a damaged file."""
+    path = write_parquet(tmp_path, [row(0, topic="ABCD")])
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ABCD", b"\xff\xfe\xfd\xfc"))
+
+    with pytest.raises(DataFileError):
+        read_offsets(path, "parquet", None)
+
+
+class Counted(io.BytesIO):
+    """A file that counts the bytes that were read."""
+
+    read_bytes = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.read_bytes += len(found)
+        return found
+
+
+class CountedPath:
+    """A file in a store, in memory."""
+
+    protocol = "s3"
+    suffix = ".parquet"
+
+    def __init__(self, content: bytes) -> None:
+        self.file = Counted(content)
+
+    def open(self, mode: str, /, **options: Any) -> Counted:
+        assert options == {"cache_type": "none"}
+        return self.file
+
+
+def test_read_records_not_all_at_once() -> None:
+    """Of a row group of 40 MB, the first rows need a few: memory doesn't grow with row groups."""
+    rows = 10_000
+    values = [random.Random(n).randbytes(4_000) for n in range(rows)]
+    table = pa.table(
+        {
+            "value": values,
+            "partition": pa.array([0] * rows, pa.int32()),
+            "offset": range(rows),
+            "topic": ["t"] * rows,
+        }
+    )
+    content = io.BytesIO()
+    pq.write_table(table, content, row_group_size=rows, compression="none")
+    path = CountedPath(content.getvalue())
+
+    batches = read_records(path, "parquet", 1 << 20)
+    first = next(batches)
+
+    assert 0 < first.num_rows < rows
+    assert path.file.read_bytes < 15_000_000
+    assert first.num_rows + sum(batch.num_rows for batch in batches) == rows
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
+def test_read_offsets_missing_file(tmp_path: Path, file_format: str) -> None:
+    """A missing file stays a FileNotFoundError: the manifest knows what that means."""
+    with pytest.raises(FileNotFoundError):
+        read_offsets(UPath(tmp_path / "nope"), file_format, "t")
+
+
+def test_read_offsets_no_rows(tmp_path: Path) -> None:
+    """A file without rows holds no partition."""
+    path = UPath(tmp_path / "part-0.parquet")
+    pq.write_table(SPARK_SCHEMA.empty_table(), str(path))
+
+    assert read_offsets(path, "parquet", None) == []
+    assert rows_read(path, "parquet") == []
+
+
+def test_read_offsets_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that go over several batches of rows are put together."""
+    monkeypatch.setattr(parquet, "COLUMN_ROWS", 100)
+    rows = [row(offset) for offset in (*range(5, 250), *range(3))]
+    path = write_parquet(tmp_path, rows)
+
+    [found] = read_offsets(path, "parquet", None)
+
+    assert found.ranges == (R(0, 3), R(5, 250))
+    assert found.records == len(rows)
+    assert not found.ascending
+    assert found.duplicates == ()
+
+
+def test_file_offsets_bounds() -> None:
+    """First and last are the lowest and the highest offset that are there."""
+    offsets = FileOffsets(TopicPartition("t", 0), (R(3, 5), R(9, 12)), 5)
+
+    assert (offsets.first, offsets.last) == (3, 11)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that every example writes its file to again."""
+    return tmp_path_factory.mktemp("files")
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2), st.integers(0, 30)),
+        max_size=40,
+    ),
+    is_sorted=st.booleans(),
+)
+def test_read_offsets_property(
+    folder: Path, rows: list[tuple[str, int, int]], is_sorted: bool
+) -> None:
+    """What is read of a file is what counting its rows gives."""
+    rows = sorted(rows) if is_sorted else rows
+    path = UPath(folder / "part-0.parquet")
+    columns = dict(zip(("topic", "partition", "offset"), zip(*rows, strict=True), strict=False))
+    schema = pa.schema([SCHEMA.field(name) for name in ("topic", "partition", "offset")])
+    pq.write_table(pa.table(columns, schema=schema) if rows else schema.empty_table(), str(path))
+    by_partition: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for topic, partition, offset in rows:
+        by_partition[topic, partition].append(offset)
+
+    assert [
+        FileOffsets(
+            TopicPartition(topic, partition),
+            tuple(merge(R(offset, offset + 1) for offset in offsets)),
+            len(offsets),
+            tuple(o for o in sorted(set(offsets)) if offsets.count(o) > 1)[:10],
+            all(a < b for a, b in pairwise(offsets)),
+        )
+        for (topic, partition), offsets in sorted(by_partition.items())
+    ] == read_offsets(path, "parquet", None)
+
+
+# damage
+
+
+@each_format
+@pytest.mark.parametrize("lost", [0.5, 9], ids=["half", "nine bytes"])
+def test_read_truncated(tmp_path: Path, file_format: str, write: Writer, lost: float) -> None:
+    """A file that was cut off is a DataFileError, for its offsets and for its records."""
+    path = write(tmp_path, [row(offset, value=bytes([offset]) * 40) for offset in range(100)])
+    content = path.read_bytes()
+    path.write_bytes(content[: -int(lost if lost > 1 else lost * len(content))])
+
+    with pytest.raises(DataFileError, match="not readable as"):
+        read_offsets(path, file_format, None)
+    with pytest.raises(DataFileError, match="not readable as"):
+        list(read_records(path, file_format, BATCH_BYTES))
+
+
+@pytest.mark.parametrize(("suffix", "wbits"), [(".gz", 31), (".deflate", 15)])
+def test_read_truncated_between_lines(tmp_path: Path, suffix: str, wbits: int) -> None:
+    """A compressed stream without its end is damaged, though all of its lines are whole."""
+    compress = zlib.compressobj(wbits=wbits)
+    path = UPath(tmp_path / f"part-0.json{suffix}")
+    path.write_bytes(compress.compress(json_line(row(0))) + compress.flush(zlib.Z_SYNC_FLUSH))
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        read_offsets(path, "json", "t")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("content", [b"", b"not a data file", b"\0" * 5000])
+def test_read_other_content(tmp_path: Path, file_format: str, content: bytes) -> None:
+    """A file that is something else is a DataFileError that names the format."""
+    path = UPath(tmp_path / "file")
+    path.write_bytes(content)
+
+    with pytest.raises(DataFileError, match=f"(?i)not readable as {file_format}"):
+        read_offsets(path, file_format, "t")
+    with pytest.raises(DataFileError, match=f"(?i)not readable as {file_format}"):
+        list(read_records(path, file_format, BATCH_BYTES))
+
+
+@each_format
+def test_read_flipped_byte(tmp_path: Path, file_format: str, write: Writer) -> None:
+    """A byte that changed gives other rows or a DataFileError, and no other exception."""
+    path = write(tmp_path, [row(offset, value=bytes([offset]) * 9) for offset in range(60)])
+    content = path.read_bytes()
+    refused = 0
+    for position in range(0, len(content), max(len(content) // 40, 1)):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        path.write_bytes(bytes(damaged))
+        for read in (
+            lambda: read_offsets(path, file_format, None),
+            lambda: list(read_records(path, file_format, BATCH_BYTES)),
+        ):
+            try:
+                read()
+            except DataFileError:
+                refused += 1
+
+    assert refused
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b'{"offset": 1, "partition": 0} {}',
+        b"\xff",
+        b"5",
+        b"null",
+        b'["offset"]',
+        b'{"partition": 0, "offset": "x", "timestamp": "2026-01-01T00:00:00.000Z"}',
+        b'{"partition": 0, "offset": [1], "timestamp": "2026-01-01T00:00:00.000Z"}',
+    ],
+)
+def test_read_json_bad_line(tmp_path: Path, line: bytes) -> None:
+    """A line that isn't a record is a DataFileError."""
+    path = UPath(tmp_path / "part-0.json")
+    path.write_bytes(json_line(row(0)) + line + b"\n")
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        read_offsets(path, "json", "t")
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        list(read_records(path, "json", BATCH_BYTES))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": "not base64!"},
+        {"key": "QQ"},
+        {"headers": [{"key": "a", "value": "*"}]},
+        {"timestamp": "yesterday"},
+        {"timestamp": None},
+        {"value": 5},
+        {"headers": 5},
+    ],
+    ids=str,
+)
+def test_read_json_bad_value(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A value that Spark doesn't write is a DataFileError when the record is read."""
+    path = UPath(tmp_path / "part-0.json")
+    path.write_bytes(json.dumps(json.loads(json_line(row(0))) | changes).encode() + b"\n")
+
+    with pytest.raises(DataFileError, match="not readable as JSON"):
+        list(read_records(path, "json", BATCH_BYTES))
+
+
+# times that can't be represented
+
+FAR = datetime(9999, 12, 31, tzinfo=timezone.utc)
+#: Beyond Python's calendar: the microseconds of 2026, sent as milliseconds.
+BEYOND_US = 1_767_225_600_000_000 * 1000
+
+
+def write_orc_far(folder: Path) -> UPath:
+    return write_orc(folder, [row(1), row(2, timestamp=FAR)])
+
+
+def write_avro_far(folder: Path) -> UPath:
+    return avro_writer("deflate")(folder, [row(1), row(2, timestamp=BEYOND_US)])
+
+
+def write_json_far(folder: Path) -> UPath:
+    path = folder / "part-0.json"
+    far = json.loads(json_line(row(2))) | {"timestamp": "+57971-02-25T00:00:00.000Z"}
+    path.write_bytes(json_line(row(1)) + json.dumps(far).encode() + b"\n")
+    return UPath(path)
+
+
+def test_read_offsets_time_beyond(tmp_path: Path) -> None:
+    """A time that can't be read of ORC's own damages no file: offsets are, times are unknown."""
+    [found] = read_offsets(write_orc_far(tmp_path), "orc", "t")
+
+    assert found.ranges == (R(1, 3),)
+    assert (found.records, found.first_timestamp, found.last_timestamp) == (2, None, None)
+
+
+def test_read_records_time_beyond(tmp_path: Path) -> None:
+    """A record whose time can't be represented isn't read with another time."""
+    with pytest.raises(TimestampError, match=r"a record's time can't be read .*only those"):
+        list(read_records(write_orc_far(tmp_path), "orc", BATCH_BYTES))
+
+
+def write_orc_exact(folder: Path) -> UPath:
+    """Write what ORC keeps of two times, and the times themselves beside it."""
+    kept = datetime(1970, 1, 1, 0, 0, 0, 999_000, tzinfo=timezone.utc)
+    path = write_orc(folder, [row(1, timestamp=kept), row(2)])
+    table = orc.read_table(str(path))
+    exact = pa.array([-1, BEYOND_US // 1000], pa.int64())
+    orc.write_table(table.append_column("timestampMillis", exact), str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file_format", "write", "first"),
+    [
+        ("orc", write_orc_exact, -1000),
+        ("avro", write_avro_far, None),
+        ("json", write_json_far, None),
+    ],
+)
+def test_read_time_of_any_year(
+    tmp_path: Path, file_format: str, write: Callable[[Path], UPath], first: int | None
+) -> None:
+    """A time that neither Python nor ORC can represent is read as it was sent."""
+    path = write(tmp_path)
+
+    [batch] = read_records(path, file_format, BATCH_BYTES)
+    [found] = read_offsets(path, file_format, "t")
+
+    times = batch["timestamp"].cast(pa.int64()).to_pylist()
+    assert times[1] == BEYOND_US
+    assert first is None or times[0] == first
+    assert found.last_timestamp == BEYOND_US // 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1969-12-31T23:59:59.999Z", -1_000),
+        ("0001-01-01T00:00:00.000Z", -62_135_596_800_000_000),
+        ("0000-12-31T23:59:59.999Z", -62_135_596_800_001_000),
+        ("-0001-01-01T00:00:00.000Z", -62_198_755_200_000_000),
+        ("+10000-01-01T00:00:00.000Z", 253_402_300_800_000_000),
+        ("+294247-01-10T04:00:54.775Z", 9_223_372_036_854_775_000),
+    ],
+)
+def test_read_json_time(tmp_path: Path, text: str, expected: int) -> None:
+    """Spark's text of a time is read to the millisecond, whatever the year."""
+    path = tmp_path / "part-0.json"
+    path.write_bytes(json.dumps(json.loads(json_line(row(1))) | {"timestamp": text}).encode())
+
+    [batch] = read_records(UPath(path), "json", BATCH_BYTES)
+
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [expected]
+
+
+# topics in paths
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("topic=flights/date=2026-01-01/part-0.parquet", "flights"),
+        ("date=2026-01-01/topic=a.b-c_d/part-0.parquet", "a.b-c_d"),
+        ("generations/0001/data/topic=t/part-0.parquet", "t"),
+        ("topic=a%20b/part-0.parquet", "a b"),
+        ("date=2026-01-01/part-0.parquet", None),
+        ("part-0.parquet", None),
+        ("subtopic=x/part-0.parquet", None),
+    ],
+)
+def test_topic_of(path: str, expected: str | None) -> None:
+    """A folder names the topic when files are split by it."""
+    assert expected == topic_of(path)

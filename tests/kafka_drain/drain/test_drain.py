@@ -1,0 +1,300 @@
+"""What a drain hands to Spark: option names, resolved offsets, and where secrets are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from contextlib import nullcontext
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain import drain as draining
+from kafka_drain.drain.drain import (
+    DrainJob,
+    compile_spec,
+    finish_drain,
+    open_drain,
+    prepare_drain,
+    read_batches,
+)
+from kafka_drain.drain.preflight import DrainPlan
+from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.content_checks import Taken
+from kafka_drain.proof.fingerprints import noted_content
+from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.schemas.decoding import ValuePlan
+from kafka_drain.spark.job_spec import DrainSpec
+from tests.forks import run_forked
+from tests.integration.killed_steps import kill_at_change
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+
+A0 = TopicPartition("a", 0)
+SECURED = {
+    "bootstrap.servers": "broker:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "archiver",
+    "sasl.password": "s3cr3t-pass",
+}
+
+
+def spec_of(pipeline: Pipeline, folder: Path, settings: dict[str, str]) -> DrainSpec:
+    """Compile the spec of a first drain of topic a."""
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=Archive.at(pipeline.archive),
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={A0: 3},
+        start={A0: 3},
+        end={A0: 9},
+    )
+    cluster = KafkaCluster(KafkaConfig(settings))
+    return compile_spec(pipeline, plan, plan.archive.generation(1), cluster, folder)
+
+
+def test_compile_spec_with_defaults(tmp_path: Path) -> None:
+    """A plain pipeline becomes Spark's options, with the starting position as numbers."""
+    pipeline = Pipeline(name="p", topics=["a", "b"], archive="/x")
+
+    spec = spec_of(pipeline, tmp_path, {"bootstrap.servers": "broker:9092"})
+
+    assert spec.reader_options == {
+        "subscribe": "a,b",
+        "startingOffsets": '{"a":{"0":3}}',
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "20000",
+        "kafka.max.partition.fetch.bytes": "4194304",
+        "kafka.fetch.max.bytes": "67108864",
+        "kafka.fetch.max.wait.ms": "10",
+    }
+    assert spec.writer_options == {
+        "compression": "zstd",
+        "parquet.enable.dictionary": "false",
+        "path": "/x/generations/0001/data",
+        "checkpointLocation": "/x/generations/0001/checkpoint",
+    }
+    assert spec.partition_by == ["topic", "date"]
+    assert spec.secrets_path == ""
+
+
+def test_compile_spec_with_each_option(tmp_path: Path) -> None:
+    """Source options reach Spark under their own names; a starting time is a number by then."""
+    options = {
+        "startingTimestamp": "2026-01-01T00:00:00Z",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "maxOffsetsPerTrigger": 5,
+        "minPartitions": 4,
+        "kafkaConsumer.pollTimeoutMs": 1000,
+        "fetchOffset.numRetries": 7,
+        "groupIdPrefix": "archive-",
+        "failOnDataLoss": False,
+        "kafka.isolation.level": "read_uncommitted",
+    }
+    pipeline = Pipeline(name="p", assign={"a": [0]}, archive="/x", source_options=options)
+
+    spec = spec_of(pipeline, tmp_path, {"bootstrap.servers": "broker:9092"})
+
+    assert spec.reader_options["assign"] == '{"a": [0]}'
+    assert spec.reader_options["maxOffsetsPerTrigger"] == "5"
+    assert spec.reader_options["kafkaConsumer.pollTimeoutMs"] == "1000"
+    assert spec.reader_options["failOnDataLoss"] == "false"
+    assert spec.reader_options["kafka.isolation.level"] == "read_uncommitted"
+    assert spec.reader_options["startingOffsets"] == '{"a":{"0":3}}'
+    assert not {"startingTimestamp", "startingOffsetsByTimestampStrategy"} & set(
+        spec.reader_options
+    )
+
+
+def test_compile_spec_with_secrets(tmp_path: Path) -> None:
+    """A password is in a file of mode 0600 and nowhere else."""
+    pipeline = Pipeline(name="p", topics=["a"], archive="/x")
+
+    spec = spec_of(pipeline, tmp_path, SECURED)
+    spec.write(tmp_path / "drain.json")
+
+    assert "s3cr3t-pass" not in (tmp_path / "drain.json").read_text()
+    secrets = Path(spec.secrets_path)
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "drain.json").stat().st_mode) == 0o600
+    assert "s3cr3t-pass" in json.loads(secrets.read_text())["kafka.sasl.jaas.config"]
+    assert spec.reader_options["kafka.sasl.mechanism"] == "SCRAM-SHA-512"
+
+
+def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
+    """A spec read back equals the one that was written."""
+    spec = spec_of(Pipeline(name="p", topics=["a"], archive="/x"), tmp_path, SECURED)
+
+    spec.write(tmp_path / "drain.json")
+
+    assert DrainSpec.read(tmp_path / "drain.json") == spec
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (
+            # Spark 4.0
+            "Job aborted ([KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO] …)",
+            DataLossError,
+        ),
+        (
+            # Spark 3.5
+            "[STREAM_FAILED] Query [id = 54340a27] terminated with exception: Job aborted due to "
+            "stage failure: Task 0 in stage 4.0 failed 1 times … [TASK_WRITE_FAILED] … "
+            "(org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position "
+            "FetchPosition{offset=110} is out of range for partition t-0)",
+            DataLossError,
+        ),
+        ("values.columns can't be columns: [PARSE_SYNTAX_ERROR] …; correct it", ConfigError),
+        ("Job aborted: No space left on device", SparkJobError),
+        (None, SparkJobError),
+    ],
+)
+def test_finish_drain_failed(
+    message: str | None, kind: type[KafkaDrainError], tmp_path: Path
+) -> None:
+    """What Spark says went wrong decides whether a retry can help."""
+    plan = DrainPlan(
+        pipeline=Pipeline(name="p", topics=["a"], archive=str(tmp_path)),
+        archive=Archive.at(str(tmp_path)),
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={},
+        start={},
+        end={},
+    )
+    result = tmp_path / "result.json"
+    if message is not None:
+        result.write_text(json.dumps({"error": message}))
+
+    with pytest.raises(kind) as raised:
+        finish_drain(DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({})))  # type: ignore[arg-type]
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("error", [{}, {"error": "Job aborted: No space left on device"}])
+def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path) -> None:
+    """Fault 88: what Spark read is left, also by a drain that failed after some batches."""
+    archive = Archive.at(str(tmp_path))
+    archive.create(pipeline="p", cluster_id="cluster-1", topic_ids={}, source={"topics": ["a"]})
+    generation = archive.generation(1)
+    generation.write(
+        starting_offsets={A0: 0},
+        file_format="parquet",
+        partition_by=[],
+        topic_ids={"a": "id-of-a"},
+        reason="first",
+    )
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path))
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=archive,
+        generation=generation,
+        cluster_id="cluster-1",
+        topics={},
+        starting_offsets={},
+        start={},
+        end={},
+        last_listed=0,
+        skipped={A0: [OffsetRange(0, 4)]},
+    )
+    taken = {"records": 3, "fingerprint": "0" * 15 + "7"}
+    bounds = [("0", "5"), ("5", "8"), ("8", "8")]
+    fingerprints = [
+        {"batch": n, **taken, "start": f'{{"a":{{"0":{a}}}}}', "end": f'{{"a":{{"0":{b}}}}}'}
+        for n, (a, b) in enumerate(bounds)
+    ]
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"fingerprints": fingerprints, **error}))
+    job = DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({A0: Log()}))  # type: ignore[arg-type]
+
+    with pytest.raises(SparkJobError) if error else nullcontext():
+        finish_drain(job)
+
+    # Spark had committed batch 0 before, and skips it.
+    assert noted_content(generation, Segment(0, 0, {A0: OffsetRange(0, 5)})) is None
+    found = noted_content(generation, Segment(1, 1, {A0: OffsetRange(5, 8)}))
+    assert found is not None
+    assert found.taken == Taken(3, taken["fingerprint"])
+    assert found.skipped == {A0: [OffsetRange(0, 4)]}
+
+
+@pytest.mark.parametrize(
+    ("last_listed", "left"), [(None, [0, 1, 2]), (0, [1, 2]), (1, [2]), (2, []), (7, [])]
+)
+def test_read_batches(last_listed: int | None, left: list[int]) -> None:
+    """Of batches that were listed before the query, what Spark says isn't what it has read."""
+    taken = [{"batch": batch, "records": 0, "fingerprint": "0" * 16} for batch in range(3)]
+
+    assert [each["batch"] for each in read_batches(taken, last_listed)] == left
+
+
+# the archive's note of the sink's retention
+
+
+def test_prepare_drain_retention_option_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark's retention has hidden stays explained after a drain without the option."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+    retaining = pipeline.model_copy(update={"sink_options": {"retention": "7d"}})
+
+    for number, drained in enumerate((retaining, pipeline)):
+        folder = tmp_path / str(number)
+        folder.mkdir(mode=0o700)
+        prepare_drain(drained, cluster, folder)
+
+        assert Archive.at(pipeline.archive).document()["retention"] == "7d"
+
+
+def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:
+    """Open the first drain to a folder, until the nth change of it; 0 for none."""
+    draining.prepare_application = fake_application  # type: ignore[assignment]
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=archive)
+    # A lease that was left has run out by then.
+    now = datetime.now(timezone.utc) + timedelta(seconds=seconds_later)
+    Path(run).mkdir(mode=0o700)
+    kill_at_change(archive, change)
+    with open_drain(pipeline, cluster, Path(run), run="r", say=print, clock=lambda: now):
+        pass
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_open_drain_killed(is_there: bool, tmp_path: Path) -> None:
+    """A first drain that is killed before any change of the file system is just begun again.
+
+    The folder may have been made by somebody else, and may be empty.
+    """
+    archive, change, code = tmp_path / "archive", 0, -9
+    while code:
+        change += 1
+        shutil.rmtree(archive, ignore_errors=True)
+        if is_there:
+            archive.mkdir()
+        code = run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-1", change, 0.0)
+
+        assert not run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-2", 0, 100.0)
+        opened = Archive.at(str(archive)).open_generation()
+        assert opened is not None
+        assert opened.document()["reason"] == "first"
+        left = [path for path in archive.rglob("*.tmp") if ".lock.json." not in path.name]
+        assert left == []
+    assert change > 10

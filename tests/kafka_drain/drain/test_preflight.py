@@ -1,0 +1,689 @@
+"""What preflight refuses and what it plans: archives made by hand, a fake cluster."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import KafkaBounds
+from kafka_drain.archive.watermarks import observe, write_observations
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    KafkaDrainError,
+    OpenTransactionError,
+    TopicError,
+)
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import TopicPartition, to_spark_json
+from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the pipeline's archive is, or will be."""
+    return tmp_path / "archive"
+
+
+def pipeline_to(folder: Path, **changes: Any) -> Pipeline:
+    return Pipeline(**({"name": "p", "topics": ["a"], "archive": str(folder)} | changes))
+
+
+def cluster_of(first: int = 0, end: int = 30, **changes: Any) -> FakeCluster:
+    """Topic `a` with two partitions; the second one holds [0, 5)."""
+    return FakeCluster({A0: Log(first=first, end=end), A1: Log(end=5)}, **changes)
+
+
+def make_archive(folder: Path, **changes: Any) -> Generation:
+    """Make an archive of pipeline `p` with an open generation that starts at 0."""
+    archive = Archive.at(str(folder))
+    archive.create(
+        **(
+            {
+                "pipeline": "p",
+                "cluster_id": "cluster-1",
+                "topic_ids": {"a": "id-of-a"},
+                "source": {},
+            }
+            | {key: value for key, value in changes.items() if key in ("pipeline", "cluster_id")}
+        )
+    )
+    generation = archive.generation(1)
+    generation.write(
+        starting_offsets=changes.get("starting_offsets", {A0: 0, A1: 0}),
+        file_format="parquet",
+        partition_by=["topic", "date"],
+        topic_ids={},
+        reason="first",
+    )
+    return generation
+
+
+def write(path: UPath, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def plan_batch(generation: Generation, batch: int, end: dict[TopicPartition, int]) -> None:
+    write(generation.checkpoint / "offsets" / str(batch), f"v1\n{{}}\n{to_spark_json(end)}")
+
+
+def list_batch(generation: Generation, batch: int) -> None:
+    """Write the manifest file of a batch without files."""
+    write(generation.data / "_spark_metadata" / str(batch), "v1")
+
+
+def commit_batch(generation: Generation, batch: int) -> None:
+    write(generation.checkpoint / "commits" / str(batch), 'v1\n{"nextBatchWatermarkMs":0}')
+
+
+def drain_batch(generation: Generation, batch: int, end: dict[TopicPartition, int]) -> None:
+    plan_batch(generation, batch, end)
+    list_batch(generation, batch)
+    commit_batch(generation, batch)
+
+
+def drained_archive(folder: Path, **changes: Any) -> Generation:
+    """Make an archive that drained two batches, to 20 of a-0 and to 5 of a-1."""
+    generation = make_archive(folder, **changes)
+    drain_batch(generation, 0, {A0: 10, A1: 5})
+    drain_batch(generation, 1, {A0: 20, A1: 5})
+    return generation
+
+
+def on_disk(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(root)): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in root.rglob("*")
+    }
+
+
+def refuse(
+    root: Path,
+    pipeline: Pipeline,
+    cluster: FakeCluster,
+    error: type[KafkaDrainError],
+    message: str,
+) -> None:
+    """Check that preflight refuses and leaves every file and folder as it was."""
+    before = on_disk(root)
+    with pytest.raises(error, match=message) as raised:
+        preflight(pipeline, cluster)
+
+    assert error is raised.type
+    assert before == on_disk(root)
+
+
+# the folder
+
+
+def test_preflight_archive_is_file(tmp_path: Path, folder: Path) -> None:
+    """A file in the place of the archive's folder is refused."""
+    folder.write_text("mine")
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "archive is a file, expected")
+
+
+def test_preflight_archive_below_file(tmp_path: Path, folder: Path) -> None:
+    """A folder that can't be made is refused before the drain, and its parent is named."""
+    (tmp_path / "parent").write_text("mine")
+
+    refuse(
+        tmp_path,
+        pipeline_to(tmp_path / "parent" / "x" / "archive"),
+        cluster_of(),
+        ArchiveError,
+        r"archive can't be made: .*parent is a file, expected a folder",
+    )
+
+
+def test_preflight_folder_of_others(tmp_path: Path, folder: Path) -> None:
+    """A folder that holds something else is refused."""
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(),
+        ArchiveError,
+        "isn't empty and isn't an archive",
+    )
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_preflight_new_archive(tmp_path: Path, folder: Path, made: bool) -> None:
+    """A missing or empty folder will be a new archive; preflight itself makes nothing."""
+    if made:
+        folder.mkdir()
+    before = on_disk(tmp_path)
+
+    plan = preflight(pipeline_to(folder), cluster_of(first=3))
+
+    assert before == on_disk(tmp_path)
+    assert plan.generation is None
+    assert {A0: 3, A1: 0} == plan.starting_offsets == plan.start
+    assert plan.end == {A0: 30, A1: 5}
+    assert plan.offsets == 32
+    assert "generation 1, which this drain opens" in plan.lines()[0]
+
+
+# identity
+
+
+def test_preflight_other_pipeline(tmp_path: Path, folder: Path) -> None:
+    """Another pipeline's archive is refused, both names are told."""
+    drained_archive(folder, pipeline="other")
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(),
+        ArchiveError,
+        "is the archive of pipeline 'other', not of 'p'",
+    )
+
+
+def test_preflight_other_cluster(tmp_path: Path, folder: Path) -> None:
+    """The same topic of another cluster is refused, both clusters are told."""
+    drained_archive(folder)
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(id="cluster-2"),
+        ArchiveError,
+        "from Kafka cluster cluster-1, the connection 'kafka_default' leads to cluster cluster-2",
+    )
+
+
+def test_preflight_topic_made_again(tmp_path: Path, folder: Path) -> None:
+    """A topic with another id is refused, both ids are told."""
+    drained_archive(folder)
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(topic_ids={"a": "new-id"}),
+        TopicError,
+        r"topic a was deleted and made again .*new-id, the archive has id-of-a",
+    )
+
+
+def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:
+    """An archive of a newer format is refused."""
+    drained_archive(folder)
+    (folder / "archive.json").write_text('{"format_version": 2}')
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "has archive format 2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "orc"}, r"holds parquet .*the pipeline says orc"),
+        ({"partition_by": ["topic"]}, r"\['topic', 'date'\], the pipeline says .*\['topic'\]"),
+    ],
+)
+def test_preflight_format_changed(
+    tmp_path: Path, folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    """A generation holds one format and one partitioning; a change is refused."""
+    drained_archive(folder)
+
+    refuse(tmp_path, pipeline_to(folder, **changes), cluster_of(), ArchiveError, message)
+
+
+# manifest and checkpoint
+
+
+def remove(folder: UPath, *names: str) -> None:
+    for name in names or [entry.name for entry in folder.iterdir()]:
+        (folder / name).unlink()
+
+
+def test_preflight_checkpoint_gone(tmp_path: Path, folder: Path) -> None:
+    """A manifest without a checkpoint is refused: Spark would skip its next batches."""
+    generation = drained_archive(folder)
+    remove(generation.checkpoint / "offsets")
+    remove(generation.checkpoint / "commits")
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(),
+        CheckpointError,
+        r"checkpoint_missing: generations/0001/checkpoint: .*What to do: restore the checkpoint",
+    )
+
+
+def test_preflight_manifest_ahead(tmp_path: Path, folder: Path) -> None:
+    """A checkpoint that is older than the manifest is refused."""
+    generation = drained_archive(folder)
+    drain_batch(generation, 2, {A0: 25, A1: 5})
+    for name in ("offsets", "commits"):
+        remove(generation.checkpoint / name, "1", "2")
+
+    refuse(
+        tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, "manifest_ahead: .*batch 2"
+    )
+
+
+def test_preflight_manifest_behind(tmp_path: Path, folder: Path) -> None:
+    """A manifest that is older than the checkpoint is refused."""
+    generation = drained_archive(folder)
+    remove(generation.data / "_spark_metadata", "1")
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, "manifest_behind")
+
+
+def test_preflight_manifest_gone(tmp_path: Path, folder: Path) -> None:
+    """A checkpoint with commits and no manifest is refused."""
+    generation = drained_archive(folder)
+    remove(generation.data / "_spark_metadata")
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, "manifest_missing")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("checkpoint/offsets/1", "", "checkpoint_corrupt: generations/0001/checkpoint/offsets/1"),
+        ("checkpoint/commits/1", "v1", "checkpoint_corrupt: generations/0001/checkpoint/commits/1"),
+        ("data/_spark_metadata/1", "", "manifest_empty: generations/0001/data/_spark_metadata/1"),
+        ("data/_spark_metadata/0", "v9", "manifest_corrupt: .*_spark_metadata/0:1"),
+    ],
+)
+def test_preflight_unreadable_file(
+    tmp_path: Path, folder: Path, path: str, text: str, message: str
+) -> None:
+    """A manifest or checkpoint file that Spark didn't write like that is refused by its path."""
+    generation = drained_archive(folder)
+    (generation.folder / path).write_text(text)
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, message)
+
+
+def test_preflight_many_findings(tmp_path: Path, folder: Path) -> None:
+    """The first five findings are told, the others are counted."""
+    generation = make_archive(folder)
+    for batch in (0, 8):
+        drain_batch(generation, batch, {A0: batch, A1: 0})
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, r"\(and 16 more\)")
+
+
+def test_preflight_commits_lost(tmp_path: Path, folder: Path) -> None:
+    """Offsets two batches ahead of manifest and commits are refused: Spark would skip a batch."""
+    generation = drained_archive(folder)
+    plan_batch(generation, 2, {A0: 22, A1: 5})
+    plan_batch(generation, 3, {A0: 24, A1: 5})
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), CheckpointError, "batch")
+
+
+# offsets
+
+
+@pytest.mark.parametrize("first", [21, 25])
+def test_preflight_cursor_expired(tmp_path: Path, folder: Path, first: int) -> None:
+    """Offsets that Kafka deleted before they were drained are refused and named."""
+    drained_archive(folder)
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder),
+        cluster_of(first=first),
+        DataLossError,
+        rf"no longer holds .* drained: a-0 \[20, {first}\); retention passed the cursor",
+    )
+
+
+def test_preflight_cursor_at_first_offset(folder: Path) -> None:
+    """A cursor that is exactly at the first offset has lost nothing."""
+    drained_archive(folder)
+
+    plan = preflight(pipeline_to(folder), cluster_of(first=20))
+
+    assert plan.warnings == []
+    assert plan.offsets == 10
+
+
+@pytest.mark.parametrize("value", [False, "false", "False"])
+def test_preflight_cursor_expired_accepted(folder: Path, value: object) -> None:
+    """With failOnDataLoss=false, lost offsets are a warning that names them."""
+    drained_archive(folder)
+    pipeline = pipeline_to(folder, source_options={"failOnDataLoss": value})
+
+    plan = preflight(pipeline, cluster_of(first=25))
+
+    assert len(plan.warnings) == 1
+    assert "a-0 [20, 25)" in plan.warnings[0]
+    assert plan.lines()[-1].endswith(f"WARNING {plan.warnings[0]}")
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_preflight_log_truncated(tmp_path: Path, folder: Path, fail_on_data_loss: bool) -> None:
+    """A log that is shorter than what was drained is refused, whatever failOnDataLoss says."""
+    drained_archive(folder)
+    pipeline = pipeline_to(folder, source_options={"failOnDataLoss": fail_on_data_loss})
+
+    refuse(tmp_path, pipeline, cluster_of(end=19), DataLossError, "a-0 ends at 19, drained to 20")
+
+
+def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Path) -> None:
+    """A log that is only hidden behind an open transaction isn't lost; a retry can help."""
+    drained_archive(folder)
+    cluster = FakeCluster({A0: Log(end=30, stable=19), A1: Log(end=5)})
+
+    refuse(
+        *(tmp_path, pipeline_to(folder), cluster, OpenTransactionError),
+        "a-0 is readable to 19, drained from 20",
+    )
+
+
+def test_preflight_added_partition_expired(tmp_path: Path, folder: Path) -> None:
+    """Spark reads an added partition from 0; when 0 has expired, that is refused and named."""
+    drained_archive(folder)
+    cluster = cluster_of()
+    cluster.logs[TopicPartition("a", 2)] = Log(first=4, end=9)
+
+    refuse(tmp_path, pipeline_to(folder), cluster, DataLossError, r"a-2 \[0, 4\)")
+
+
+def test_preflight_starting_position_refused(tmp_path: Path, folder: Path) -> None:
+    """A first drain from offsets that Kafka doesn't hold is refused."""
+    pipeline = pipeline_to(folder, source_options={"startingOffsets": {"a": {"0": 99, "1": 0}}})
+
+    refuse(tmp_path, pipeline, cluster_of(), ConfigError, r"startingOffsets\[a\]\[0\] = 99")
+
+
+# topics
+
+
+def test_preflight_topic_no_longer_named(tmp_path: Path, folder: Path) -> None:
+    """A topic that was drained and isn't named any more is refused by its partitions."""
+    drained_archive(folder)
+    cluster = FakeCluster({A0: Log(end=30), A1: Log(end=5), B0: Log(end=1)})
+
+    refuse(
+        tmp_path,
+        pipeline_to(folder, topics=["b"]),
+        cluster,
+        CheckpointError,
+        "drained a-0, a-1, which pipeline 'p' doesn't name any more",
+    )
+
+
+def test_preflight_topic_missing(tmp_path: Path, folder: Path) -> None:
+    """A topic that doesn't exist is refused."""
+    refuse(
+        tmp_path, pipeline_to(folder, topics=["a", "nope"]), cluster_of(), TopicError, "topic nope"
+    )
+
+
+def test_preflight_assigned_partition_missing(tmp_path: Path, folder: Path) -> None:
+    """An assigned partition that doesn't exist is named, with how many there are."""
+    pipeline = pipeline_to(folder, topics=None, assign={"a": [0, 7]})
+
+    refuse(
+        tmp_path,
+        pipeline,
+        cluster_of(),
+        TopicError,
+        "assign names a-7, which doesn't exist; topics have a: 2 partitions",
+    )
+
+
+def test_preflight_pattern_without_match(tmp_path: Path, folder: Path) -> None:
+    """A pattern that no topic matches whole is refused."""
+    cluster = FakeCluster({TopicPartition("alpha", 0): Log(end=1)})
+    pipeline = pipeline_to(folder, topics=None, topic_pattern="a")
+
+    refuse(tmp_path, pipeline, cluster, TopicError, "topic_pattern 'a' matches no topic")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"topics": ["a", "b"]}, {A0, A1, B0}),
+        ({"topic_pattern": "[ab]"}, {A0, A1, B0}),
+        ({"topic_pattern": "b"}, {B0}),
+        ({"assign": {"a": [1], "b": [0]}}, {A1, B0}),
+    ],
+)
+def test_preflight_which_partitions(
+    folder: Path, source: dict[str, Any], expected: set[TopicPartition]
+) -> None:
+    """Topics, pattern and assignment each lead to their partitions."""
+    cluster = FakeCluster({A0: Log(end=3), A1: Log(end=4), B0: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder, **({"topics": None} | source)), cluster)
+
+    assert expected == set(plan.start) == set(plan.end)
+    assert {tp.topic for tp in expected} == set(plan.topics)
+
+
+# plans
+
+
+def test_preflight_plan(folder: Path) -> None:
+    """A drain goes on where the last committed batch ended."""
+    drained_archive(folder)
+
+    plan = preflight(pipeline_to(folder), cluster_of())
+
+    assert plan.start == {A0: 20, A1: 5}
+    assert plan.end == {A0: 30, A1: 5}
+    assert plan.offsets == 10
+    assert not plan.pending
+    assert not plan.nothing_new
+    assert {
+        "pipeline": "p",
+        "archive": str(folder),
+        "generation": 1,
+        "topics": ["a"],
+        "offsets": 10,
+        "start": '{"a":{"0":20,"1":5}}',
+        "end": '{"a":{"0":30,"1":5}}',
+        "warnings": [],
+    } == json.loads(json.dumps(plan.to_dict()))
+
+
+def test_preflight_changes_nothing(tmp_path: Path, folder: Path) -> None:
+    """Preflight of an archive that can be drained writes nothing either."""
+    drained_archive(folder)
+    before = on_disk(tmp_path)
+
+    preflight(pipeline_to(folder), cluster_of())
+
+    assert before == on_disk(tmp_path)
+
+
+def test_preflight_nothing_new(folder: Path) -> None:
+    """When every offset is drained, there is nothing for Spark to do."""
+    drained_archive(folder)
+
+    plan = preflight(pipeline_to(folder), cluster_of(end=20))
+
+    assert plan.nothing_new
+    assert plan.offsets == 0
+    assert "nothing new" in plan.lines()[1]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_preflight_pending(folder: Path, listed: bool) -> None:
+    """A batch that was planned and not committed is work for Spark, though Kafka has no more."""
+    generation = drained_archive(folder)
+    plan_batch(generation, 2, {A0: 30, A1: 5})
+    if listed:
+        list_batch(generation, 2)
+
+    plan = preflight(pipeline_to(folder), cluster_of(end=20))
+
+    assert plan.pending
+    assert not plan.nothing_new
+    assert plan.start == {A0: 20, A1: 5}
+
+
+def test_preflight_first_batch_pending(folder: Path) -> None:
+    """A first batch that was killed is repeated from where the generation starts."""
+    generation = make_archive(folder, starting_offsets={A0: 7, A1: 1})
+    plan_batch(generation, 0, {A0: 30, A1: 5})
+
+    plan = preflight(pipeline_to(folder), cluster_of())
+
+    assert plan.pending
+    assert plan.start == {A0: 7, A1: 1}
+
+
+def test_preflight_added_partition(folder: Path) -> None:
+    """A partition that was added after the first drain is read from 0."""
+    drained_archive(folder)
+    cluster = cluster_of()
+    cluster.logs[TopicPartition("a", 2)] = Log(end=9)
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.start[TopicPartition("a", 2)] == 0
+    assert plan.offsets == 10 + 9
+
+
+def test_preflight_added_partition_before_first_batch(folder: Path) -> None:
+    """A partition that was added before the first batch starts at its beginning."""
+    make_archive(folder)
+    cluster = cluster_of()
+    cluster.logs[TopicPartition("a", 2)] = Log(first=4, end=9)
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.starting_offsets[TopicPartition("a", 2)] == 4
+
+
+def test_preflight_hidden_offsets(folder: Path) -> None:
+    """Offsets from an open transaction on are not planned, and a warning counts them."""
+    drained_archive(folder)
+    cluster = FakeCluster({A0: Log(end=1030, stable=25), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.hidden == {A0: 1005}
+    assert plan.offsets == 5
+    assert len(plan.warnings) == 1
+    assert "1,005 offsets are in or after an open transaction" in plan.warnings[0]
+    assert "a-0 1,005" in plan.warnings[0]
+
+
+def test_preflight_busy_topic(folder: Path) -> None:
+    """What arrives while Kafka is asked isn't taken for an open transaction."""
+    drained_archive(folder)
+    cluster = GrowingCluster({A0: Log(end=30), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster)
+
+    assert plan.hidden == {}
+    assert plan.warnings == []
+
+
+@pytest.mark.parametrize(("minutes", "is_stalled"), [(1, False), (14, False), (16, True)])
+def test_preflight_stalled(folder: Path, minutes: int, is_stalled: bool) -> None:
+    """A partition stands still when it waits for longer than a transaction may last."""
+    archive = Archive.at(str(drained_archive(folder).root))
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    bounds = {A0: KafkaBounds(0, 25, 30)}
+    write_observations(archive, observe({}, bounds, "run 1", noon.timestamp()))
+    cluster = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
+
+    plan = preflight(pipeline_to(folder), cluster, clock=lambda: noon + timedelta(minutes=minutes))
+
+    assert any("STALLED: a-0 " in warning for warning in plan.warnings) is is_stalled
+
+
+def test_preflight_hidden_offsets_uncommitted(folder: Path) -> None:
+    """Under read_uncommitted, nothing is hidden."""
+    drained_archive(folder)
+    cluster = FakeCluster({A0: Log(end=30, stable=25), A1: Log(end=5)})
+    options = {"kafka.isolation.level": "read_uncommitted"}
+
+    plan = preflight(
+        pipeline_to(folder, source_options=options), cluster, classify=lambda cluster, last: []
+    )
+
+    assert plan.hidden == {}
+    assert plan.warnings == []
+    assert plan.offsets == 10
+
+
+def test_preflight_uncommitted_transactional(folder: Path) -> None:
+    """A last offset that only a transaction can have left is warned of under read_uncommitted."""
+    drained_archive(folder)
+    options = {"kafka.isolation.level": "read_uncommitted"}
+
+    plan = preflight(
+        pipeline_to(folder, source_options=options),
+        cluster_of(end=30),
+        classify=lambda cluster, last: [
+            Gap(tp, r, GapReason.CONTROL) for tp, [r] in last.items() if tp == A0
+        ],
+    )
+
+    [warning] = plan.warnings
+    assert warning.startswith("kafka.isolation.level is read_uncommitted and a has transactions")
+
+
+@pytest.mark.parametrize("missing", ["pipeline", "cluster_id", "topics"])
+def test_preflight_archive_document_incomplete(tmp_path: Path, folder: Path, missing: str) -> None:
+    """An archive.json that lacks a key is refused as an archive."""
+    drained_archive(folder)
+    document = json.loads((folder / "archive.json").read_text())
+    del document[missing]
+    (folder / "archive.json").write_text(json.dumps(document))
+
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, missing)
+
+
+def test_preflight_retention_shorter_than_schedule(tmp_path: Path) -> None:
+    """A topic that keeps records for less than the time between two drains is warned of."""
+    cluster = cluster_of(configs={"a": {"retention.ms": "600000", "cleanup.policy": "delete"}})
+
+    [warning] = preflight(pipeline_to(tmp_path / "new"), cluster).warnings
+
+    assert "topic a keeps records for 10 min 0 s" in warning
+    assert "drains every 60 min 0 s" in warning or "drains every 1 h" in warning
+
+
+@pytest.mark.parametrize("retention", ["-1", "86400000"])
+def test_preflight_retention_enough(tmp_path: Path, retention: str) -> None:
+    """Longer than the schedule, or for ever, is in order."""
+    cluster = cluster_of(configs={"a": {"retention.ms": retention}})
+
+    assert preflight(pipeline_to(tmp_path / "new"), cluster).warnings == []
+
+
+def test_preflight_acknowledged(folder: Path) -> None:
+    """Expired offsets are skipped when they are named, all of them."""
+    drained_archive(folder)
+    cluster = cluster_of(first=25, end=30)
+
+    with pytest.raises(DataLossError, match=r"--acknowledge-expired a:0:20-25"):
+        preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24"])
+    plan = preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24", "a:0:24-25"])
+
+    assert plan.skips_expired
+    assert "acknowledged" in plan.warnings[0]

@@ -1,0 +1,93 @@
+"""What a compaction seals of files that were changed since they were sealed: nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance.compact import finish_compaction, plan_compactions, prepare_compaction
+from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.content_checks import content_of
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
+from kafka_drain.windows.window_jobs import WindowJob
+from tests.kafka_drain.fake_cluster import fake_application
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0 = TopicPartition("flights", 0)
+TARGET = 1 << 20
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """A closed generation of five batches, whose receipts know no fingerprint."""
+    monkeypatch.setattr(compacting, "prepare_application", fake_application)
+    archive = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    for n in range(5):
+        archive.seal({P0: dense(10 * n, 10 * n + 10)})
+    archive.open_generation()
+    return archive
+
+
+def compacted(
+    made: MadeArchive, compaction: Compaction, folder: Path, **columns: object
+) -> WindowJob:
+    """Write what Spark writes of the source files, where it reads some columns otherwise."""
+    folder.mkdir(mode=0o700)
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    job = prepare_compaction(made.archive, compaction, pipeline, folder)
+    attempt = f"{job.window.data_name}/{job.attempt}"
+    files = made.write(attempt, {P0: dense(0, 50)}, **columns)
+    taken = content_of(files)
+    write_private(job.result_path, {"records": 50, "fingerprint": taken.fingerprint})
+    return job
+
+
+def finish(made: MadeArchive, compaction: Compaction, job: WindowJob) -> Receipt:
+    return finish_compaction(made.archive, compaction, job, run="test", say=print)
+
+
+def test_finish_compaction_sound(made: MadeArchive, tmp_path: Path) -> None:
+    """Files that are what was sealed are compacted, and go."""
+    [compaction] = plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+    job = compacted(made, compaction, tmp_path / "run")
+
+    receipt = finish(made, compaction, job)
+
+    assert receipt.replaces == tuple(file.path for file in compaction.files)
+    assert remove_superseded(made.archive, print)["removed_files"] == 5
+
+
+@pytest.mark.parametrize("change", ["bytes", "records", "gone"])
+@pytest.mark.parametrize("number", [0, 3])
+def test_finish_compaction_source_changed(
+    number: int, change: str, made: MadeArchive, tmp_path: Path
+) -> None:
+    """A file that was changed after it was sealed becomes nobody's content, and stays."""
+    [compaction] = plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+    path = compaction.files[number].path
+    source = Path(str(made.root / path))
+    content = source.read_bytes()
+    if change == "bytes":
+        source.write_bytes(content[:50] + b"\xff" + content[51:])
+    elif change == "records":
+        made.write("changed", {P0: dense(10 * number, 10 * number + 10)}, value=b"VALUE")
+        [other] = Path(str(made.root / "changed")).rglob("*.parquet")
+        source.write_bytes(other.read_bytes())
+    else:
+        source.unlink()
+
+    for attempt in ("run", "another"):
+        job = compacted(made, compaction, tmp_path / attempt, value=b"VALUE")
+        with pytest.raises(ManifestInvalidError, match=f"file_changed: {path}"):
+            finish(made, compaction, job)
+        remove_unsealed(made.archive, print)
+
+    assert [w.key for w in made.archive.windows() if w.is_sealed] == []
+    assert remove_superseded(made.archive, print)["removed_files"] == 0

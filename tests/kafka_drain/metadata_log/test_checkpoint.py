@@ -1,0 +1,198 @@
+"""Spark's checkpoint: its files, and how it agrees with the manifest."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.metadata_log.checkpoint import (
+    Checkpoint,
+    batch_id,
+    compare_with_manifest,
+    find_holes,
+    parse_commit,
+    parse_offsets,
+    refuse_backward,
+)
+from kafka_drain.offsets import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+METADATA = b'{"batchWatermarkMs":0,"batchTimestampMs":1767225600000,"conf":{}}'
+
+
+def checkpoint_of(offsets: range, commits: range) -> Checkpoint:
+    return Checkpoint({batch: {T0: batch} for batch in offsets}, frozenset(commits))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("0", 0),
+        ("17", 17),
+        (".17.crc", None),
+        ("17.tmp", None),
+        ("-1", None),
+        ("", None),
+        ("²", None),
+        ("٣", None),
+    ],
+)
+def test_batch_id(name: str, expected: int | None) -> None:
+    """Only a plain number names a batch."""
+    assert expected == batch_id(name)
+
+
+# parse_offsets, parse_commit
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_parse_offsets(end: bytes) -> None:
+    """A batch's end is the third line."""
+    content = b"v1\n" + METADATA + b'\n{"t":{"1":7,"0":3}}' + end
+
+    assert parse_offsets(content, "offsets/0") == ({T0: 3, T1: 7}, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "detail"),
+    [
+        (b"", "got 1 lines"),
+        (b"\0\0\0", "got 1 lines"),
+        (b"v1", "got 1 lines"),
+        (b"v1\n" + METADATA, "got 2 lines"),
+        (b"v2\n" + METADATA + b'\n{"t":{"0":3}}', "expected v1"),
+        (b"v1\n" + METADATA + b'\n{"t":{"0":3}}\n{"u":{"0":3}}', "got 4 lines"),
+        (b'v1\n{"batch\n{"t":{"0":3}}', "Unterminated"),
+        (b"v1\n" + METADATA + b'\n{"t":{"0":', "Expecting value"),
+        (b"v1\n" + METADATA + b"\n-", "Expecting value"),
+        (b"v1\n" + METADATA + b"\n[3]", "expected"),
+        (b"v1\n" + METADATA + b"\n\xff\xfe", "Expecting value"),
+    ],
+)
+def test_parse_offsets_unreadable(content: bytes, detail: str) -> None:
+    """A file that Spark doesn't write is one finding at its path."""
+    end, findings = parse_offsets(content, "offsets/4")
+
+    assert end is None
+    assert [(f.reason, f.where) for f in findings] == [(Reason.CHECKPOINT_CORRUPT, "offsets/4")]
+    assert detail in findings[0].detail
+
+
+@pytest.mark.parametrize("content", [b'v1\n{"nextBatchWatermarkMs":0}', b"v1\n{}\n"])
+def test_parse_commit(content: bytes) -> None:
+    """A commit is a version and a line of JSON."""
+    assert parse_commit(content, "commits/0") == []
+
+
+@pytest.mark.parametrize("content", [b"", b"v1", b"v2\n{}", b"v1\n{}\n{}", b"v1\n{", b"v1\n\xff"])
+def test_parse_commit_unreadable(content: bytes) -> None:
+    """A file that Spark doesn't write is one finding at its path."""
+    assert [(finding.reason, finding.where) for finding in parse_commit(content, "commits/4")] == [
+        (Reason.CHECKPOINT_CORRUPT, "commits/4")
+    ]
+
+
+# find_holes
+
+
+@pytest.mark.parametrize(
+    ("batches", "holes"),
+    [([], []), ([7], []), ([3, 5, 4], []), ([0, 2], [1]), ([100, 103, 105], [101, 102, 104])],
+)
+def test_find_holes(batches: list[int], holes: list[int]) -> None:
+    """Batches between the lowest and the highest are missed; older ones are purged in order."""
+    assert [
+        Finding(Reason.CHECKPOINT_HOLE, "offsets", f"there is no file for batch {batch}")
+        for batch in holes
+    ] == find_holes(batches, "offsets")
+
+
+# compare_with_manifest
+
+
+def test_checkpoint_last() -> None:
+    """The last batches are by number; without files there is none."""
+    assert (
+        checkpoint_of(range(10), range(9)).last_offsets,
+        checkpoint_of(range(10), range(9)).last_commit,
+    ) == (9, 8)
+    assert (Checkpoint().last_offsets, Checkpoint().last_commit) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "last_batch"),
+    [
+        pytest.param(range(0), range(0), None, id="nothing yet"),
+        pytest.param(range(1), range(0), None, id="killed in the first batch"),
+        pytest.param(range(1), range(0), 0, id="killed before the first commit"),
+        pytest.param(range(6), range(6), 5, id="all agree"),
+        pytest.param(range(6), range(5), 5, id="killed between manifest and commit"),
+        pytest.param(range(7), range(6), 5, id="killed in a batch"),
+        pytest.param(range(150, 251), range(150, 250), 250, id="old batches purged"),
+    ],
+)
+def test_compare_with_manifest_in_order(
+    offsets: range, commits: range, last_batch: int | None
+) -> None:
+    """What a kill at any moment leaves behind is in order."""
+    assert compare_with_manifest(checkpoint_of(offsets, commits), last_batch, "checkpoint") == []
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "last_batch", "reason"),
+    [
+        pytest.param(range(1), range(1), None, Reason.MANIFEST_MISSING, id="manifest gone"),
+        pytest.param(range(0), range(1), None, Reason.MANIFEST_MISSING, id="both nearly gone"),
+        pytest.param(range(0), range(0), 3, Reason.CHECKPOINT_MISSING, id="checkpoint gone"),
+        pytest.param(range(0), range(4), 3, Reason.CHECKPOINT_MISSING, id="offsets gone"),
+        pytest.param(range(6), range(6), 4, Reason.MANIFEST_BEHIND, id="manifest one behind"),
+        pytest.param(range(6), range(6), 0, Reason.MANIFEST_BEHIND, id="manifest far behind"),
+        pytest.param(range(4), range(4), 4, Reason.MANIFEST_AHEAD, id="offsets one behind"),
+        pytest.param(range(4), range(4), 9, Reason.MANIFEST_AHEAD, id="checkpoint restored"),
+        pytest.param(range(6), range(4), 5, Reason.MANIFEST_AHEAD, id="two commits lost"),
+        pytest.param(range(6), range(0), 5, Reason.MANIFEST_AHEAD, id="all commits lost"),
+    ],
+)
+def test_compare_with_manifest_contradiction(
+    offsets: range, commits: range, last_batch: int | None, reason: Reason
+) -> None:
+    """Each contradiction has its reason."""
+    findings = compare_with_manifest(checkpoint_of(offsets, commits), last_batch, "checkpoint")
+
+    assert [(reason, "checkpoint")] == [(finding.reason, finding.where) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "last_batch"), [(range(9), range(6), 5), (range(2), range(0), None)]
+)
+def test_compare_with_manifest_planned_twice(
+    offsets: range, commits: range, last_batch: int | None
+) -> None:
+    """Two batches planned and neither written: Spark would run only the second one."""
+    assert compare_with_manifest(checkpoint_of(offsets, commits), last_batch, "checkpoint")
+
+
+def test_compare_with_manifest_detail() -> None:
+    """A finding tells the batches of both sides."""
+    (finding,) = compare_with_manifest(checkpoint_of(range(4), range(0)), 9, "checkpoint")
+
+    assert "batch 9" in finding.detail
+    assert "offsets of 3 and commit none" in finding.detail
+
+
+def test_refuse_backward_in_order() -> None:
+    """Batches that end where they start or later stay as they are."""
+    ends = {4: {T0: 5}, 5: {T0: 5, T1: 3}, 6: {}, 7: {T0: 9, T1: 3}}
+
+    assert refuse_backward(ends, {T0: 2}, "offsets") == (ends, [])
+
+
+def test_refuse_backward_before_its_start() -> None:
+    """A batch that ends before its start can't be used, and is named with both offsets."""
+    kept, findings = refuse_backward({0: {T0: 3}, 1: {T0: 2}, 2: {T0: 8}}, {T0: 1}, "offsets")
+
+    assert kept == {0: {T0: 3}, 1: {}, 2: {T0: 8}}
+    assert findings == [
+        Finding(Reason.CHECKPOINT_CORRUPT, "offsets/1", "t-0 ends at offset 2, before its start 3")
+    ]

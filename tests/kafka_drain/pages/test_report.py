@@ -1,0 +1,287 @@
+"""What the report's page says, and what it never does."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason
+from kafka_drain.pages.html import Bar, bar_chart, size_text, table, time_text
+from kafka_drain.pages.report import BARS, PARTITIONS, ROWS, report_page
+from kafka_drain.proof.report import Report
+
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """Reads a page: its tags, its text, and whether each tag is closed where it has to be."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """Return a report of an archive in which nothing was drained, with changes."""
+    return Report("/archives/p", "p").to_dict() | changes
+
+
+def partition(number: int, gaps: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
+    gaps = gaps or {}
+    row = {"topic": "t", "partition": number, "start": 0, "end": 5_000, "gaps": gaps}
+    return row | {"records": 5_000 - sum(gaps.values())} | more
+
+
+def gap(number: int, reason: str, start: int = 0, end: int = 3) -> dict[str, Any]:
+    return {"topic": "t", "partition": number, "start": start, "end": end, "reason": reason}
+
+
+def finding(reason: Reason, where: str = "t-0") -> dict[str, str]:
+    return {"reason": str(reason), "severity": reason.severity, "where": where, "detail": "seen"}
+
+
+def batch(number: int, **more: Any) -> dict[str, Any]:
+    return {"first": number, "last": number, "offsets": 1_000 + number} | more
+
+
+def full() -> dict[str, Any]:
+    """Return a report with every kind of row, newer releases' too."""
+    return report(
+        verdict="findings",
+        offsets=40_000,
+        records=39_000,
+        partitions=[
+            partition(
+                number,
+                {str(reason): 3},
+                earliest=0,
+                last_stable=9_000,
+                high_watermark=9_000,
+                first_timestamp=0,
+                last_timestamp=1 << 62,
+            )
+            for number, reason in enumerate(GapReason)
+        ],
+        gaps=[gap(number, str(reason)) for number, reason in enumerate(GapReason)],
+        findings=[finding(reason) for reason in Reason],
+        batches=[
+            batch(0, last=99),
+            batch(100, generation=1, records=9, files=2, bytes=10, sealed=True, sealed_at=None),
+            batch(0, generation=2, records=None, sealed_at="2026-07-30T01:00:00+02:00"),
+        ],
+        generations=[
+            {"generation": 1, "reason": "first", "batches": 2, "files": 3, "bytes": 2_000}
+        ],
+        windows=[{"name": "t-0", "reason": "repaired", "records": 7, "files": 1}],
+        acknowledged=[
+            {
+                "topic": "t",
+                "partition": list(GapReason).index(GapReason.EXPIRED),
+                "start": 0,
+                "end": 3,
+            }
+        ],
+        receipts={"total": 2, "written": 1, "last_sha256": "ab12"},
+        scope="all",
+        deep=True,
+    )
+
+
+def test_report_page_complete() -> None:
+    """A complete archive's page says so first, with figures that can be read."""
+    found = report(records=5_000, offsets=5_000, partitions=[partition(0)], batches=[batch(0)])
+    page = Page(report_page(found))
+
+    assert "Complete: every drained offset is in exactly one file" in page.text
+    assert "Not complete" not in page.text
+    assert "5,000 records for 5,000 offsets" in page.text
+    assert f"Validated {time_text(found['validated_at'])}" in page.text
+    assert found["validated_at"][:10] in page.text
+
+
+def test_report_page_not_complete() -> None:
+    """What is missing, from where and what to do stands before everything else."""
+    page = Page(
+        report_page(
+            report(
+                verdict="findings",
+                offsets=5_000,
+                partitions=[partition(0, {"lost": 3, "control": 4}), partition(1, {"expired": 2})],
+                gaps=[gap(0, "lost"), gap(0, "control", 10, 14), gap(1, "expired", 0, 2)],
+                findings=[finding(Reason.OFFSET_MISSING), finding(Reason.FILE_MISSING, "part-1")],
+            )
+        )
+    )
+
+    assert (
+        "Not complete: 3 offsets of t-0 (and 2 offsets of 1 other partition) are in no file; "
+        f"{Reason.FILE_MISSING.meaning} (file_missing: 1)" in page.text
+    )
+    assert Reason.FILE_MISSING.remedy.replace("`", "") in page.text
+    assert page.text.index("part-1") < page.text.index("Topics")
+    assert GapReason.LOST.meaning in page.text
+
+
+def test_report_page_of_all_reasons() -> None:
+    """Every reason has its meaning, and a newer release's reason breaks nothing."""
+    found = full()
+    found["findings"].append(
+        {"reason": "brand_new", "severity": "error", "where": "x", "detail": "y"}
+    )
+    found["gaps"].append(gap(0, "brand_new"))
+    found["partitions"][0]["gaps"]["brand_new"] = 3
+    text = Page(report_page(found)).text
+
+    for reason in Reason:
+        assert f"{reason.meaning[:1].upper()}{reason.meaning[1:]}".replace("`", "") in text
+    for gap_reason in GapReason:
+        assert gap_reason.meaning in text
+    assert "brand_new" in text
+    assert "expired, acknowledged" in text
+    assert "2 receipts, 1 of them new. SHA-256 of the last: ab12" in text
+    assert "1970-01-01 00:00:00 UTC" in text
+
+
+def test_report_page_complete_with_loss_acknowledged() -> None:
+    """An acknowledged loss is told in the verdict, also after it was sealed."""
+    found = report(offsets=5_000, partitions=[partition(0, {"expired": 3})])
+    text = Page(report_page(found)).text
+
+    assert "or was acknowledged as gone (3 offsets)" in text
+    assert "Receipts hold the places of those sealed before." in text
+
+
+def test_report_page_escapes() -> None:
+    """No name becomes a tag or an attribute, wherever it stands."""
+    evil = "<script>alert(1)</script>\"' onload=x &amp; \udcff"
+    found = full()
+    for key in ("archive", "pipeline", "validated_at", "scope", "verdict"):
+        found[key] = evil
+    for row in found["partitions"] + found["gaps"] + found["acknowledged"]:
+        row["topic"] = evil
+    for row in found["findings"]:
+        row |= {"where": evil, "detail": evil, "reason": evil, "severity": evil}
+    found["gaps"][0]["reason"] = evil
+    found["partitions"][0]["gaps"] = {evil: 1}
+    found["windows"][0]["name"] = found["generations"][0]["reason"] = evil
+    page = Page(report_page(found, evil))
+
+    assert "script" not in page.tags
+    assert not any(name.startswith("on") for name in page.attributes)
+    assert "<script>alert(1)</script>" in page.text
+    assert "&amp;" in page.text
+
+
+@pytest.mark.parametrize("found", [report(), full()], ids=["empty", "full"])
+def test_report_page_stands_alone(found: dict[str, Any]) -> None:
+    """A page loads nothing, runs nothing, and needs no encoding."""
+    text = report_page(found)
+    page = Page(text)
+
+    assert text.isascii()
+    assert not re.search(r"https?:|//[a-z]|url\(|@import", text)
+    assert not page.attributes & {"src", "href", "style", "srcdoc", "action"}
+    assert not set(page.tags) & {"script", "link", "img", "iframe", "object", "base", "form"}
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_report_page_of_nothing() -> None:
+    """An archive that nothing was drained to has its page as well."""
+    text = Page(report_page(report())).text
+
+    assert "Complete: nothing has been drained yet" in text
+    assert "No batch has been drained." in text
+
+
+@pytest.mark.parametrize("number", [1, BARS, BARS + 200])
+def test_report_page_batches(number: int) -> None:
+    """Each batch has a bar that says what it is, of many the newest ones have."""
+    page = Page(report_page(report(batches=[batch(n) for n in range(number)])))
+
+    assert page.tags.count("g") == min(number, BARS)
+    assert f"batch {number - 1}: {999 + number:,} offsets" in page.text
+    assert ("batch 0: 1,000 offsets" in page.text) == (number <= BARS)
+
+
+def test_report_page_cuts_long_lists() -> None:
+    """Long lists are cut, the page says where the rest is, and what is wrong is not cut."""
+    rows = [partition(number) for number in range(PARTITIONS + 50)]
+    rows[-1]["gaps"] = {"lost": 1_234}
+    found = report(
+        partitions=rows,
+        gaps=[gap(0, "control", n, n + 1) for n in range(0, 4 * ROWS, 2)],
+        findings=[finding(Reason.FILE_ORPHAN, f"part-{n}") for n in range(ROWS + 1_000)],
+    )
+    text = Page(report_page(found, "run.json")).text
+
+    assert "… and 1,000 more, all in run.json." in text
+    assert f"… and {ROWS} more, all in run.json." in text
+    assert "… and 50 more, all in run.json." in text
+    assert "1,234 lost" in text
+    assert f"part-{ROWS}" not in text
+
+
+def test_bar_chart_of_zeros() -> None:
+    """A chart has an axis even when all bars are 0."""
+    assert "<svg" in bar_chart([Bar(0, "0", "nothing", "covered")], "label", "batch")
+
+
+def test_table_sets_numbers_right() -> None:
+    """Numbers stand under each other with separators, text doesn't."""
+    text = table(["a", "b"], [[1_000, "x"], [2, None]])
+
+    assert '<td class="number">1,000</td><td class="text">x</td>' in text
+    assert '<td class="number">2</td><td class="text"></td>' in text
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (0, "1970-01-01 00:00:00 UTC"),
+        ("2026-07-30T03:00:00+02:00", "2026-07-30 01:00:00 UTC"),
+        ("2026-07-30T03:00:00Z", "2026-07-30 03:00:00 UTC"),
+        (-1, "unknown"),
+        (None, "unknown"),
+        (1 << 62, str(1 << 62)),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_time_text(moment: str | int | None, text: str) -> None:
+    """Times are UTC and say so; what is no time stays what it is."""
+    assert time_text(moment) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(999, "999 bytes"), (1_500, "1.5 kB"), (2_500_000_000_000, "2,500.0 GB")]
+)
+def test_size_text(number: int, text: str) -> None:
+    """Sizes have the unit that people would say."""
+    assert size_text(number) == text

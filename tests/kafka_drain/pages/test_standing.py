@@ -1,0 +1,210 @@
+"""What pages show of an archive: each decision, for all that it may be asked."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from itertools import product
+from typing import Any
+
+import pytest
+
+from kafka_drain.pages.standing import (
+    ACTIVE,
+    Ended,
+    LastRun,
+    Proof,
+    Standing,
+    cell_colour,
+    ended_of,
+    headline_kind,
+    is_older,
+    last_run,
+    proof_of,
+    standing_of,
+)
+
+ANY = object()
+YES, NO = True, False
+VERDICTS = (None, "findings", "complete", "a later release's word")
+SUCCESS, FAILED, RUNNING, NONE = LastRun.SUCCESS, LastRun.FAILED, LastRun.RUNNING, LastRun.NONE
+
+#: Readable, verdict, run that ended last, validated too early for it; words, colour, urgent.
+STANDINGS: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
+    ((NO, ANY, ANY, ANY), ("unreadable", "bad", YES)),
+    ((YES, None, NONE, ANY), ("not validated", "quiet", NO)),
+    ((YES, None, RUNNING, ANY), ("not validated", "quiet", NO)),
+    ((YES, None, SUCCESS, ANY), ("not validated", "warning", YES)),
+    ((YES, None, FAILED, ANY), ("not validated, last run failed", "bad", YES)),
+    ((YES, "findings", ANY, ANY), ("findings", "bad", YES)),
+    ((YES, "a later release's word", ANY, ANY), ("a later release's word", "bad", YES)),
+    ((YES, "complete", FAILED, YES), ("complete before, last run failed", "warning", YES)),
+    ((YES, "complete", SUCCESS, YES), ("complete before, not validated since", "warning", YES)),
+    ((YES, "complete", NONE, ANY), ("complete", "good", NO)),
+    ((YES, "complete", RUNNING, ANY), ("complete", "good", NO)),
+    ((YES, "complete", SUCCESS, NO), ("complete", "good", NO)),
+    ((YES, "complete", FAILED, NO), ("complete", "good", NO)),
+]
+
+
+@pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, LastRun, (YES, NO))), ids=str)
+@pytest.mark.parametrize("expires_soon", [YES, NO])
+def test_standing_of(seen: tuple[Any, ...], expires_soon: bool) -> None:
+    """An archive is green only when its last validation was complete, and no run ended since."""
+    [(words, kind, is_urgent)] = [
+        shown
+        for wanted, shown in STANDINGS
+        if all(a is ANY or a == b for a, b in zip(wanted, seen, strict=True))
+    ]
+    is_readable, verdict, last, is_older = seen
+
+    found = standing_of(
+        is_readable=is_readable,
+        verdict=verdict,
+        last=last,
+        is_older=is_older,
+        expires_soon=expires_soon,
+    )
+
+    assert (found.words, found.kind) == (words, kind)
+    assert found.is_urgent is (is_urgent or (kind == "good" and expires_soon))
+
+
+def test_standing_of_order() -> None:
+    """What is wrong comes before what can't be read, and that before what may become wrong."""
+    ranks = [
+        standing_of(
+            is_readable=is_readable, verdict=verdict, last=last, is_older=True, expires_soon=False
+        ).rank
+        for is_readable, verdict, last in (
+            (YES, "findings", SUCCESS),
+            (NO, None, NONE),
+            (YES, "complete", FAILED),
+            (YES, None, NONE),
+            (YES, "complete", NONE),
+        )
+    ]
+
+    assert ranks == sorted(set(ranks))
+
+
+@pytest.mark.parametrize(
+    "states",
+    [s for n in range(4) for s in product(("success", "failed", "running", "queued"), repeat=n)],
+)
+def test_last_run(states: tuple[str, ...]) -> None:
+    """What runs doesn't hide how the run before it ended."""
+    ended = [state for state in states if state not in ACTIVE]
+
+    assert last_run(states) == (ended[-1] if ended else RUNNING if states else NONE)
+
+
+def minute(number: int | None) -> datetime | None:
+    start = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+    return None if number is None else start + timedelta(minutes=number)
+
+
+@pytest.mark.parametrize(
+    ("at", "began", "ended", "was_validated", "older"),
+    [
+        # The run's own validation comes after all that it drains.
+        (15, 0, 20, YES, NO),
+        (0, 0, 20, YES, NO),
+        (-5, 0, 20, YES, YES),
+        (25, 0, 20, YES, NO),
+        # One by hand while it drains proves only what was there.
+        (5, 0, 20, NO, YES),
+        (-5, 0, 20, NO, YES),
+        (20, 0, 20, NO, NO),
+        (25, 0, 20, NO, NO),
+        # A run that never began may be failed by hand.
+        (5, None, 20, NO, YES),
+        (25, None, 20, NO, NO),
+        # Where nobody knows, nothing is proven.
+        (25, 0, None, NO, YES),
+        (25, None, None, NO, YES),
+        (25, None, 20, YES, YES),
+        (25, 0, None, YES, NO),
+    ],
+)
+def test_is_older(
+    at: int, began: int | None, ended: int | None, was_validated: bool, older: bool
+) -> None:
+    """Only a validation after all that a run may have drained proves what it left."""
+    validated_at = minute(at)
+    assert validated_at
+
+    found = is_older(
+        validated_at, began=minute(began), ended=minute(ended), was_validated=was_validated
+    )
+
+    assert found is older
+
+
+KINDS = ("good", "quiet", "warning", "bad")
+
+
+@pytest.mark.parametrize("kinds", [k for n in range(4) for k in product(KINDS, repeat=n)], ids=str)
+def test_headline_kind(kinds: tuple[str, ...]) -> None:
+    """All archives together are green only when each is, and there is one."""
+    ranks = {"good": 4, "quiet": 3, "warning": 2, "bad": 0}
+
+    found = headline_kind(Standing("", kind, ranks[kind]) for kind in kinds)
+
+    urgent = {"warning", "bad"}.intersection(kinds)
+    assert found == ("bad" if urgent else "good" if set(kinds) == {"good"} else "quiet")
+
+
+@pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, (YES, NO), (YES, NO))), ids=str)
+def test_proof_of(seen: tuple[bool, str | None, bool, bool]) -> None:
+    """Sealed offsets are proven by a complete verdict, or by one that only names others."""
+    is_readable, verdict, is_damaged, is_placed = seen
+    if not is_readable or verdict is None:
+        wanted = Proof.UNPROVEN
+    elif is_damaged:
+        wanted = Proof.DAMAGED
+    elif verdict == "complete" or is_placed:
+        wanted = Proof.PROVEN
+    else:
+        wanted = Proof.UNPROVEN
+
+    assert wanted == proof_of(
+        is_readable=is_readable, verdict=verdict, is_damaged=is_damaged, is_placed=is_placed
+    )
+
+
+@pytest.mark.parametrize(
+    ("gaps", "has_records", "proof", "colour"),
+    [
+        *(({}, records, Proof.PROVEN, "covered") for records in (YES, NO)),
+        ({"control": 2}, YES, Proof.PROVEN, "covered"),
+        ({"control": 2, "aborted": 3}, NO, Proof.PROVEN, "aborted"),
+        *(
+            (gaps, records, Proof.UNPROVEN, "unproven")
+            for gaps, records in product(({}, {"control": 2}), (YES, NO))
+        ),
+        *(
+            ({"control": 9, "expired": 1, "lost": 2}, records, proof, "lost")
+            for records, proof in product((YES, NO), (Proof.PROVEN, Proof.UNPROVEN))
+        ),
+        *(
+            (gaps, records, Proof.DAMAGED, "damaged")
+            for gaps, records in product(({}, {"control": 2}, {"lost": 2}), (YES, NO))
+        ),
+    ],
+)
+def test_cell_colour(gaps: dict[str, int], has_records: bool, proof: Proof, colour: str) -> None:
+    """A cell is green only when it is proven, and no offset is lost."""
+    assert cell_colour(gaps, has_records, proof) == colour
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ("success", Ended(336_776, 100, False)),
+        *((state, Ended(191_427, 56, True)) for state in sorted(ACTIVE)),
+        *((state, Ended(191_427, 56, False)) for state in ("failed", "up_for_retry", "removed")),
+    ],
+)
+def test_ended_of(state: str, wanted: Ended) -> None:
+    """A task that has succeeded has done all; one that failed ended where it had got to."""
+    assert ended_of(state, 191_427, 336_776, 56) == wanted

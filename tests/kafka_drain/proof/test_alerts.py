@@ -1,0 +1,50 @@
+"""What somebody is told of after a validation."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.proof.alerts import alerts_of
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_alerts_of_findings(reason: Reason) -> None:
+    """Whatever makes an archive incomplete is told, and what stands still; other warnings not."""
+    found = alerts_of([Finding(reason, "flights-0", "seen")], {}, NOW)
+
+    kinds = [alert["kind"] for alert in found]
+    if reason is Reason.OFFSET_MISSING:
+        assert kinds == ["LOST"]
+    elif reason is Reason.STALLED:
+        assert kinds == ["STALLED"]
+    else:
+        assert kinds == (["DAMAGED"] if reason.severity == "error" else [])
+    assert all("flights-0" in alert["message"] for alert in found)
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"), [(-1, "of them now"), (23.5, "of them in 23 h 30 min"), (24, None)]
+)
+def test_alerts_of_expiry(hours: float, words: str | None) -> None:
+    """What Kafka may delete within a day is told, with the time that is left."""
+    expires_at = (NOW + timedelta(hours=hours)).isoformat()
+
+    found = alerts_of([], {"expires_at": expires_at, "lag": 1_200}, NOW)
+
+    if words is None:
+        assert found == []
+    else:
+        [alert] = found
+        assert alert["kind"] == "EXPIRING"
+        assert "1,200 offsets" in alert["message"]
+        assert words in alert["message"]
+
+
+def test_alerts_of_nothing() -> None:
+    """A complete archive that nothing threatens is nobody's concern."""
+    assert alerts_of([], {"expires_at": None, "lag": 5}, NOW) == []

@@ -1,0 +1,107 @@
+"""Files that can't be read: damage on a disk is a finding, a store's outage is not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.receipts import SealedFile
+from kafka_drain.data_files.reader import DataFileError, read_offsets, read_records
+from kafka_drain.errors import StoreUnavailableError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.proof.committed_file import file_sha256, read_file
+from kafka_drain.proof.sealed_files import damage_of
+
+
+class StoredFile:
+    """A file of a store, which answers with some bytes or with an error."""
+
+    protocol = "s3"
+    suffix = ".parquet"
+
+    def __init__(self, answer: bytes | Exception) -> None:
+        self.answer = answer
+
+    def open(self, mode: str, **_: object) -> IO[bytes]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return io.BytesIO(self.answer)
+
+
+class ClientError(Exception):
+    """As the stores' own packages have them."""
+
+
+ClientError.__module__ = "botocore.exceptions"
+
+READS: list[Callable[[Any], object]] = [
+    file_sha256,
+    lambda path: read_offsets(path, "parquet", "t"),
+    lambda path: list(read_records(path, "parquet", 1000)),
+]
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError("gone"),
+        TimeoutError(),
+        PermissionError("no"),
+        OSError(5, "503"),
+        ClientError("no endpoint"),
+    ],
+    ids=repr,
+)
+def test_read_store_unavailable(read: Callable[[Any], object], error: Exception) -> None:
+    """A store that doesn't answer is transient, and says nothing about its files."""
+    with pytest.raises(StoreUnavailableError, match="can't be read of its store"):
+        read(StoredFile(error))
+
+
+def test_read_store_damaged() -> None:
+    """Bytes that a store has answered with, and that are no Parquet, are damage."""
+    path: Any = StoredFile(b"no Parquet at all")
+
+    with pytest.raises(DataFileError, match="not readable as Parquet"):
+        read_offsets(path, "parquet", "t")
+
+
+def test_read_store_missing() -> None:
+    """A file that a store hasn't got is missing."""
+    path: Any = StoredFile(FileNotFoundError(2, "no such key"))
+
+    with pytest.raises(FileNotFoundError):
+        file_sha256(path)
+
+
+def test_read_file_unreadable(tmp_path: Path) -> None:
+    """A file that the machine can't read is a finding, with what the system says."""
+    # Also root can't read a folder's bytes.
+    folder = tmp_path / "data" / "part-0.parquet"
+    folder.mkdir(parents=True)
+    sink_file = SinkFile("part-0.parquet", folder.stat().st_size, 0, 0, "0")
+
+    found = read_file(str(tmp_path), "data", sink_file, "parquet")
+
+    assert isinstance(found, Finding)
+    assert (found.reason, found.where) == (Reason.FILE_CORRUPT, "data/part-0.parquet")
+    assert "can't be read: [Errno 21]" in found.detail
+
+
+def test_damage_of_unreadable(tmp_path: Path) -> None:
+    """A sealed file that the machine can't read any more isn't what it was."""
+    (tmp_path / "part-0.parquet").mkdir()
+    sealed = SealedFile("part-0.parquet", 7, "sha", ())
+
+    found = damage_of(UPath(tmp_path), sealed, 7, deep=True)
+
+    assert found is not None
+    assert found.reason == Reason.FILE_CHANGED
+    assert "can't be read: [Errno 21]" in found.detail

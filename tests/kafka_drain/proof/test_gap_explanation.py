@@ -1,0 +1,209 @@
+"""What excuses a missing offset: a window, somebody's word, or Kafka; each offset by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import gap_explanation
+from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings, same_topics
+from kafka_drain.proof.sealing import Identity
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+
+TP, OTHER, AGAIN = (TopicPartition(name, 0) for name in ("t", "other", "again"))
+R = OffsetRange
+IDENTITY = Identity("p", "cluster-1", {"t": "id-of-t", "other": "id-of-other", "again": "old"})
+
+Ranges = Mapping[TopicPartition, list[OffsetRange]]
+
+
+def cluster(**how: Any) -> Any:
+    """A cluster that has these topics; `again` was made again."""
+    return FakeCluster({tp: Log(end=99) for tp in (TP, OTHER, AGAIN)}, **how)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[TopicPartition, list[OffsetRange]]:
+    """What Kafka is asked of; it says of each offset what its tens digit says."""
+    seen: dict[TopicPartition, list[OffsetRange]] = {}
+    reasons = [GapReason.EXPIRED, GapReason.LOST, GapReason.COMPACTED, GapReason.ABORTED]
+
+    def classified(there: object, missing: Ranges) -> list[Gap]:
+        assert isinstance(there, FakeCluster)
+        seen.update(missing)
+        return [
+            Gap(tp, R(max(r.start, 10 * n), min(r.end, 10 * n + 10)), reason)
+            for tp, ranges in missing.items()
+            for r in ranges
+            for n, reason in enumerate(reasons)
+            if max(r.start, 10 * n) < min(r.end, 10 * n + 10)
+        ]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classified)
+    return seen
+
+
+def explain(missing: Ranges, **how: Any) -> list[Gap]:
+    known: dict[str, Any] = {"windows": {}, "acknowledged": {}, "cluster": cluster()} | how
+    return sorted(
+        explain_gaps(missing, identity=IDENTITY, **known), key=lambda gap: (gap.tp, gap.range.start)
+    )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"),
+    [
+        # One expired offset that is accepted accepts no other one.
+        ([R(4, 5)], [(0, 4, False), (4, 5, True), (5, 10, False)]),
+        ([R(0, 10)], [(0, 10, True)]),
+        ([R(0, 9)], [(0, 9, True), (9, 10, False)]),
+        ([R(0, 2), R(8, 12)], [(0, 2, True), (2, 8, False), (8, 10, True)]),
+        ([], [(0, 10, False)]),
+        ([R(10, 40)], [(0, 10, False)]),
+    ],
+)
+def test_explain_gaps_acknowledged(
+    asked: Ranges, accepted: list[OffsetRange], expected: list[tuple[int, int, bool]]
+) -> None:
+    """Only what is named is accepted, and of that only what has expired."""
+    found = explain({TP: [R(0, 40)]}, acknowledged={TP: accepted})
+
+    assert (
+        sorted(
+            (gap.range.start, gap.range.end, gap.acknowledged)
+            for gap in found
+            if gap.reason == GapReason.EXPIRED
+        )
+        == expected
+    )
+    assert [gap for gap in found if gap.reason != GapReason.EXPIRED] == [
+        Gap(TP, R(10, 20), GapReason.LOST),
+        Gap(TP, R(20, 30), GapReason.COMPACTED),
+        Gap(TP, R(30, 40), GapReason.ABORTED),
+    ]
+
+
+@pytest.mark.parametrize("reason", [r for r in GapReason if r != GapReason.EXPIRED], ids=str)
+def test_explain_gaps_acknowledged_others(reason: GapReason, monkeypatch: Any) -> None:
+    """What Kafka still has, or never had, isn't accepted as expired."""
+    gap = Gap(TP, R(0, 10), reason)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", lambda cluster, missing: [gap])
+
+    assert explain({TP: [R(0, 10)]}, acknowledged={TP: [R(0, 10)]}) == [gap]
+
+
+def test_explain_gaps_acknowledged_elsewhere(asked: Ranges) -> None:
+    """One partition's word isn't another's."""
+    found = explain({TP: [R(0, 10)], OTHER: [R(0, 10)]}, acknowledged={OTHER: [R(0, 10)]})
+
+    assert [(gap.tp, gap.acknowledged) for gap in found] == [(OTHER, True), (TP, False)]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected", "left"),
+    [
+        ([], [], [R(10, 20)]),
+        ([R(10, 20)], [R(10, 20)], []),
+        ([R(0, 99)], [R(10, 20)], []),
+        ([R(5, 12), R(18, 30)], [R(10, 12), R(18, 20)], [R(12, 18)]),
+        ([R(12, 14), R(15, 16)], [R(12, 14), R(15, 16)], [R(10, 12), R(14, 15), R(16, 20)]),
+        ([R(0, 10), R(20, 30)], [], [R(10, 20)]),
+    ],
+)
+def test_explain_gaps_windows(
+    asked: Ranges, held: list[OffsetRange], expected: list[OffsetRange], left: list[OffsetRange]
+) -> None:
+    """What a window holds, Kafka isn't asked; of the rest it is."""
+    found = explain({TP: [R(10, 20)]}, windows={TP: held, OTHER: [R(0, 99)]})
+
+    assert [gap.range for gap in found if gap.reason == GapReason.WINDOW] == expected
+    assert [gap.range for gap in found if gap.reason == GapReason.LOST] == left
+    assert asked == ({TP: left} if left else {})
+
+
+def test_explain_gaps_without_kafka() -> None:
+    """Without Kafka nobody knows why, but for what windows hold; accepted isn't known either."""
+    missing = {TP: [R(0, 5), R(7, 9)]}
+
+    found = explain(missing, cluster=None, windows={TP: [R(3, 8)]}, acknowledged={TP: [R(0, 9)]})
+
+    assert found == [
+        Gap(TP, R(0, 3), GapReason.UNKNOWN),
+        Gap(TP, R(3, 5), GapReason.WINDOW),
+        Gap(TP, R(7, 8), GapReason.WINDOW),
+        Gap(TP, R(8, 9), GapReason.UNKNOWN),
+    ]
+
+
+def test_explain_gaps_made_again(asked: Ranges) -> None:
+    """In a topic that was made again, offsets are other records': theirs have expired."""
+    found = explain({AGAIN: [R(10, 20)], TP: [R(10, 12)]}, acknowledged={AGAIN: [R(11, 12)]})
+
+    assert found == [
+        Gap(AGAIN, R(10, 11), GapReason.EXPIRED),
+        Gap(AGAIN, R(11, 12), GapReason.EXPIRED, acknowledged=True),
+        Gap(AGAIN, R(12, 20), GapReason.EXPIRED),
+        Gap(TP, R(10, 12), GapReason.LOST),
+    ]
+    assert asked == {TP: [R(10, 12)]}
+
+
+def test_explain_gaps_were_read(asked: Ranges) -> None:
+    """What Spark had read and Kafka has compacted since is harmless only with somebody's word."""
+    found = explain({TP: [R(20, 30)]}, were_read={TP: [R(22, 26)]}, acknowledged={TP: [R(22, 24)]})
+
+    assert found == [
+        Gap(TP, R(20, 22), GapReason.COMPACTED),
+        Gap(TP, R(22, 24), GapReason.EXPIRED, acknowledged=True),
+        Gap(TP, R(24, 26), GapReason.EXPIRED),
+        Gap(TP, R(26, 30), GapReason.COMPACTED),
+    ]
+
+
+@pytest.mark.parametrize("windows", [{}, {TP: [R(0, 9)]}])
+def test_explain_gaps_nothing_to_ask(windows: Ranges) -> None:
+    """Where nothing is missing, or windows hold it, no cluster is asked, be it another one."""
+    missing = {TP: [R(0, 9)]} if windows else {}
+
+    assert [gap.reason for gap in explain(missing, windows=windows, cluster=cluster(id="x"))] == [
+        GapReason.WINDOW
+    ] * len(missing)
+
+
+def test_same_topics() -> None:
+    """Topics that are still there with the id that is meant; none of another cluster."""
+    assert same_topics(IDENTITY, {"t", "again", "gone"}, cluster()) == {"t"}
+    assert same_topics(IDENTITY, {"t", "other"}, cluster()) == {"t", "other"}
+    with pytest.raises(ArchiveError, match=r"of p was drained from Kafka cluster cluster-1, .* x,"):
+        same_topics(IDENTITY, {"t"}, cluster(id="x"))
+
+
+@pytest.mark.parametrize("reason", list(GapReason), ids=str)
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
+    """What is accepted is a warning, what isn't harmless an error with what can be said of it."""
+    found = gap_findings([Gap(TP, R(3, 7), reason, is_acknowledged)])
+
+    if is_acknowledged:
+        detail = "[3, 7) is in no file; expired, and acknowledged"
+        assert found == [Finding(Reason.OFFSET_EXPIRED, "t-0", detail)]
+    elif reason.harmless:
+        assert found == []
+    else:
+        detail = f"[3, 7) is in no file; {reason}: {reason.meaning}"
+        if reason == GapReason.EXPIRED:
+            detail += " (--acknowledge-expired t:0:3-7)"
+        assert found == [Finding(Reason.OFFSET_MISSING, "t-0", detail)]
+
+
+def test_gap_findings_each() -> None:
+    """Each gap has its own."""
+    gaps = [Gap(TP, R(n, n + 1), GapReason.LOST) for n in range(3)]
+
+    assert len(gap_findings([*gaps, Gap(TP, R(9, 10), GapReason.CONTROL), *gaps])) == 6

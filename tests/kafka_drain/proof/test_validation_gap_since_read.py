@@ -1,0 +1,40 @@
+"""Compacted offsets at which Spark had read a record: they have expired since."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.gap_explanation import split_compacted
+
+TP = TopicPartition("t", 0)
+R = OffsetRange
+
+
+@pytest.mark.parametrize("reason", list(GapReason), ids=str)
+@pytest.mark.parametrize(
+    ("were_read", "expired", "rest"),
+    [
+        ([], [], [R(3, 9)]),
+        ([R(0, 3), R(9, 12)], [], [R(3, 9)]),
+        ([R(0, 12)], [R(3, 9)], []),
+        ([R(3, 9)], [R(3, 9)], []),
+        ([R(2, 4), R(6, 7), R(8, 10)], [R(3, 4), R(6, 7), R(8, 9)], [R(4, 6), R(7, 8)]),
+    ],
+)
+def test_split_compacted(
+    reason: GapReason,
+    were_read: list[OffsetRange],
+    expired: list[OffsetRange],
+    rest: list[OffsetRange],
+) -> None:
+    """What had a record and is compacted away isn't harmless; other reasons stay as they are."""
+    found = split_compacted(Gap(TP, R(3, 9), reason), {TP: were_read})
+
+    if reason != GapReason.COMPACTED:
+        assert found == [Gap(TP, R(3, 9), reason)]
+        return
+    assert [gap.range for gap in found if gap.reason == GapReason.EXPIRED] == expired
+    assert [gap.range for gap in found if gap.reason == GapReason.COMPACTED] == rest
+    assert len(found) == len(expired) + len(rest)

@@ -1,0 +1,388 @@
+"""A group's offsets in the target, from its offsets in the source; no broker."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from hypothesis import given
+from hypothesis import strategies as st
+from upath import UPath
+
+from kafka_drain.errors import (
+    ArchiveError,
+    AuthorizationError,
+    ConfigError,
+    KafkaUnavailableError,
+    TopicError,
+)
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Group, Member
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.translation import (
+    TranslationPlan,
+    check_held,
+    parse_offsets,
+    plan_translation,
+)
+from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+#: Every record of a source partition: its offset, and where it went.
+Sent = dict[TopicPartition, list[tuple[int, TopicPartition, int]]]
+
+
+def mapped(*partitions: PartitionMap) -> OffsetMap:
+    return OffsetMap("run-1", "orders", "cluster", partitions)
+
+
+def part(
+    source: TopicPartition, target: TopicPartition, *blocks: tuple[int, int, int, int, int]
+) -> PartitionMap:
+    return PartitionMap(source, f"id-{source.topic}", target, tuple(Block(*b) for b in blocks))
+
+
+def plan(
+    offset_map: OffsetMap, committed: dict[TopicPartition, int], **more: object
+) -> TranslationPlan:
+    return plan_translation(
+        offset_map,
+        group="g",
+        to_group="g",
+        committed=committed,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+ONE = mapped(part(A0, T0, (10, 20, 100, 110, 10), (30, 40, 111, 121, 10)))
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected", "note"),
+    [
+        (0, 100, "before the first republished record, offset 10"),
+        (9, 100, "before the first republished record, offset 10"),
+        (10, 100, "exact"),
+        (15, 105, "exact"),
+        (25, 111, "exact"),
+        (39, 120, "exact"),
+        (40, 121, "exact"),
+        (41, 121, "after the last republished record, offset 39"),
+    ],
+)
+def test_plan_says_how_exact(committed: int, expected: int, note: str) -> None:
+    """A row says whether its offset is exact, or why it can't be."""
+    (row,) = plan(ONE, {A0: committed}).rows
+
+    assert (expected, note) == (row.offset, row.note)
+
+
+def test_plan_inexact_block() -> None:
+    """Inside a block of joined records the group goes back to its start; the row says how far."""
+    offset_map = mapped(part(A0, T0, (0, 1000, 0, 900, 800)))
+
+    assert [(row.offset, row.note) for row in plan(offset_map, {A0: 7}).rows] == [
+        (0, "up to 7 records are read again")
+    ]
+    assert "up to 800 records" in plan(offset_map, {A0: 999}).rows[0].note
+
+
+def test_plan_lowest_of_sources() -> None:
+    """Where two source partitions lead to one target partition, the lowest offset counts."""
+    offset_map = mapped(
+        part(A0, T0, (0, 10, 0, 10, 10)),
+        part(A1, T0, (0, 10, 20, 30, 10)),
+        part(A1, T1, (10, 20, 0, 10, 10)),
+    )
+    planned = plan(offset_map, {A0: 8, A1: 15})
+
+    assert planned.after == {T0: 8, T1: 5}
+    assert ["is behind" in row.note for row in planned.rows] == [False, True, False]
+    assert any("nothing is skipped" in note for note in planned.notes)
+
+
+def test_plan_unread_partition_that_shares() -> None:
+    """A partition without an offset holds the group back where it shares a target partition."""
+    offset_map = mapped(
+        part(A0, T0, (0, 10, 50, 60, 10)),
+        part(A1, T0, (0, 10, 20, 30, 10)),
+        part(B0, T0, (0, 10, 0, 10, 10)),
+    )
+    planned = plan(offset_map, {A0: 8})
+
+    # The group doesn't read topic b at all.
+    assert planned.after == {T0: 20}
+    assert [(row.source, row.committed) for row in planned.rows] == [(A0, 8), (A1, None)]
+
+
+def test_plan_unread_partition_alone() -> None:
+    """A partition without an offset gets none in the target either, and that is said."""
+    offset_map = mapped(part(A0, T0, (0, 10, 0, 10, 10)), part(A1, T1, (0, 10, 0, 10, 10)))
+    planned = plan(offset_map, {A0: 8})
+
+    assert planned.after == {T0: 8}
+    assert any("a-1" in note and "auto.offset.reset" in note for note in planned.notes)
+
+
+@pytest.mark.parametrize(("committed", "lag"), [(20, "20"), (35, "20"), (50, "10")])
+def test_plan_names_lag(committed: int, lag: str) -> None:
+    """What the source holds behind the run's end, and the group hasn't read, is named."""
+    planned = plan(ONE, {A0: committed}, source_ends={A0: 60})
+
+    assert [f"lag of {lag}:" in note for note in planned.notes] == [True]
+    assert plan(ONE, {A0: 60}, source_ends={A0: 60}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("committed", "seen"),
+    [({}, "has no committed offsets"), ({B0: 3}, "has committed offsets of b-0")],
+)
+def test_plan_nothing_committed(committed: dict[TopicPartition, int], seen: str) -> None:
+    """A group that never read what was republished is refused, and what it has is named."""
+    with pytest.raises(ConfigError, match=rf"{seen}, expected some of what run run-1 read: a-0"):
+        plan(ONE, committed)
+
+
+def test_plan_last_life() -> None:
+    """Of a topic that was made again, the last life's records decide what is exact."""
+    earlier = PartitionMap(A0, "old", T0, (Block(0, 99, 0, 99, 99),))
+    later = PartitionMap(A0, "new", T0, (Block(0, 5, 99, 104, 5),))
+    (row,) = plan(mapped(earlier, later), {A0: 50}).rows
+
+    assert (row.offset, row.note) == (104, "after the last republished record, offset 4")
+
+
+@st.composite
+def sent_and_committed(draw: st.DrawFn) -> tuple[OffsetMap, Sent, dict[TopicPartition, int]]:
+    """Some records sent by key from two source partitions, mapped record by record."""
+    ends = {T0: draw(st.integers(0, 5)), T1: draw(st.integers(0, 5))}
+    sent: Sent = {A0: [], A1: []}
+    following = {A0: draw(st.integers(0, 3)), A1: draw(st.integers(0, 3))}
+    for source, target, gap in draw(
+        st.lists(
+            st.tuples(st.sampled_from([A0, A1]), st.sampled_from([T0, T1]), st.integers(0, 2)),
+            min_size=1,
+            max_size=20,
+        )
+    ):
+        offset = following[source] + gap
+        following[source] = offset + 1
+        sent[source].append((offset, target, ends[target]))
+        ends[target] += draw(st.integers(1, 2))
+    blocks: dict[tuple[TopicPartition, TopicPartition], list[Block]] = {}
+    for source, records in sent.items():
+        for offset, target, at in records:
+            blocks.setdefault((source, target), []).append(Block(offset, offset + 1, at, at + 1, 1))
+    offset_map = mapped(
+        *(PartitionMap(s, "id", t, tuple(found)) for (s, t), found in sorted(blocks.items()))
+    )
+    some = draw(st.sets(st.sampled_from(offset_map.sources()), min_size=1))
+    return offset_map, sent, {tp: draw(st.integers(0, 50)) for tp in sorted(some)}
+
+
+@given(sent_and_committed())
+def test_plan_skips_nothing(
+    case: tuple[OffsetMap, Sent, dict[TopicPartition, int]],
+) -> None:
+    """No record that the group hasn't read lies before the offset that it goes on at."""
+    offset_map, sent, committed = case
+    after = plan(offset_map, committed).after
+
+    for source, records in sent.items():
+        for offset, target, at in records:
+            if target in after and offset >= committed.get(source, 0):
+                assert at >= after[target]
+
+
+@given(sent_and_committed())
+def test_plan_no_lower_than_needed(
+    case: tuple[OffsetMap, Sent, dict[TopicPartition, int]],
+) -> None:
+    """The group goes on at a record that it hasn't read, or where some partition's records end."""
+    offset_map, sent, committed = case
+    for target, start in plan(offset_map, committed).after.items():
+        unread = {
+            at
+            for source, records in sent.items()
+            for offset, to, at in records
+            if to == target and offset >= committed.get(source, 0)
+        }
+        ends = {
+            max(at for _, to, at in records if to == target) + 1
+            for records in sent.values()
+            if any(to == target for _, to, _ in records)
+        }
+        assert start in unread | ends
+
+
+def test_check_held_names_all() -> None:
+    """Offsets outside of what the target holds are refused, all of them at once."""
+    check_held({T0: 5, T1: 9}, {T0: 5, T1: 0}, {T0: 5, T1: 9})
+
+    with pytest.raises(TopicError, match="made again") as caught:
+        check_held({T0: 4, T1: 10}, {T0: 5, T1: 0}, {T0: 5, T1: 9})
+
+    assert "t-0: new offset 4 is below the start 5" in str(caught.value)
+    assert "t-1: new offset 10 is beyond the end 9" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,0,5\na,1,7\n",
+        '"a",0,5\r\n"a",1,7\r\n',
+        "\ufeffa,0,5\n\na,1,7",
+        '"g","a",0,5\n"other","a",0,9\ng,a,1,7\n',
+        "a,0,5\na,0,5\na,1,7\n",
+    ],
+)
+def test_parse_offsets_accepts(text: str) -> None:
+    """What kafka-consumer-groups.sh exports is read, of one group and of all."""
+    assert parse_offsets(text, "g", "offsets.csv") == {A0: 5, A1: 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,0,5\nGROUP TOPIC PARTITION\n", r"offsets.csv line 2 is 'GROUP TOPIC PARTITION', exp"),
+        ("a,0,-1\n", "line 1 is 'a,0,-1'"),
+        ("a,0,1.5\n", "line 1"),
+        ("a,zero,1\n", "line 1"),
+        ("a,0\n", "line 1"),
+        ("a,0,٣\n", "line 1"),
+        ("a,0,5\na,0,6\n", "line 2 names offset 6 of a-0, an earlier line 5"),
+        ("", "has no offsets of group g, only nothing"),
+        ("x,a,0,5\ny,a,0,5\n", "only those of x, y"),
+    ],
+)
+def test_parse_offsets_refuses(text: str, message: str) -> None:
+    """Any other file is refused with its line and what is expected."""
+    with pytest.raises(ConfigError, match=message):
+        parse_offsets(text, "g", "offsets.csv")
+
+
+def test_records_round_trip(tmp_path: Path) -> None:
+    """A record is read as it was written, with the metadata that was there before."""
+    records = GroupRecords(UPath(tmp_path), "g")
+    planned = plan(ONE, {A0: 15})
+    written = records.write(planned, {T0: Committed(3, "noted")}, group_existed=True)
+
+    assert [written] == records.all()
+    assert records.all()[0].sources == {A0: 15}
+    assert {T0: Committed(3, "noted")} == records.all()[0].before
+    assert records.all()[0].after == {T0: 105}
+    assert not records.all()[0].is_applied
+
+
+def test_records_newest_open(tmp_path: Path) -> None:
+    """The newest record that isn't undone counts, and each undo leads to the one before."""
+    records = GroupRecords(UPath(tmp_path), "g")
+    written = [records.write(plan(ONE, {A0: at}), {}, group_existed=False) for at in (11, 12, 13)]
+    records.mark_applied(written[2])
+
+    assert records.newest_open() == written[2]
+    assert [record.is_applied for record in records.all()] == [False, False, True]
+    for record in reversed(written):
+        assert records.newest_open() == record
+        records.mark_undone(record)
+        records.mark_undone(record)
+    assert records.newest_open() is None
+
+
+def test_records_of_other_groups(tmp_path: Path) -> None:
+    """Groups whose names begin alike, or hold what no file name may, don't see each other."""
+    for group in ("g", "g-20260101T000000000000Z", "g/../x", "gé %2F"):
+        records = GroupRecords(UPath(tmp_path), group)
+        assert records.all() == []
+        records.write(plan(ONE, {A0: 15}), {}, group_existed=False)
+        assert [group] == [record.group for record in records.all()]
+    assert [path.name for path in tmp_path.iterdir()] == ["groups"]
+    assert len(list((tmp_path / "groups").iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format_version": 9}, {"offsets": [{"topic": "t"}]}, {"offsets": None}, {"sources": [1]}],
+)
+def test_records_changed(tmp_path: Path, change: dict[str, object]) -> None:
+    """A record that was changed is refused by name, before anything is put back."""
+    records = GroupRecords(UPath(tmp_path), "g")
+    path = records.write(plan(ONE, {A0: 15}), {}, group_existed=False).path
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+    with pytest.raises(ArchiveError, match=path.name):
+        records.all()
+
+
+def test_record_moved(tmp_path: Path) -> None:
+    """Each partition has to be as before or as apply leaves it; what isn't is named."""
+    records = GroupRecords(UPath(tmp_path), "g")
+    offset_map = mapped(part(A0, T0, (0, 10, 0, 10, 10)), part(A1, T1, (0, 10, 0, 10, 10)))
+    record = records.write(plan(offset_map, {A0: 4, A1: 4}), {T0: Committed(9)}, group_existed=True)
+
+    for current in ({T0: 9}, {T0: 4, T1: 4}, {T0: 9, T1: 4}, {T0: 4}):
+        assert record.is_between(current)
+    assert not record.is_between({T1: 4})
+    assert record.moved({T0: 4, T1: 5}) == ["t-1 is at 5, apply left 4, before it was no offset"]
+
+
+def test_group_who() -> None:
+    """Who keeps a group busy is named with client id and host."""
+    group = Group("g", "STABLE", (Member("billing", "/10.0.0.1"), Member("billing", "/10.0.0.2")))
+
+    assert group.who() == "is STABLE with 2 members: billing at 10.0.0.1, billing at 10.0.0.2"
+    assert not group.is_idle
+    assert not Group("g", "PREPARING_REBALANCING").is_idle
+    assert Group("g", "EMPTY").is_idle
+    assert not Group("g", "DEAD").exists
+
+
+class FakeAdmin:
+    """Answers with errors first, then that the group is empty."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes = list(codes)
+
+    def _answer(self, group: str, **found: Any) -> dict[str, Future[Any]]:
+        future: Future[Any] = Future()
+        if self._codes:
+            future.set_exception(KafkaException(KafkaError(self._codes.pop(0))))
+        else:
+            future.set_result(SimpleNamespace(**found))
+        return {group: future}
+
+    def describe_consumer_groups(self, groups: list[str], **_: Any) -> dict[str, Future[Any]]:
+        return self._answer(groups[0], members=[], state=ConsumerGroupState.EMPTY)
+
+
+def asked(*codes: int, timeout: float = 5.0) -> ConsumerGroups:
+    groups = ConsumerGroups(KafkaConfig({"bootstrap.servers": "broker:9092"}), timeout)
+    groups.__dict__["_admin"] = FakeAdmin(*codes)
+    return groups
+
+
+def test_groups_wait_for_coordinator() -> None:
+    """A coordinator that starts or moves is asked again, until the time is over."""
+    passing = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+    assert asked(*passing).describe("g") == Group("g", "EMPTY")
+    with pytest.raises(KafkaUnavailableError, match="no answer about group g from Kafka at broker"):
+        asked(*passing * 9, timeout=0.3).describe("g")
+
+
+def test_groups_name_missing_acl() -> None:
+    """What Kafka's ACLs forbid is named with the ACL that is missing."""
+    refused = KafkaError.GROUP_AUTHORIZATION_FAILED
+
+    with pytest.raises(AuthorizationError, match="the ACL DESCRIBE on Group g"):
+        asked(refused).describe("g")
+    with pytest.raises(AuthorizationError, match="the ACL DESCRIBE on each topic"):
+        asked(KafkaError.TOPIC_AUTHORIZATION_FAILED).describe("g")

@@ -1,0 +1,145 @@
+"""Whether records may go into a topic that the archive drains."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import TopicError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.into_source import Standing, Verdict, check_sources, judge
+from kafka_drain.republish.planning.runs import RepublishRun
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def expected(standing: Standing, is_asked: bool, follows: bool) -> Verdict:
+    """Tell the verdict by looking from the dangers: twice there, mixed, without end, archived."""
+    is_source = standing.same_cluster and standing.is_archived
+    if is_source and standing.exists and standing.holds_records and not is_asked:
+        return {True: Verdict.HELD, False: Verdict.MADE_AGAIN}[standing.same_life]
+    if is_source and standing.exists and standing.holds_records:
+        return Verdict.ASKED
+    if is_source:
+        return Verdict.RESTORES
+    if standing.same_cluster and standing.is_matched:
+        return Verdict.FEEDS_ITSELF if follows and not is_asked else Verdict.DRAINED
+    return Verdict.ELSEWHERE
+
+
+@pytest.mark.parametrize("flags", list(product([False, True], repeat=8)))
+def test_judge(flags: tuple[bool, ...]) -> None:
+    """All combinations; what may be there twice is refused unless it was said in words."""
+    standing, (is_asked, follows) = Standing(*flags[:6]), flags[6:]
+    assert astuple(standing) == flags[:6]
+
+    verdict = judge(standing, is_asked=is_asked, follows=follows)
+
+    assert verdict is expected(standing, is_asked, follows)
+    assert not (verdict.is_refused and is_asked)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive of topic t, which was made again once."""
+    made = MadeArchive(tmp_path / "archive", {"t": "first"})
+    made.seal({T0: dense(0, 10)})
+    made.open_generation(t="second")
+    made.seal({T0: dense(0, 4)})
+    return made
+
+
+def check(
+    made: MadeArchive,
+    logs: dict[TopicPartition, Log],
+    id: str = "second",
+    *targets: str,
+    is_asked: bool = False,
+    follows: bool = False,
+    cluster_id: str = "cluster-1",
+) -> list[str]:
+    cluster: Any = FakeCluster(logs, id=cluster_id, topic_ids={"t": id})
+    return check_sources(
+        made.archive, cluster, targets or ("t",), is_asked=is_asked, follows=follows
+    )
+
+
+@pytest.mark.parametrize(
+    ("id", "says"),
+    [
+        ("second", "which may be records of this archive: they would be there twice"),
+        ("first", "which may be records of this archive: they would be there twice"),
+        ("third", "made again since it was archived: they would be mixed"),
+    ],
+)
+def test_check_sources_held(made: MadeArchive, id: str, says: str) -> None:
+    """A source that holds something is refused, whatever life of it; in words it may be."""
+    logs = {T0: Log(), T1: Log(first=7, end=9)}
+
+    with pytest.raises(TopicError, match=rf"t is a source of .* holds 2 offsets, .*{says}"):
+        check(made, logs, id)
+
+    [note] = check(made, logs, id, is_asked=True)
+    assert note.startswith("WARNING topic t is a source of this archive and holds 2 offsets")
+
+
+@pytest.mark.parametrize(("sent_to", "is_part"), [("third", True), ("second", False)])
+def test_check_sources_restored_in_parts(made: MadeArchive, sent_to: str, is_part: bool) -> None:
+    """Where a run of the archive has restored part of an emptied source, the refusal says so."""
+    run = RepublishRun(made.root, "part-1")
+    run.write_receipt({"sent": [{"target_topic_id": sent_to}]})
+    RepublishRun(made.root, "part-2").mark_opened({})
+
+    with pytest.raises(TopicError) as caught:
+        check(made, {T0: Log(end=5), T1: Log()}, "third")
+
+    says = "(run part-1 restored part of it; where nothing else is there, go on with the next part"
+    assert (says in str(caught.value)) is is_part
+
+
+@pytest.mark.parametrize("id", ["first", "second", "third"])
+def test_check_sources_empty(made: MadeArchive, id: str) -> None:
+    """A source that was emptied, or made again and holds nothing, is restored without a switch."""
+    [note] = check(made, {T0: Log(first=14, end=14), T1: Log()}, id)
+
+    assert note == (
+        "topic t is a source of this archive and holds 0 offsets: it is restored, and a drain "
+        "archives what is sent to it once more"
+    )
+
+
+def test_check_sources_gone(made: MadeArchive) -> None:
+    """A source that is gone is restored without a switch."""
+    [note] = check(made, {})
+
+    assert "isn't there: it is restored" in note
+
+
+def test_check_sources_elsewhere(made: MadeArchive) -> None:
+    """Another topic, or one of the same name in another cluster, is no source."""
+    assert check(made, {T0: Log(end=9)}, "second", "other") == []
+    assert check(made, {T0: Log(end=9)}, cluster_id="elsewhere") == []
+
+
+def test_check_sources_pattern(made: MadeArchive) -> None:
+    """A target that the archive drains by its pattern is told; a mirror may not feed itself."""
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"t": "second"},
+        source={"topic_pattern": "t.*"},
+    )
+    logs = {T0: Log(end=9), TopicPartition("t.restored", 0): Log(end=9)}
+
+    [note] = check(made, logs, "second", "t.restored")
+    assert note.startswith("WARNING topic t.restored matches this archive's topic_pattern")
+    assert check(made, logs, "second", "t.restored", follows=True, is_asked=True) == [note]
+    assert check(made, logs, "second", "not-t", follows=True) == []
+    with pytest.raises(TopicError, match=r"t\.restored is drained into this archive"):
+        check(made, logs, "second", "t.restored", follows=True)

@@ -1,0 +1,280 @@
+"""Which run may open: of those with the same records and target one, wherever they meet or end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka_drain.test_earlier import plan_of
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.republish.planning import openings
+from kafka_drain.republish.planning.openings import Claim, Decision, State, claim_opening, decide
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs
+from kafka_drain.storage.json_files import read_document, write_document
+
+#: More calls of the file system than an opening takes here.
+CALLS = 14
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_decide(state: State, is_own: bool, overlaps: bool) -> None:
+    """Only another run's claim to the same records counts, and only an opened one for good."""
+    expected = {
+        (State.UNDECIDED, False, True): Decision.WITHDRAW,
+        (State.OPENED, False, True): Decision.REFUSE,
+    }
+
+    assert decide(state, is_own=is_own, overlaps=overlaps) is expected.get(
+        (state, is_own, overlaps), Decision.PASS
+    )
+
+
+class Killed(BaseException):
+    """As a SIGKILL."""
+
+
+def open_run(root: UPath, plan: RepublishPlan, *, repeats: bool = False) -> str | None:
+    """Open a run as `Republish.execute` does; return why it was refused, None when it opened."""
+    run = RepublishRun(root, plan.key)
+    try:
+        run.write_plan(plan)
+        claim = None if run.is_opened else claim_opening(root, plan, repeats=repeats)
+        if claim is not None:
+            claim.confirm()
+        run.mark_opened({})
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def opened(root: UPath) -> list[str]:
+    return [run.key for run in list_runs(root) if run.is_opened]
+
+
+@contextmanager
+def at_call(number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Do something once, before a call by which an opening reads or writes the file system."""
+    calls = 0
+
+    def wrap(real: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                act()
+            return real(*arguments, **more)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("create_document", "read_document", "refuse_repeated"):
+            patch.setattr(openings, name, wrap(getattr(openings, name)))
+        patch.setattr(openings, "_numbers", wrap(openings._numbers))
+        patch.setattr(RepublishRun, "mark_opened", wrap(RepublishRun.mark_opened))
+        yield
+
+
+@pytest.mark.parametrize("first", range(1, CALLS))
+@pytest.mark.parametrize("second", range(0, CALLS, 2))
+def test_claim_opening_meets_others(tmp_path: Path, first: int, second: int) -> None:
+    """Wherever a run meets a second one, and that one a third: one opens, the others name a run."""
+    root = UPath(tmp_path)
+    a, b, c = (plan_of(key) for key in ("a", "b", "c"))
+    answers: list[str | None] = []
+
+    def run_b() -> None:
+        with at_call(second, lambda: answers.append(open_run(root, c))):
+            answers.append(open_run(root, b))
+
+    with at_call(first, run_b):
+        answers.append(open_run(root, a))
+
+    assert len(opened(root)) == 1
+    assert answers.count(None) == 1
+    for answer in answers:
+        assert answer is None or answer.startswith(("run a ", "run b ", "run c ")), answer
+    # Whoever comes later finds it as well.
+    assert str(open_run(root, plan_of("d"))).startswith(f"run {opened(root)[0]} began to send")
+
+
+@pytest.mark.parametrize("first", range(1, CALLS))
+def test_claim_opening_killed(tmp_path: Path, first: int) -> None:
+    """A run that is killed before it opens keeps no other out; the same run may try again."""
+    root = UPath(tmp_path)
+
+    def die() -> None:
+        raise Killed
+
+    try:
+        with at_call(first, die):
+            open_run(root, plan_of("a"))
+    except Killed:
+        pass
+    was_decided = any(
+        claim.state() is State.OPENED for claim in (Claim(root, 1, "a"), Claim(root, 2, "a"))
+    )
+
+    answer = open_run(root, plan_of("b"))
+
+    assert (answer is None) != was_decided
+    assert (open_run(root, plan_of("a")) is None) == was_decided
+    assert len(opened(root)) == 1
+
+
+def test_claim_opening_paused(tmp_path: Path) -> None:
+    """A run that was paused beside another's opening sends nothing, and names it."""
+    root = UPath(tmp_path)
+    a, b = plan_of("a"), plan_of("b")
+    RepublishRun(root, "a").write_plan(a)
+    claim = claim_opening(root, a, repeats=False)
+    assert open_run(root, b) is None
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"run b began to send .* Nothing was sent"):
+            claim.confirm()
+
+
+@pytest.mark.parametrize(
+    ("other", "repeats"),
+    [(plan_of("b", 10, 20), False), (plan_of("b", target_id="other"), False), (plan_of("b"), True)],
+    ids=["other records", "other target", "repeats"],
+)
+def test_claim_opening_beside(tmp_path: Path, other: RepublishPlan, repeats: bool) -> None:
+    """Runs with other records or targets, or that may repeat, open beside each other."""
+    root = UPath(tmp_path)
+    a = plan_of("a")
+    RepublishRun(root, "a").write_plan(a)
+    claim = claim_opening(root, a, repeats=False)
+
+    assert open_run(root, other, repeats=repeats) is None
+
+    claim.confirm()
+    RepublishRun(root, "a").mark_opened({})
+    assert opened(root) == ["a", "b"]
+
+
+def test_claim_opening_of_follower(tmp_path: Path) -> None:
+    """Two attempts of a follower's run don't stand in each other's way."""
+    root = UPath(tmp_path)
+    plan = plan_of("f.000001", through={})
+    RepublishRun(root, plan.key).write_plan(plan)
+    first = claim_opening(root, plan, repeats=False)
+    second = claim_opening(root, plan, repeats=False)
+
+    second.confirm()
+    first.confirm()
+
+    assert [first.number, second.number] == [1, 2]
+
+
+def test_claim_opening_reads_what_is_new(tmp_path: Path) -> None:
+    """Claims of which the runs' folders tell all aren't read again."""
+    root = UPath(tmp_path)
+    for number in range(20):
+        assert open_run(root, plan_of(f"r{number}", number, number + 1)) is None
+    folder = RepublishRun(root, openings.OPENINGS).folder
+    for number in range(1, 19):
+        (folder / f"{number:08d}.json").write_text("not read")
+
+    assert open_run(root, plan_of("last", 20, 21)) is None
+
+
+def claim_path(root: UPath, number: int) -> UPath:
+    return RepublishRun(root, openings.OPENINGS).folder / f"{number:08d}.json"
+
+
+@pytest.mark.parametrize("content", ["", '{"run": "a"', "{}"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_claim_opening_half_written(tmp_path: Path, content: str, number: int) -> None:
+    """A claim of which a crash left half locks nobody out; its run can't open by it any more."""
+    root = UPath(tmp_path)
+    for other in range(1, number):
+        assert open_run(root, plan_of(f"r{other}", other, other + 1)) is None
+    RepublishRun(root, "z").write_plan(plan_of("z", 90, 91))
+    paused = claim_opening(root, plan_of("z", 90, 91), repeats=False)
+    claim_path(root, number).write_text(content)
+
+    assert open_run(root, plan_of("b", 90, 91)) is None
+    assert str(open_run(root, plan_of("c", 90, 91))).startswith("run b began to send")
+    with pytest.raises(ConfigError, match="run b began to send"):
+        paused.confirm()
+    # It is settled then, and not read again.
+    assert open_run(root, plan_of("d", 80, 81)) is None
+    assert read_document(claim_path(root, number + 3))["settled"] >= number
+
+
+def test_claim_opening_half_written_opened(tmp_path: Path) -> None:
+    """A claim that was opened and is unreadable now stands in nobody's way: its run tells all."""
+    root = UPath(tmp_path)
+    assert open_run(root, plan_of("a")) is None
+    claim_path(root, 1).write_text("")
+
+    assert open_run(root, plan_of("b", 10, 20)) is None
+    assert str(open_run(root, plan_of("c"))).startswith("run a began to send")
+
+
+def test_claim_opening_refused_withdraws_nobody(tmp_path: Path) -> None:
+    """A run that is refused for one run's sake takes no other's place."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a", 0, 10))
+    waiting = claim_opening(root, plan_of("a", 0, 10), repeats=False)
+    RepublishRun(root, "b").write_plan(plan_of("b", 10, 20))
+    # Killed between the two: its claim alone says that it has opened.
+    claim_opening(root, plan_of("b", 10, 20), repeats=False).confirm()
+
+    assert str(open_run(root, plan_of("c", 0, 20))).startswith("run b began to send")
+    waiting.confirm()
+
+
+def test_claim_opening_settles_older_claims(tmp_path: Path) -> None:
+    """An undecided claim of a run that opened by a later one is settled, and not read again."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a"))
+    claim_opening(root, plan_of("a"), repeats=False)
+    assert open_run(root, plan_of("a")) is None
+
+    assert open_run(root, plan_of("b", 10, 20)) is None
+    assert read_document(claim_path(root, 3))["settled"] == 2
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeats: bool) -> None:
+    """An attempt with the plan before can't open any more; where it has, the later one doesn't."""
+    root = UPath(tmp_path)
+    run = RepublishRun(root, "a")
+    first = run.write_plan(plan_of("a"))
+    older = claim_opening(root, first, repeats=repeats)
+    if is_opened:
+        # Killed before its folder said so.
+        older.confirm()
+    second = run.write_plan(plan_of("a", 0, 20), instead_of=first)
+
+    if is_opened:
+        with pytest.raises(ConfigError, match="run a began with the plan before"):
+            claim_opening(root, second, repeats=repeats)
+    else:
+        claim_opening(root, second, repeats=repeats).confirm()
+        with pytest.raises(ConfigError, match="run a began to send"):
+            older.confirm()
+
+
+def test_claim_opening_claim_gone(tmp_path: Path) -> None:
+    """A claim that was taken out from between others is named."""
+    root = UPath(tmp_path)
+    for number in range(3):
+        assert open_run(root, plan_of(f"r{number}", number, number + 1)) is None
+    folder = RepublishRun(root, openings.OPENINGS).folder
+    write_document(folder / "00000003.json", {"run": "r2", "settled": 0})
+    (folder / "00000002.json").unlink()
+
+    with pytest.raises(ArchiveError, match=r"00000002\.json is gone; restore it from a copy"):
+        claim_opening(root, plan_of("r3", 3, 4), repeats=False)

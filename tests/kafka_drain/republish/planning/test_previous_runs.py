@@ -1,0 +1,233 @@
+"""What earlier runs sent: nothing is sent to a topic twice without being told so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kafka_drain.test_plan import PLAN
+from upath import UPath
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.republish.planning.plan import RepublishPlan, Target
+from kafka_drain.republish.planning.previous_runs import refuse_repeated, sent
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.selection import Rows
+from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def plan_of(
+    key: str,
+    first: int = 0,
+    end: int = 10,
+    rows: Rows | None = None,
+    source: TopicPartition = A0,
+    **changes: Any,
+) -> RepublishPlan:
+    """A run that sends one partition's offsets to topic copy."""
+    file = ShardFile("f", "parquet", 1, "", first, end - 1, end - first, True)
+    shard = Shard(
+        0,
+        source,
+        changes.pop("topic_id", "id"),
+        "copy",
+        0,
+        rows or Rows(),
+        (file,),
+        ProgressSlot("g", TopicPartition("copy", 0)),
+    )
+    target = Target("copy", changes.pop("target_id", "copy-id"), 2, (0, 0))
+    return replace(PLAN, key=key, shards=(shard,), targets=(target,), **changes)
+
+
+def note(root: UPath, plan: RepublishPlan, *, is_done: bool) -> None:
+    """Leave a run behind: as it is when it has ended, or while it is on."""
+    run = RepublishRun(root, plan.key)
+    run.write_plan(plan)
+    run.mark_opened({})
+    if is_done:
+        run.write_receipt({"sent": sent(plan)})
+
+
+@pytest.fixture(params=[True, False], ids=["ended", "on"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> UPath:
+    """An archive of which run `before` has sent, or is sending, offsets 10 to 19 of a-0."""
+    note(UPath(tmp_path), plan_of("before", 10, 20), is_done=request.param)
+    return UPath(tmp_path)
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 11), (19, 30), (10, 20), (14, 15), (0, 99)])
+def test_refuse_repeated_offsets(root: UPath, first: int, end: int) -> None:
+    """One record that is sent again is enough, and the message names the run and the records."""
+    with pytest.raises(ConfigError, match=rf"run before .* records of a-0 in offsets {first} to"):
+        refuse_repeated(root, plan_of("now", first, end))
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        plan_of("now", 0, 10),
+        plan_of("now", 20, 30),
+        plan_of("now", 10, 20, source=A1),
+        plan_of("now", 10, 20, source=B0),
+        plan_of("now", 10, 20, topic_id="made again"),
+        plan_of("now", 10, 20, target_id="other topic"),
+        plan_of("now", 10, 20, rows=Rows((OffsetRange(0, 10), OffsetRange(20, 99)))),
+        plan_of("before", 10, 20),
+        replace(PLAN, key="now", shards=()),
+    ],
+    ids=[
+        *("before", "after", "other partition", "other topic", "other life of the topic"),
+        *("other target", "other offsets of its files", "the same run", "nothing"),
+    ],
+)
+def test_refuse_repeated_other_records(root: UPath, now: RepublishPlan) -> None:
+    """Other records, or the same ones to another topic, may be sent."""
+    refuse_repeated(root, now)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "meets"),
+    [
+        (Rows(to_ms=5), Rows(from_ms=5), False),
+        (Rows(from_ms=5), Rows(to_ms=5), False),
+        (Rows(to_ms=6), Rows(from_ms=5), True),
+        (Rows(from_ms=1, to_ms=5), Rows(from_ms=4, to_ms=9), True),
+        (Rows(from_ms=1, to_ms=5), Rows(), True),
+        (Rows(), Rows(to_ms=-5), True),
+    ],
+    ids=str,
+)
+def test_refuse_repeated_times(tmp_path: Path, before: Rows, now: Rows, meets: bool) -> None:
+    """The same offsets may be sent in turn by intervals that meet at a millisecond."""
+    root = UPath(tmp_path)
+    note(root, plan_of("before", rows=before), is_done=True)
+
+    if meets:
+        with pytest.raises(ConfigError, match="run before has sent"):
+            refuse_repeated(root, plan_of("now", rows=now))
+    else:
+        refuse_repeated(root, plan_of("now", rows=now))
+
+
+def test_refuse_repeated_not_begun(tmp_path: Path) -> None:
+    """A run that was planned and never opened has sent nothing."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "before").write_plan(plan_of("before"))
+
+    refuse_repeated(root, plan_of("now"))
+
+
+def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
+    """A run that is on can be gone on with by its name; one that has ended can't."""
+    root = UPath(tmp_path)
+    note(root, plan_of("before"), is_done=False)
+    with pytest.raises(ConfigError, match=r"began to send .* Name that run to go on with it"):
+        refuse_repeated(root, plan_of("now"))
+
+    RepublishRun(root, "before").write_receipt({"sent": sent(plan_of("before"))})
+
+    with pytest.raises(ConfigError, match=r"has sent .* twice\. Choose other records") as caught:
+        refuse_repeated(root, plan_of("now"))
+    assert "Name that run" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_refused"),
+    [("f.000001", False), ("f.000002", False), ("g.000001", True), ("f", True), ("f.x.1", True)],
+)
+def test_refuse_repeated_of_follower(tmp_path: Path, before: str, is_refused: bool) -> None:
+    """A follower's receipts tell what its own runs sent; runs of others count."""
+    root = UPath(tmp_path)
+    note(root, plan_of(before), is_done=True)
+    now = plan_of("f.000003", through={"generations": {}, "windows": []})
+
+    if is_refused:
+        with pytest.raises(ConfigError, match=f"run {before} has sent"):
+            refuse_repeated(root, now)
+    else:
+        refuse_repeated(root, now)
+
+
+def test_refuse_repeated_of_number(tmp_path: Path) -> None:
+    """A run that follows nobody has no other runs of its own, whatever it is called."""
+    root = UPath(tmp_path)
+    note(root, plan_of("f.000001"), is_done=True)
+
+    with pytest.raises(ConfigError, match=r"run f\.000001 has sent"):
+        refuse_repeated(root, plan_of("f.000002"))
+
+
+def test_sent_survives_its_receipt(tmp_path: Path) -> None:
+    """What a plan sends is what its receipt says, within the files and the asked ranges."""
+    run = RepublishRun(UPath(tmp_path), "key")
+    rows = Rows((OffsetRange(0, 3), OffsetRange(5, 7), OffsetRange(9, 99)), from_ms=4)
+    plan = plan_of("key", 2, 12, rows=rows)
+
+    run.write_receipt({"sent": sent(plan)})
+    receipt = run.receipt()
+
+    assert receipt is not None
+    assert receipt["sent"] == sent(plan)
+    [entry] = receipt["sent"]
+    assert entry["ranges"] == [[2, 3], [5, 7], [9, 12]]
+    assert (entry["from_ms"], entry["to_ms"]) == (4, None)
+    assert (entry["source_topic_id"], entry["target_topic_id"]) == ("id", "copy-id")
+
+
+offsets = st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda p: (p[0], p[0] + p[1]))
+times = st.none() | st.integers(0, 12)
+
+
+@st.composite
+def runs(draw: st.DrawFn, key: str) -> RepublishPlan:
+    """Draw a run of one shard."""
+    drawn = draw(st.none() | st.lists(offsets, min_size=1, max_size=3))
+    ranges = None if drawn is None else tuple(merge(OffsetRange(a, b) for a, b in drawn))
+    return plan_of(
+        key,
+        *draw(offsets),
+        rows=Rows(ranges, draw(times), draw(times)),
+        source=draw(st.sampled_from([A0, A1])),
+        target_id=draw(st.sampled_from(["x", "y"])),
+    )
+
+
+def records_of(plan: RepublishPlan) -> set[Any]:
+    """Return each record that a run may send: any offset of its files at any time."""
+    [shard] = plan.shards
+    rows = shard.rows
+    return {
+        (shard.source, plan.targets[0].id, offset, ms)
+        for offset in range(shard.first, shard.end)
+        for ms in range(-1, 14)
+        if (rows.ranges is None or any(r.start <= offset < r.end for r in rows.ranges))
+        and (rows.from_ms is None or ms >= rows.from_ms)
+        and (rows.to_ms is None or ms < rows.to_ms)
+    }
+
+
+@settings(max_examples=150)
+@given(before=runs("before"), now=runs("now"))
+def test_refuse_repeated_property(
+    before: RepublishPlan, now: RepublishPlan, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Two runs that share a record are never both allowed; two that can't share one always are."""
+    root = UPath(tmp_path_factory.mktemp("runs"))
+    note(root, before, is_done=True)
+
+    # Bounds that contradict each other select nothing, and are no reason to look closer.
+    empty = not records_of(before) or not records_of(now)
+    try:
+        refuse_repeated(root, now)
+    except ConfigError:
+        assert empty or records_of(before) & records_of(now)
+    else:
+        assert not records_of(before) & records_of(now)

@@ -1,0 +1,170 @@
+"""What a republish may be asked for, and where that sends each topic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.republish.run import Limits
+
+topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"delivery": "at_most_once"}, r"delivery = 'at_most_once'.*exactly_once, at_least_once"),
+        ({"transactions": "slow"}, r"transactions = 'slow'.*strict, fast"),
+        ({"engine": "flink"}, r"engine = 'flink'.*auto, worker, spark"),
+        ({"placement": "random"}, r"placement = 'random'.*original, key or a partition's number"),
+        ({"placement": -1}, "placement = -1 is not acceptable"),
+    ],
+)
+def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
+    """A value that isn't known is refused together with those that are."""
+    with pytest.raises(ConfigError, match=says):
+        RepublishRequest(**asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"engine": "worker"}, "engine = 'worker' and delivery = 'at_least_once' contradict"),
+        ({"placement": "key"}, "placement original and no provenance"),
+        ({"placement": 0}, "placement original and no provenance"),
+        ({"adds_provenance": True}, "placement original and no provenance"),
+        ({"selection": Selection.of(offsets=["t:0:0-1"])}, "whole partitions only"),
+        ({"selection": Selection(from_ms=0)}, "whole partitions only"),
+        ({"selection": Selection(to_ms=0)}, "whole partitions only"),
+    ],
+)
+def test_request_at_least_once_cannot(asked: dict[str, Any], says: str) -> None:
+    """What Spark's own sink can't do is refused, and the same is fine exactly once."""
+    with pytest.raises(ConfigError, match=says):
+        RepublishRequest(delivery="at_least_once", **asked)
+    RepublishRequest(**asked)
+
+
+def test_request_at_least_once() -> None:
+    """Whole topics and partitions can be sent by Spark's own sink."""
+    selection = Selection.of(topics=["a"], partitions=[1])
+
+    for engine in ("auto", "spark"):
+        RepublishRequest(delivery="at_least_once", engine=engine, selection=selection)
+
+
+@pytest.mark.parametrize(
+    ("target_topic", "topic", "expected"),
+    [
+        (None, "a", "a"),
+        ("one", "a", "one"),
+        ("{topic}_restored", "a", "a_restored"),
+        ("x.{topic}.{topic}", "a", "x.a.a"),
+        (None, "b", "renamed"),
+        ("one", "b", "renamed"),
+        ("{topic}_restored", "b", "renamed"),
+        # Rows without a topic.
+        (None, "", None),
+        ("{topic}_restored", "", None),
+        ("one", "", "one"),
+    ],
+)
+def test_target_of(target_topic: str | None, topic: str, expected: str | None) -> None:
+    """A topic goes where it was renamed to, else to the target topic, else to itself."""
+    request = RepublishRequest(target_topic=target_topic, rename={"b": "renamed"})
+
+    assert expected == request.target_of(topic)
+
+
+@given(st.sets(topics, min_size=2), topics)
+def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
+    """With the topic in the target's name, no two topics share a target."""
+    request = RepublishRequest(target_topic="{topic}" + suffix)
+
+    assert len({request.target_of(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"target_topic": "other"},
+        {"rename": {"a": "b"}},
+        {"selection": Selection(partitions=(0,))},
+        {"delivery": "at_least_once"},
+        {"transactions": "fast"},
+        {"engine": "spark"},
+        {"placement": 3},
+        {"adds_provenance": True},
+    ],
+)
+def test_request_name_of_other_request(changed: dict[str, Any]) -> None:
+    """Whoever asks for something else gets another run."""
+    asked = RepublishRequest(target_topic="t")
+    other = RepublishRequest(**{"target_topic": "t", **changed})
+
+    assert asked.to_dict() != other.to_dict()
+    assert run_key(asked.name("p")) != run_key(other.name("p"))
+    assert run_key(asked.name("p")) != run_key(asked.name("q"))
+
+
+def test_request_name_of_same_request() -> None:
+    """The same request, however it is put, is the same run; so is one that says how, not what."""
+    asked = RepublishRequest(
+        target_topic="{topic}_restored",
+        rename={"a": "x", "b": "y"},
+        selection=Selection.of(topics=["b", "a"], to_time="2026-01-01T00:00:00Z"),
+        placement="0",
+    )
+    same = RepublishRequest(
+        target_topic="{topic}_restored",
+        rename={"b": "y", "a": "x"},
+        selection=Selection.of(topics=["a", "b", "a"], to_time="2026-01-01T01:00:00+01:00"),
+        placement=0,
+        creates_target=True,
+        sealed_only=True,
+        repeats=True,
+        into_source=True,
+    )
+
+    assert asked.name("p") == same.name("p")
+    assert json.loads(json.dumps(asked.to_dict())) == same.to_dict()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"target_topic": ""}, {"target_topic": " "}, {"rename": {"a": ""}}]
+)
+def test_request_no_name(asked: dict[str, Any]) -> None:
+    """A target without a name is refused; whoever names none gets another than the source."""
+    with pytest.raises(ConfigError, match=r"= ' ?' is not acceptable; accepted: a topic's name"):
+        RepublishRequest(**asked)
+
+    assert RepublishRequest().target_of("a") == "a.restored"
+
+
+def test_request_name_readable() -> None:
+    """The run's folder says where the records went."""
+    assert run_key(RepublishRequest(target_topic="copy").name("flights")).startswith(
+        "flights-to-copy-"
+    )
+    assert run_key(RepublishRequest(target_topic=None).name("flights")).startswith(
+        "flights-to-the-same-topics-"
+    )
+    assert run_key(RepublishRequest().name("flights")).startswith("flights-to-each-topic.restored-")
+    assert run_key(RepublishRequest(target_topic="{topic}_new").name("flights")).startswith(
+        "flights-to-each-topic_new-"
+    )
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
+def test_limits_not_acceptable(limit: float) -> None:
+    """A limit is a number, or 0 for none; anything else is refused before anything is planned."""
+    with pytest.raises(ConfigError, match=r"bytes_per_second = .* accepted: a number, 0 for no"):
+        Limits(bytes_per_second=limit)

@@ -1,0 +1,196 @@
+"""A run's folder: its name, and files that are written once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kafka_drain.test_plan import PLAN
+from upath import UPath
+
+from kafka_drain.cli.main import main
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.republish.planning import runs
+from kafka_drain.republish.planning.abandon import abandon_run
+from kafka_drain.republish.planning.follow import follower_key
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+from tests.kafka_drain.made_archive import NOW, MadeArchive
+
+# What Kafka takes as a group, a transactional id or a topic's name, and every file system.
+SAFE = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@given(st.text())
+def test_run_key_safe(name: str) -> None:
+    """Whatever a run is called, its key fits in folders, groups and transactional ids."""
+    key = run_key(name)
+
+    assert SAFE.fullmatch(key)
+    assert 12 <= len(key) <= 61
+    assert key not in (".", "..")
+    # A follower's number comes after a dot.
+    assert not re.fullmatch(r".*\.\d+", key)
+
+
+@given(st.sets(st.text(), min_size=2, max_size=20))
+def test_run_key_unique(names: set[str]) -> None:
+    """No two names share a key."""
+    assert len({run_key(name) for name in names}) == len(names)
+
+
+def test_run_key_readable() -> None:
+    """People recognise the name; what stands in braces is told apart by the hash."""
+    assert re.fullmatch(r"copy-of-April-[0-9a-f]{12}", run_key("copy of April"))
+    assert re.fullmatch(r"p-to-t-[0-9a-f]{12}", run_key('p to t {"a": 1}'))
+    assert run_key('p to t {"a": 1}') != run_key('p to t {"a": 2}')
+    assert re.fullmatch(r"-[0-9a-f]{12}", run_key("…"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RepublishRun:
+    """A run of which nothing is written yet."""
+    return RepublishRun(UPath(tmp_path), "key")
+
+
+def test_run_new(run: RepublishRun) -> None:
+    """A run that was never planned has nothing, and asking makes no folder."""
+    assert run.plan() is run.receipt() is run.offset_map() is None
+    assert not run.is_opened
+    assert not run.folder.exists()
+    assert list(list_runs(run.root)) == []
+
+
+def test_write_plan_once(run: RepublishRun) -> None:
+    """The plan that was written first counts, for whoever comes later as well."""
+    first, second = replace(PLAN, size=1), replace(PLAN, size=2)
+
+    assert run.write_plan(first) == first
+    assert run.write_plan(second) == first
+
+    assert run.plan() == first
+    assert first != second
+    assert list(list_runs(run.root)) == [run]
+
+
+def test_write_plan_instead(run: RepublishRun) -> None:
+    """While a run hasn't opened, a plan may take another one's place; the last one counts."""
+    first = run.write_plan(PLAN)
+    second = run.write_plan(replace(PLAN, size=2), instead_of=first)
+
+    assert (second.size, run.plan(), run.replaced()) == (2, second, {first.sha256})
+    # Of two who plan again at one moment the later one takes what it finds.
+    assert run.write_plan(replace(PLAN, size=3), instead_of=first) == second
+    for size in range(3, 13):
+        second = run.write_plan(replace(PLAN, size=size), instead_of=second)
+    assert run.plan() == second
+    assert (second.size, len(run.replaced())) == (12, 11)
+    run.mark_opened({})
+    assert run.write_plan(replace(PLAN, size=13), instead_of=second) == second
+
+
+def test_write_plan_instead_meets_opening(
+    run: RepublishRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that opens while it is planned again goes on with the plan that it opened with."""
+    first = run.write_plan(PLAN)
+    real = runs.create_text
+
+    def create_text(path: UPath, text: str) -> bool:
+        run.mark_opened({})
+        return real(path, text)
+
+    monkeypatch.setattr(runs, "create_text", create_text)
+
+    assert run.write_plan(replace(PLAN, size=2), instead_of=first) == first
+
+
+def test_abandon(tmp_path: Path) -> None:
+    """A run is abandoned by its name, its folder's or its mirror's, unless it has ended."""
+    archive = MadeArchive(tmp_path, {"t": "id"}).archive
+    keys = [run_key("a b"), f"{follower_key('m')}.000001", f"{follower_key('m')}.000002"]
+    for key in keys:
+        RepublishRun(archive.root, key).write_plan(PLAN)
+    RepublishRun(archive.root, keys[1]).write_receipt({})
+
+    assert abandon_run(archive, "m", NOW).key == keys[2]
+    assert abandon_run(archive, "a b", NOW).is_abandoned
+    assert abandon_run(archive, keys[0], NOW).key == keys[0]
+    with pytest.raises(ConfigError, match="has ended, with a receipt"):
+        abandon_run(archive, keys[1], NOW)
+    with pytest.raises(ConfigError, match="has no run 'x'"):
+        abandon_run(archive, "x", NOW)
+
+
+def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command needs no Kafka, and says which run it has ended."""
+    archive = MadeArchive(tmp_path, {"t": "id"}).archive
+    run = RepublishRun(archive.root, run_key("mine"))
+    run.write_plan(PLAN)
+
+    assert main(["republish", str(archive.root), "--abandon", "mine"]) == 0
+    assert run.is_abandoned
+    assert run.key in capsys.readouterr().out
+
+
+def test_write_plan_gives_its_hash(run: RepublishRun) -> None:
+    """The plan that counts is the one of the file, with the hash that it ends in."""
+    written = run.write_plan(replace(PLAN, sha256=""))
+
+    assert written.sha256 == RepublishPlan.from_bytes(PLAN.to_bytes()).sha256
+    assert written.sha256 in (run.folder / "plan.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["plan", "receipt"])
+def test_run_file_changed(run: RepublishRun, name: str) -> None:
+    """A file whose bytes were changed is refused by name."""
+    run.write_plan(PLAN)
+    run.write_receipt({"records": 100})
+    path = run.folder / f"{name}.json"
+    path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
+
+    with pytest.raises(ArchiveError, match=rf"{name}\.json was changed .*restore it from a copy"):
+        getattr(run, name)()
+
+
+def test_write_receipt_once(run: RepublishRun) -> None:
+    """The first receipt counts."""
+    assert run.write_receipt({"records": 1})
+    assert not run.write_receipt({"records": 2})
+
+    receipt = run.receipt()
+    assert receipt is not None
+    assert receipt["records"] == 1
+
+
+def test_mark_opened(run: RepublishRun) -> None:
+    """A run is opened for good."""
+    run.mark_opened({"plan": "a"})
+    run.mark_opened({"plan": "a"})
+
+    assert run.is_opened
+
+
+def test_write_offset_map_again(run: RepublishRun) -> None:
+    """The offset map is written anew by each verify."""
+    run.write_offset_map(b'{"a":1}')
+    run.write_offset_map(b'{"a":2}')
+
+    assert run.offset_map() == b'{"a":2}'
+
+
+def test_list_runs_by_key(tmp_path: Path) -> None:
+    """Runs come by key, and a file that lies between their folders is none."""
+    root = UPath(tmp_path)
+    for key in ("b.000002", "a", "b.000010"):
+        RepublishRun(root, key).write_receipt({"key": key})
+    (root / "republish" / ".DS_Store").write_text("")
+
+    found = {run.key: run.receipt() for run in list_runs(root)}
+
+    assert [key for key, receipt in found.items() if receipt] == ["a", "b.000002", "b.000010"]
+    assert [run.plan() for run in list_runs(root)] == [None] * 4

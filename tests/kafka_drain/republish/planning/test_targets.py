@@ -1,0 +1,348 @@
+"""Target topics: whatever would change, drop or refuse records is found before the first one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.errors import AuthorizationError, ConfigError, TopicError
+from kafka_drain.kafka.acls import TARGET
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.plan import Target
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.shards import ShardFile
+from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
+NOW_MS = int(NOW.timestamp() * 1000)
+HOUR = 3_600_000
+T0 = TopicPartition("t", 0)
+
+#: Records of the last hour.
+NEED = Need(2, NOW_MS - HOUR, NOW_MS, ("t",), ())
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive of topic t, without files."""
+    return MadeArchive(tmp_path / "archive", {"t": "1"})
+
+
+def cluster_of(partitions: int = 2, **config: str) -> FakeCluster:
+    """A cluster with topic copy."""
+    logs = {TopicPartition("copy", p): Log(end=3 + p) for p in range(partitions)}
+    return FakeCluster(
+        logs,
+        topic_ids={"copy": "its id"},
+        configs={"copy": {name.replace("_", "."): value for name, value in config.items()}},
+    )
+
+
+def look(
+    made: MadeArchive, cluster: FakeCluster, need: Need = NEED, **asked: Any
+) -> tuple[tuple[Target, ...], list[str]]:
+    """Look at topic copy as a target."""
+    request = RepublishRequest(target_topic="copy", **asked)
+    return plan_targets(made.archive, cluster, {"copy": need}, request, NOW)  # type: ignore[arg-type]
+
+
+def test_plan_targets_fine(made: MadeArchive) -> None:
+    """A target that takes everything is described, with where each partition ends."""
+    cluster = cluster_of(cleanup_policy="delete,compact", retention_ms=str(2 * HOUR))
+
+    assert look(made, cluster) == ((Target("copy", "its id", 2, (3, 4), True),), [])
+
+
+@pytest.mark.parametrize(
+    ("config", "need", "says"),
+    [
+        (
+            {"message_timestamp_type": "LogAppendTime"},
+            NEED,
+            r"message\.timestamp\.type=LogAppendTime, which replaces the records' own timestamps",
+        ),
+        (
+            {"retention_ms": str(HOUR - 1)},
+            NEED,
+            r"retention\.ms=3599999, and the oldest record is of 2026-05-31T23:00:00\.000Z",
+        ),
+        (
+            {"cleanup_policy": "compact,delete", "retention_ms": "0"},
+            NEED,
+            r"retention\.ms=0, .*Kafka would delete it at once",
+        ),
+        (
+            {"message_timestamp_before_max_ms": str(HOUR - 1)},
+            NEED,
+            r"message\.timestamp\.before\.max\.ms=3599999, .*Kafka would refuse it",
+        ),
+        (
+            {"message_timestamp_difference_max_ms": str(HOUR - 1)},
+            NEED,
+            r"message\.timestamp\.difference\.max\.ms=3599999",
+        ),
+        (
+            {"message_timestamp_after_max_ms": "0"},
+            replace(NEED, newest_ms=NOW_MS + 1),
+            r"message\.timestamp\.after\.max\.ms=0, and the newest record is of 2026-06-01T00:00",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_plan_targets_refused(
+    made: MadeArchive, config: dict[str, str], need: Need, says: str
+) -> None:
+    """A setting that would change or drop records is named, with its value and the command."""
+    with pytest.raises(TopicError, match=says) as caught:
+        look(made, cluster_of(**config), need)
+
+    assert "kafka-configs --alter --topic copy" in str(caught.value)
+    assert str(caught.value).endswith("Nothing was sent")
+    # Spark's own sink sets timestamps anew.
+    look(made, cluster_of(**config), need, delivery="at_least_once")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"retention_ms": str(HOUR)},
+        {"retention_ms": "-1"},
+        {"retention_ms": "0", "cleanup_policy": "compact"},
+        {"message_timestamp_before_max_ms": str(HOUR)},
+        {"message_timestamp_difference_max_ms": str(HOUR)},
+        {"message_timestamp_after_max_ms": "0"},
+        {"message_timestamp_type": "CreateTime"},
+    ],
+    ids=str,
+)
+def test_plan_targets_just_enough(made: MadeArchive, config: dict[str, str]) -> None:
+    """A setting that just suffices is accepted."""
+    look(made, cluster_of(**config))
+
+
+@pytest.mark.parametrize("need", [Need(2, None, None, ("t",), ())])
+def test_plan_targets_unknown_times(made: MadeArchive, need: Need) -> None:
+    """Without known timestamps only what replaces them all is refused."""
+    look(made, cluster_of(retention_ms="0", message_timestamp_before_max_ms="0"), need)
+
+    with pytest.raises(TopicError, match="LogAppendTime"):
+        look(made, cluster_of(message_timestamp_type="LogAppendTime"), need)
+
+
+def test_plan_targets_partitions(made: MadeArchive) -> None:
+    """A target with too few partitions is refused, unless keys are placed anew."""
+    with pytest.raises(TopicError, match=r"copy has 1 partitions, the records need 2 .*Nothing"):
+        look(made, cluster_of(1))
+
+    [target], _ = look(made, cluster_of(1), placement="key")
+    assert target.partitions == 1
+
+
+@pytest.mark.parametrize("missing", TARGET)
+def test_plan_targets_acl_missing(made: MadeArchive, missing: str) -> None:
+    """A right that this user lacks is named before the first record."""
+    cluster = cluster_of()
+    cluster.allowed["copy"] = {*TARGET, "ALTER"} - {missing}
+
+    with pytest.raises(AuthorizationError, match=f"may not {missing} on topic copy.*add the ACL"):
+        look(made, cluster)
+
+
+# sizes
+
+
+@pytest.fixture
+def large(made: MadeArchive) -> tuple[ShardFile, ...]:
+    """Files with one record of 100 kB that can't be compressed, among small ones."""
+    made.seal({T0: dense(0, 5)})
+    made.seal({T0: dense(5, 6)}, value=random.Random(1).randbytes(100_000))
+    made.seal({T0: dense(6, 7)}, value=bytes(100_000))
+    return tuple(map(share, made.files()))
+
+
+def share(file: ArchiveFile) -> ShardFile:
+    return ShardFile(file.path, "parquet", file.bytes, "", 0, 9, 1, True)
+
+
+def test_plan_targets_record_too_large(made: MadeArchive, large: tuple[ShardFile, ...]) -> None:
+    """A record that the target wouldn't take is named by its offset and file."""
+    with pytest.raises(
+        TopicError, match=r"max\.message\.bytes=90000, the record at offset 5 in .* 100,001 bytes"
+    ):
+        look(made, cluster_of(max_message_bytes="90000"), replace(NEED, files=large))
+
+
+def test_plan_targets_record_compressed(made: MadeArchive, large: tuple[ShardFile, ...]) -> None:
+    """A record that fits when it is compressed, as it is sent, is no reason to refuse."""
+    need = replace(NEED, files=(large[0], large[2]))
+
+    look(made, cluster_of(max_message_bytes="90000"), need)
+    look(made, cluster_of(max_message_bytes="101000"), replace(NEED, files=large))
+
+
+def test_plan_targets_sizes_not_read(made: MadeArchive) -> None:
+    """Where the source took no larger batches than the target does, no file is read."""
+    nowhere = ShardFile("nowhere", "parquet", 1, "", 0, 0, 1, True)
+    need = replace(NEED, files=(nowhere,))
+    write_topic_settings(made.root, {"t": TopicSettings(2, 1, max_message_bytes=1000)})
+
+    look(made, cluster_of(max_message_bytes="1000"), need)
+
+    with pytest.raises(FileNotFoundError):
+        look(made, cluster_of(max_message_bytes="999"), need)
+    with pytest.raises(FileNotFoundError):
+        look(made, cluster_of(max_message_bytes="1000"), replace(need, sources=("t", "unknown")))
+
+
+# topics that are made
+
+
+def make(made: MadeArchive, source: TopicSettings, need: Need = NEED) -> tuple[TopicSettings, str]:
+    """Make topic new like a source; return how it was made, and what a dry run says before."""
+    write_topic_settings(made.root, {"t": source})
+    cluster = FakeCluster({})
+    request = RepublishRequest(target_topic="new", creates_target=True)
+    [target], [note] = plan_targets(made.archive, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
+    assert not cluster.has_topic("new")
+
+    create_targets(made.archive, cluster, {"new": need}, NOW)  # type: ignore[arg-type]
+
+    made_target, notes = plan_targets(made.archive, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
+    assert notes == []
+    assert (target.id, target.partitions) == ("", made_target[0].partitions)
+    return cluster.topic_settings("new"), note
+
+
+def test_create_targets_like_source(made: MadeArchive) -> None:
+    """A missing topic is made like its source; a dry run says how."""
+    source = TopicSettings(4, 1, config={"cleanup.policy": "compact", "segment.ms": "5"})
+
+    settings, note = make(made, source)
+
+    assert settings == source
+    assert note == (
+        "topic new will be made: 4 partitions, replication factor 1, cleanup.policy=compact, "
+        "segment.ms=5"
+    )
+
+
+def test_create_targets_more_partitions(made: MadeArchive) -> None:
+    """The target has as many partitions as the records need, where the source had fewer."""
+    assert make(made, TopicSettings(1, 1))[0].partitions == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, {"retention.ms": "-1"}),
+        ({"retention.ms": "1000"}, {"retention.ms": "-1"}),
+        ({"retention.ms": "-1"}, {"retention.ms": "-1"}),
+        (
+            {"retention.ms": "1000", "cleanup.policy": "compact"},
+            {"retention.ms": "1000", "cleanup.policy": "compact"},
+        ),
+        (
+            {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"},
+            {"retention.ms": "-1", "message.timestamp.type": "CreateTime"},
+        ),
+        (
+            {"retention.ms": "-1", "message.timestamp.before.max.ms": "1000"},
+            {"retention.ms": "-1", "message.timestamp.before.max.ms": str(2**63 - 1)},
+        ),
+    ],
+    ids=str,
+)
+def test_create_targets_for_old_records(
+    made: MadeArchive, config: dict[str, str], expected: dict[str, str]
+) -> None:
+    """A setting of the source that would drop or change old records isn't taken over."""
+    need = replace(NEED, oldest_ms=NOW_MS - 8 * 24 * HOUR)
+
+    settings, note = make(made, TopicSettings(2, 1, config=config), need)
+
+    assert settings.config == expected
+    assert ("the source's would drop or change old records" in note) == (config != expected)
+
+
+def test_create_targets_for_new_records(made: MadeArchive) -> None:
+    """Of records that the source still keeps, its retention is taken over."""
+    config = {"retention.ms": str(2 * HOUR)}
+
+    assert make(made, TopicSettings(2, 1, config=config))[0].config == config
+
+
+def test_create_targets_leaves_others(made: MadeArchive) -> None:
+    """A topic that is there is left as it is."""
+    write_topic_settings(made.root, {"t": TopicSettings(9, 1)})
+    cluster = cluster_of(retention_ms="-1")
+    before = cluster.topic_settings("copy")
+
+    create_targets(made.archive, cluster, {"copy": NEED}, NOW)  # type: ignore[arg-type]
+
+    assert cluster.topic_settings("copy") == before
+
+
+def test_create_targets_source_unknown(made: MadeArchive) -> None:
+    """An archive that doesn't know how its source was set up says so."""
+    with pytest.raises(TopicError, match=r"how t was set up, expected it in topics\.json"):
+        create_targets(made.archive, FakeCluster({}), {"new": NEED}, NOW)  # type: ignore[arg-type]
+
+
+# what records ask of a topic
+
+times = st.none() | st.integers(-5, 5)
+needs = st.builds(
+    Need,
+    st.integers(1, 9),
+    times,
+    times,
+    st.lists(st.sampled_from("abc"), unique=True).map(tuple),
+    st.lists(
+        st.sampled_from([ShardFile(p, "parquet", 1, "", 0, 0, 1, True) for p in "xyz"]),
+        unique=True,
+    ).map(tuple),
+)
+
+
+@given(needs, needs, needs)
+def test_need_plus_property(a: Need, b: Need, c: Need) -> None:
+    """What is asked together is the most of each, in whatever order it is put together."""
+    both = Need.together([a, b])
+
+    assert Need.together([both, c]) == Need.together([a, Need.together([b, c])])
+    assert both.partitions == max(a.partitions, b.partitions)
+    oldest = [need.oldest_ms for need in (a, b) if need.oldest_ms is not None]
+    newest = [need.newest_ms for need in (a, b) if need.newest_ms is not None]
+    assert (both.oldest_ms, both.newest_ms) == (
+        min(oldest, default=None),
+        max(newest, default=None),
+    )
+    assert set(both.sources) == {*a.sources, *b.sources}
+    assert set(both.files) == {*a.files, *b.files}
+
+
+def test_age_of_old_record_in_message(made: MadeArchive) -> None:
+    """The message tells the time of the oldest record, to the millisecond."""
+    oldest = int((NOW - timedelta(days=40, milliseconds=-7)).timestamp() * 1000)
+
+    with pytest.raises(TopicError, match=r"oldest record is of 2026-04-22T00:00:00\.007Z"):
+        look(made, cluster_of(retention_ms=str(HOUR)), replace(NEED, oldest_ms=oldest))
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_check_names_of_kafka(name: str) -> None:
+    """Kafka's own topics are no targets."""
+    with pytest.raises(ConfigError, match=f"target topic {name} is one of Kafka's own"):
+        check_names(["copy", name])

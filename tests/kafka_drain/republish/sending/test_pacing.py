@@ -1,0 +1,177 @@
+"""Tests of pacing: how much of a transaction may be on its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_drain.republish.sending.pacing import (
+    FIRST_BYTES,
+    GROWTH,
+    LONGEST,
+    ON_THE_WAY,
+    RECORD_BYTES,
+    Pace,
+    Pacer,
+)
+
+TIMEOUT = 60.0
+MESSAGE_TIMEOUT = 45.0
+
+#: Of a process that makes records, at most.
+MEGABYTES = 100 << 20
+
+
+@dataclass
+class Link:
+    """A link of a steady rate, with the time that passes on it.
+
+    Attributes:
+        rate: Bytes a second.
+        latency: Seconds until an acknowledgement is back.
+        now: The time.
+    """
+
+    rate: float
+    latency: float
+    now: float = 0.0
+    free_at: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+
+    def send(self, size: int) -> None:
+        """Put a record on the link, behind those before it."""
+        self.now += size / MEGABYTES
+        self.free_at = max(self.free_at, self.now) + size / self.rate
+        self.arrivals.append(self.free_at + self.latency)
+
+    def waiting(self) -> int:
+        """Return how many records aren't acknowledged."""
+        return sum(at > self.now for at in reversed(self.arrivals[-3_000:]))
+
+
+def transaction(link: Link, pacer: Pacer, record: int, most: int) -> tuple[int, float]:
+    """Send a transaction as `sending` does; return its records and how long it took."""
+    began, sent = link.now, 0
+    link.arrivals.clear()
+    link.free_at = link.now
+    pacer.begin()
+    while sent < most and not pacer.is_over:
+        room = pacer.room(link.waiting())
+        if room > 0 or not sent:
+            # As a step does, what fits and one at least.
+            step = max(1, min(most - sent, room // record, 100))
+            queued = link.now
+            for _ in range(step):
+                link.send(record + RECORD_BYTES)
+            pacer.queued(step, record * step)
+            assert link.arrivals[-1] - queued <= MESSAGE_TIMEOUT
+            sent += step
+        else:
+            link.now += 0.02
+    link.now = max(link.now, link.arrivals[-1])
+    return sent, link.now - began
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rate=st.floats(20_000, 200_000_000),
+    latency=st.floats(0.0005, 0.3),
+    record=st.integers(1_000, 200_000),
+)
+def test_pacer_property(rate: float, latency: float, record: int) -> None:
+    """On any steady link each transaction ends in time, and they grow to what the link carries."""
+    link = Link(rate, latency)
+    pacer = Pacer(TIMEOUT, lambda: link.now)
+    shares = []
+    for _ in range(4):
+        sent, seconds = transaction(link, pacer, record, 2_000)
+        first = (FIRST_BYTES + record + RECORD_BYTES) / rate
+        assert seconds < (LONGEST + ON_THE_WAY) * TIMEOUT + 2 * first + 2 * latency + 1
+        assert seconds < TIMEOUT
+        shares.append(sent / seconds)
+        pacer.committed()
+
+    # Once the link is known it is kept busy: but for the wait for the last acknowledgement.
+    busy = min(rate, MEGABYTES) / (record + RECORD_BYTES)
+    least = 2_000 / (2_000 / busy + 0.1 + 2 * latency)
+    assert shares[-1] > 0.5 * min(busy, least)
+
+
+def test_pacer_link_slower_than_first() -> None:
+    """Where even the first bytes take too long, each failure makes them fewer, down to a record."""
+    pace = Pace.unknown(TIMEOUT)
+    seen = []
+    for _ in range(10):
+        seen.append(pace.most_on_the_way(0, 1.0))
+        pace = pace.after_failure()
+
+    assert seen == [max(1, FIRST_BYTES // GROWTH**failures) for failures in range(10)]
+    assert seen[-1] == 1
+
+
+def test_pacer_recovers() -> None:
+    """After a failure, commits bring the first bytes back to what they were, and no further."""
+    pace = Pace.unknown(TIMEOUT).after_failure().after_failure()
+    for _ in range(5):
+        pace = pace.after_commit(10, 1.0)
+
+    assert pace.first == FIRST_BYTES
+    assert pace.seconds == LONGEST * TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("rate", "proven", "acknowledged", "seconds", "most"),
+    [
+        # Nothing known, nothing acknowledged: the first bytes.
+        (0, 0, 0, 0, FIRST_BYTES),
+        (0, 0, 0, 10, FIRST_BYTES),
+        # This transaction tells: a burst lets as much more go as GROWTH says.
+        (0, 0, 1 << 20, 0.01, GROWTH << 20),
+        # A slow link: what it carries in a part of the timeout.
+        (0, 0, 10 << 20, 10, 5 << 20),
+        # The one before tells.
+        (1 << 20, 100 << 20, 0, 0, 5 << 20),
+        (100 << 20, 100 << 20, 0, 0, 100 << 20),
+        (100 << 20, 1 << 20, 0, 0, 1 << 20),
+        # The faster one of both counts, within what either has proven.
+        (1 << 20, 100 << 20, 20 << 20, 10, 10 << 20),
+        (2 << 20, 1 << 20, 10 << 20, 10, 10 << 20),
+        # Never less than the first bytes.
+        (1, 1, 1, 1_000, FIRST_BYTES),
+    ],
+)
+def test_most_on_the_way(
+    rate: float, proven: int, acknowledged: int, seconds: float, most: int
+) -> None:
+    """What may be on the way: what comes through in a twelfth of the timeout, if that is proven."""
+    pace = Pace(TIMEOUT, 3.0, rate=rate, proven=proven)
+
+    assert pace.most_on_the_way(acknowledged, seconds) == most
+
+
+@given(
+    first=st.integers(1, FIRST_BYTES),
+    rate=st.floats(0, 1e9),
+    proven=st.integers(0, 1 << 30),
+    acknowledged=st.integers(0, 1 << 30),
+    seconds=st.floats(0, 60),
+)
+def test_most_on_the_way_property(
+    first: int, rate: float, proven: int, acknowledged: int, seconds: float
+) -> None:
+    """It is never less than the first bytes, and beyond them never more than what was proven."""
+    most = Pace(TIMEOUT, 3.0, first, rate, proven).most_on_the_way(acknowledged, seconds)
+
+    assert most >= first
+    assert most <= max(first, proven, GROWTH * acknowledged)
+
+
+def test_after_failure_knows_nothing() -> None:
+    """After a failure the rate of before counts no more: the link isn't what it was."""
+    pace = Pace(TIMEOUT, 20.0, rate=1e9, proven=1 << 30).after_failure()
+
+    assert (pace.rate, pace.proven) == (0, 0)
+    assert pace.seconds < 20.0

@@ -1,0 +1,288 @@
+"""Sending: when it gives up, where records go, and what a limit makes it wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.kafka_drain.test_plan import PLAN
+
+from kafka_drain.errors import DeliveryError, KafkaUnavailableError, SupersededError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress
+from kafka_drain.republish import run as republishing
+from kafka_drain.republish.engines import worker
+from kafka_drain.republish.engines.worker import Worker
+from kafka_drain.republish.planning.placement import partition_of_key
+from kafka_drain.republish.run import Limits, Republish
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.pacing import Pacer
+from kafka_drain.republish.sending.producer import ProducerLost
+from kafka_drain.republish.sending.progress_store import Progress as Progress_
+from kafka_drain.republish.sending.shard_sender import SendJob
+
+UNAVAILABLE = KafkaUnavailableError("no answer")
+LOST = ProducerLost(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+
+
+def job(**changes: Any) -> SendJob:
+    values: dict[str, Any] = {
+        "root": "",
+        "key": "k",
+        "plan": "p",
+        "attempt": 1,
+        "attempts": PLAN.attempts,
+        "shards": PLAN.shards[1:],
+        "partitions": 2,
+        "transactions": "strict",
+        "adds_provenance": False,
+        "settings": {},
+    }
+    return SendJob(**(values | changes))
+
+
+class Clock:
+    """Seconds that pass only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(sending, "time", clock)
+    return clock
+
+
+def transactions_that(
+    fail: Callable[[], Exception | None], patch: pytest.MonkeyPatch, ledger: Exception | None
+) -> None:
+    """Let transactions of five records fail or not, and the ledger when it is asked after them."""
+
+    def transactions(*_: Any) -> Iterator[int]:
+        error = fail()
+        if error is not None:
+            raise error
+        yield 5
+
+    def read(*_: Any) -> None:
+        if ledger is not None:
+            raise ledger
+
+    patch.setattr(sending, "_transactions", transactions)
+    patch.setattr(sending, "_refuse_if_superseded", read)
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, LOST])
+@pytest.mark.parametrize("ledger", [None, UNAVAILABLE])
+def test_send_shard_waits_for_kafka(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, ledger: Exception | None
+) -> None:
+    """Kafka may be away for as long as a run promises to wait, its ledger too."""
+    fails = lambda: error if clock.now < sending.PATIENCE_SECONDS else None  # noqa: E731
+    transactions_that(fails, monkeypatch, ledger)
+
+    assert sending.send_shard(job()) == 5
+    assert clock.now >= sending.PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, LOST])
+def test_send_shard_gives_up(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It isn't waited for ever, not at all by one that was stopped, nor beside a later attempt."""
+    transactions_that(lambda: error, monkeypatch, UNAVAILABLE)
+
+    with pytest.raises(KafkaUnavailableError, match="no answer"):
+        sending.send_shard(job())
+    assert 300 < clock.now < 302
+    with pytest.raises(DeliveryError, match="was stopped"):
+        sending.send_shard(job(), lambda: True)
+    transactions_that(lambda: error, monkeypatch, SupersededError("taken over"))
+    with pytest.raises(SupersededError):
+        sending.send_shard(job())
+
+
+def test_worker_ends_with_its_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ends the wait for those who send ends them first."""
+    ended = []
+
+    def run_job(_: Any, stopped: Callable[[], bool]) -> dict[str, Any]:
+        while not stopped():
+            pass
+        ended.append(True)
+        return {}
+
+    def tick() -> None:
+        raise UNAVAILABLE
+
+    monkeypatch.setattr(worker, "run_job", run_job)
+    with pytest.raises(KafkaUnavailableError):
+        Worker().run([[job()], [job()]], 1, tick)
+
+    assert ended == [True, True]
+
+
+def test_worker_ends_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are told to end, and waited for."""
+    calls: list[str] = []
+
+    class Child:
+        def do(self, _: Any) -> dict[str, Any]:
+            while "end" not in calls:
+                pass
+            return {}
+
+        def end(self) -> None:
+            calls.append("end")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    def tick() -> None:
+        raise UNAVAILABLE
+
+    monkeypatch.setattr(worker, "Child", Child)
+    with pytest.raises(KafkaUnavailableError):
+        Worker().run([[job()], [job()]], 2, tick)
+
+    assert calls == ["end", "end", "close", "close"]
+
+
+def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress that can't be read ends nothing; it is said once, and again after it was known."""
+    seconds = iter(range(0, 1_000, 3))
+    answers: list[Any] = [UNAVAILABLE, UNAVAILABLE, {}, UNAVAILABLE, {}]
+
+    class Ledger:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def read(self, *_: Any) -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def close(self) -> None: ...
+
+    def engine(_: Any, __: Any, tick: Callable[[], None]) -> None:
+        for _ in range(4):
+            tick()
+
+    said: list[str] = []
+    monkeypatch.setattr(republishing, "Ledger", Ledger)
+    monkeypatch.setattr(
+        republishing, "Progress", lambda *a: Progress(*a, clock=lambda: float(next(seconds)))
+    )
+    monkeypatch.setattr(Republish, "_jobs", lambda *_: [])
+    cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
+    none: Any = None
+    republish = Republish(none, cluster, none, PLAN, said.append, none)
+
+    republish._send(PLAN, engine, 1, 0, Limits())  # type: ignore[arg-type]
+
+    unknown = ["the progress isn't known" in line for line in said]
+    assert unknown == [True, False, True, False]
+
+
+class Queue:
+    """A producer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[bytes | None, int] = {}
+
+    def produce(self, _: str, __: bytes, key: bytes | None, partition: int, *more: Any) -> None:
+        self.partitions[key] = partition
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_queue_by_key(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    """Keys go where the plan's count of partitions puts them, however many there are today."""
+    keys = [None, b"", *(b"%d" % n for n in range(50))]
+    rows = [(key, b"v", None, 1, offset) for offset, key in enumerate(keys)]
+    monkeypatch.setattr(sending, "rows_of", lambda _: rows)
+    monkeypatch.setattr(sending, "offset_of_nul", lambda _: None)
+    queue: Any = Queue()
+    batch: Any = None
+    shard = PLAN.shards[1]
+    assert shard.target_partition is None
+    assert shard.source == TopicPartition("t", 1)
+
+    sending._queue(job(partitions=partitions), queue, shard, batch)
+
+    assert queue.partitions == {key: partition_of_key(key, partitions, 1) for key in keys}
+
+
+@pytest.mark.parametrize("transactions", ["strict", "fast"])
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        ({"bytes_per_second": 100.0}, 300.0),
+        ({"records_per_second": 0.01}, 300.0),
+        ({"bytes_per_second": 10_000.0, "records_per_second": 100.0}, 3.0),
+        ({}, 0.0),
+    ],
+)
+def test_limits_of_large_records(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    transactions: str,
+    limits: dict[str, float],
+    seconds: float,
+) -> None:
+    """What one transaction may not wait for is waited for after it, with nothing left open."""
+    sizes = [10_000] * 4
+    progress = [Progress_(0, 0, "p")]
+    open_since: list[float] = []
+
+    class Source:
+        shard, next_offset = PLAN.shards[1], 0
+
+        def __init__(self, _: Any) -> None: ...
+
+        def go_to(self, _: Any) -> None: ...
+
+        def take(self, *_: Any) -> Any:
+            return (SimpleNamespace(num_rows=1), sizes.pop()) if sizes else None
+
+        def queued(self, *_: Any) -> None: ...
+
+    class Producer:
+        def begin_transaction(self) -> None:
+            open_since.append(clock.now)
+
+        def send_offsets_to_transaction(self, offsets: Any, *_: Any) -> None:
+            metadata = json.loads(offsets[0].metadata)
+            progress.append(Progress_(0, metadata["records"], "p"))
+
+        def commit_transaction(self, _: float) -> None:
+            assert clock.now - open_since[-1] <= sending.TRANSACTION_SECONDS + 1
+
+        def poll(self, _: float) -> None: ...
+
+        def __len__(self) -> int:
+            return 0
+
+    monkeypatch.setattr(sending, "_Source", Source)
+    monkeypatch.setattr(sending, "Pacer", lambda seconds: Pacer(seconds, clock.monotonic))
+    monkeypatch.setattr(sending, "fenced_producer", lambda *_, **__: Producer())
+    monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
+    monkeypatch.setattr(sending, "_queue", lambda *_: 0)
+    shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=4),))
+
+    sent = sending.send_shard(job(shards=(shard,), transactions=transactions, **limits))
+
+    assert sent == 4
+    assert clock.now >= seconds

@@ -1,0 +1,126 @@
+"""What a run may say of its target: every combination of what was found there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
+from kafka_drain.republish.planning.verdicts import gets_receipt, is_exact
+from kafka_drain.republish.verifying.matching import PartitionMatch
+from kafka_drain.republish.verifying.offset_map import Block
+from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
+
+NONE, ONE = {"lost": 0, "twice": 0, "out_of_order": 0}, (0, 1, 2)
+COMBINATIONS = [dict(zip(NONE, found, strict=True)) for found in product(ONE, repeat=3)]
+
+
+def match(**found: Any) -> PartitionMatch:
+    """What was found in a partition that ten records were planned for."""
+    shown = {"expected": 10, "found": 10, "foreign": 0, "compacted": 0, "fingerprint": "f"}
+    return PartitionMatch(**{**NONE, **shown, "mappings": {}, **found})
+
+
+def verification(*matches: PartitionMatch) -> Verification:
+    """What was found in the partitions of topic t."""
+    return Verification(
+        tuple(VerifiedPartition(TopicPartition("t", n), m) for n, m in enumerate(matches))
+    )
+
+
+@pytest.mark.parametrize("found", COMBINATIONS)
+def test_is_exact(found: dict[str, int]) -> None:
+    """Exact is what has nothing lost, nothing twice and nothing out of order."""
+    assert is_exact(**found) is (found == NONE)
+    assert match(**found).is_exact is (found == NONE)
+    # What is others', and what compaction took, changes nothing.
+    assert match(**found, foreign=3, compacted=3).is_exact is (found == NONE)
+
+
+@pytest.mark.parametrize("found", COMBINATIONS)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_gets_receipt(found: dict[str, int], is_first: bool) -> None:
+    """One partition decides for all: by what was lost, exactly once by all of it."""
+    matches: Sequence[PartitionMatch] = [match(**found), match()]
+    whole = verification(*(matches if is_first else reversed(matches)))
+
+    assert whole.is_exact is (found == NONE)
+    assert whole.gets_receipt(EXACTLY_ONCE) is (found == NONE)
+    assert whole.gets_receipt(AT_LEAST_ONCE) is (found["lost"] == 0)
+    assert gets_receipt(AT_LEAST_ONCE, **found) is (found["lost"] == 0)
+
+
+def test_verification_sums() -> None:
+    """The figures are those of all partitions."""
+    first = match(lost=1, twice=2, out_of_order=3, foreign=4, compacted=5, notes=("a",))
+    second = match(expected=20, lost=10, twice=20, out_of_order=30, foreign=40, compacted=50)
+
+    found = verification(first, second)
+
+    assert found.to_dict() == {
+        "is_exact": False,
+        "records": 30,
+        "lost": 11,
+        "twice": 22,
+        "out_of_order": 33,
+        "foreign": 44,
+        "compacted": 55,
+        "partitions": [
+            {
+                "topic": "t",
+                "partition": 0,
+                "records": 10,
+                "found": 10,
+                "lost": 1,
+                "twice": 2,
+                "out_of_order": 3,
+                "foreign": 4,
+                "compacted": 5,
+                "fingerprint": "f",
+                "notes": ["a"],
+            },
+            {
+                "topic": "t",
+                "partition": 1,
+                "records": 20,
+                "found": 10,
+                "lost": 10,
+                "twice": 20,
+                "out_of_order": 30,
+                "foreign": 40,
+                "compacted": 50,
+                "fingerprint": "f",
+                "notes": [],
+            },
+        ],
+    }
+    assert found.lines() == [
+        "verify: NOT EXACT: of 30 records 11 are lost; 22 are there beyond the plan, 33 are out of "
+        "order; 55 were compacted by Kafka since; 44 records of other producers lie between",
+        "  t-0: 10 of 10 found, 1 lost, 2 twice, 3 out of order",
+        "  t-1: 10 of 20 found, 10 lost, 20 twice, 30 out of order",
+        "  t-0: a",
+    ]
+
+
+def test_verification_exact_lines() -> None:
+    """What is exact needs one line."""
+    assert verification(match(), match(expected=5)).lines() == [
+        "verify: 15 records are in Kafka once, in order, as in the files"
+    ]
+
+
+def test_match_read_again() -> None:
+    """What another process found is what is read."""
+    blocks = (Block(0, 5, 10, 15, 5), Block(7, 9, 15, 17, 2))
+    found = match(lost=1, mappings={3: blocks, 4: ()}, notes=("a", "b"))
+
+    document = json.loads(json.dumps(found.to_dict()))
+
+    assert set(document["mappings"]) == {"3", "4"}
+    assert PartitionMatch.from_dict(document) == found

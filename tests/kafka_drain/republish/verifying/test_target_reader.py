@@ -1,0 +1,101 @@
+"""Tests of reading a target back: is it silence or slowness?"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.verifying import target_reader
+from kafka_drain.republish.verifying.target_reader import (
+    FETCH_BYTES,
+    LEAST_FETCH_BYTES,
+    SHRINK,
+    TargetReader,
+    Wait,
+    what_to_do,
+)
+
+TIMEOUT = 120.0
+
+
+@pytest.mark.parametrize("quiet", [0.0, 30.0, 30.1, 120.0, 120.1])
+@pytest.mark.parametrize("asked", [0.0, 30.0, 30.1, 500.0])
+@pytest.mark.parametrize("fetch_bytes", [FETCH_BYTES, LEAST_FETCH_BYTES + 1, LEAST_FETCH_BYTES])
+def test_what_to_do(quiet: float, asked: float, fetch_bytes: int) -> None:
+    """Silence is what lasts for the whole time; before, less is asked for, as long as that goes."""
+    found = what_to_do(quiet, asked, fetch_bytes, TIMEOUT)
+
+    if quiet > 120:
+        assert found is Wait.NO_MORE
+    elif quiet > 30 and asked > 30 and fetch_bytes > LEAST_FETCH_BYTES:
+        assert found is Wait.FOR_LESS
+    else:
+        assert found is Wait.ON
+
+
+def test_what_to_do_least_in_time() -> None:
+    """The least is asked for before the time is up."""
+    sizes = [FETCH_BYTES]
+    while sizes[-1] > LEAST_FETCH_BYTES:
+        sizes.append(max(LEAST_FETCH_BYTES, sizes[-1] // SHRINK))
+
+    assert (len(sizes) - 1) * TIMEOUT / 4 < TIMEOUT * 3 / 4
+
+
+@given(times=st.lists(st.floats(0, 200), min_size=2, max_size=20).map(sorted))
+def test_what_to_do_property(times: list[float]) -> None:
+    """Once it counts as silence it does so for as long as nothing comes."""
+    found = [what_to_do(quiet, quiet, FETCH_BYTES, TIMEOUT) for quiet in times]
+
+    assert all(b is Wait.NO_MORE for a, b in pairwise(found) if a is Wait.NO_MORE)
+
+
+def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that asks for less begins where the records it gave end.
+
+    How far the one before had fetched says nothing of it: else what comes again counts as silence.
+    """
+    tp = TopicPartition("t", 0)
+    now = [0.0]
+
+    class Consumer:
+        """On its first call it fetches far; then it fetches again, an offset a second."""
+
+        made = 0
+
+        def __init__(self, settings: dict[str, Any]) -> None:
+            Consumer.made += 1
+            self.tell = settings["stats_cb"]
+            self.at = 900 if Consumer.made == 1 else 0
+
+        def assign(self, _: Any) -> None: ...
+
+        def consume(self, *_: Any) -> list[Any]:
+            now[0] += 1.0
+            if Consumer.made > 1 or not now[0] > 1:
+                self.at += 1
+                partition = {"0": {"next_offset": self.at}}
+                self.tell(json.dumps({"topics": {"t": {"partitions": partition}}}))
+            if self.at == 400 and Consumer.made > 1:
+                raise StopIteration
+            return []
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(target_reader, "Consumer", Consumer)
+    monkeypatch.setattr(target_reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
+    reader = TargetReader(cluster, tp, first=0, end=1_000, with_keys=False, timeout_seconds=TIMEOUT)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(reader.read(lambda: False))
+
+    # Of 400 seconds in which something came it took none for silence.
+    assert Consumer.made == 2

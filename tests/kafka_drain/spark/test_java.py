@@ -1,0 +1,119 @@
+"""Java: which one is taken, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.errors import MachineError
+from kafka_drain.spark.java import Java, require_java
+
+
+def fake_java(folder: Path, script: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "java"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def prints(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+@pytest.fixture
+def bin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of the PATH; JAVA_HOME isn't set."""
+    folder = tmp_path / "bin"
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return folder
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("21.0.2-ea", 21)])
+def test_require_java_supported(bin_folder: Path, version: str, major: int) -> None:
+    """Java 17 and 21 on the PATH are taken."""
+    path = fake_java(bin_folder, prints(version))
+
+    assert Java(path, major) == require_java()
+
+
+def test_require_java_options_from_environment(bin_folder: Path) -> None:
+    """The line that Java prints about JAVA_TOOL_OPTIONS doesn't hide the version."""
+    fake_java(bin_folder, "echo 'Picked up JAVA_TOOL_OPTIONS: -Da=1' >&2\n" + prints("17.0.1"))
+
+    assert require_java().major == 17
+
+
+def test_require_java_home_before_path(
+    bin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME goes before the PATH."""
+    fake_java(bin_folder, prints("17.0.1"))
+    path = fake_java(tmp_path / "jdk" / "bin", prints("21.0.2"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+
+    assert Java(path, 21) == require_java()
+
+
+def test_require_java_home_unsupported(
+    bin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JAVA_HOME that Spark would follow to a wrong version isn't passed over for the PATH."""
+    fake_java(bin_folder, prints("17.0.1"))
+    fake_java(tmp_path / "jdk" / "bin", prints("11.0.2"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+
+    with pytest.raises(MachineError, match="is Java 11, expected Java 17 or 21"):
+        require_java()
+
+
+def test_require_java_home_empty_folder(
+    bin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JAVA_HOME without bin/java is named."""
+    fake_java(bin_folder, prints("17.0.1"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
+
+    with pytest.raises(MachineError, match=r"JAVA_HOME is .*nothing, where no bin/java is"):
+        require_java()
+
+
+@pytest.mark.parametrize(("version", "major"), [("1.8.0_392", 8), ("11.0.2", 11), ("24-ea", 24)])
+def test_require_java_unsupported(bin_folder: Path, version: str, major: int) -> None:
+    """Other versions are refused with what was seen, what is expected and what to do."""
+    fake_java(bin_folder, prints(version))
+
+    with pytest.raises(MachineError, match=rf"is Java {major}, expected Java 17 or 21\. Install"):
+        require_java()
+
+
+def test_require_java_missing(bin_folder: Path) -> None:
+    """Without any Java the message says what to install."""
+    with pytest.raises(MachineError, match=r"No Java found.* set JAVA_HOME to the folder"):
+        require_java()
+
+
+def test_require_java_fails(bin_folder: Path) -> None:
+    """A java that ends with an error is refused with what it printed."""
+    fake_java(bin_folder, "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
+
+    with pytest.raises(MachineError, match=r"doesn't run.*Unable to locate a Java Runtime"):
+        require_java()
+
+
+def test_require_java_not_a_program(bin_folder: Path) -> None:
+    """A java that the system can't execute is refused."""
+    fake_java(bin_folder, "").write_bytes(b"\x7fELF nonsense")
+
+    with pytest.raises(MachineError, match="doesn't run"):
+        require_java()
+
+
+def test_require_java_no_version(bin_folder: Path) -> None:
+    """A java that names no version is refused with what it printed."""
+    fake_java(bin_folder, "echo hello")
+
+    with pytest.raises(MachineError, match=r"names no version, it printed: hello\."):
+        require_java()

@@ -1,0 +1,174 @@
+"""Documents: written whole or not at all, and readable or named."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError
+from kafka_drain.storage.json_files import create_text, read_document, write_document, write_text
+
+
+def test_write_document_round_trip(tmp_path: Path) -> None:
+    """What was written is read back, in a folder that didn't exist."""
+    path = UPath(tmp_path / "new" / "folder" / "a.json")
+
+    write_document(path, {"b": 1, "a": ["é", None]})
+
+    assert read_document(path) == {"b": 1, "a": ["é", None]}
+    assert path.read_text().endswith("}\n")
+    assert os.listdir(tmp_path / "new" / "folder") == ["a.json"]
+
+
+def test_write_document_replaces(tmp_path: Path) -> None:
+    """A second document takes the place of the first one, also when it is shorter."""
+    path = UPath(tmp_path / "a.json")
+    write_document(path, {"key": "x" * 1000})
+
+    write_document(path, {"key": ""})
+
+    assert read_document(path) == {"key": ""}
+
+
+def test_write_text_replace_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the rename fails, the old file stays and no other file is left."""
+    path = UPath(tmp_path / "a.json")
+    write_text(path, "old")
+
+    def fail(source: str, target: str) -> None:
+        # The new text has to be complete before it gets the name.
+        assert Path(source).read_text() == "new"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(ArchiveError, match=r"a\.json can't be written: No space left on device"):
+        write_text(path, "new")
+
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_write_text_below_file(tmp_path: Path) -> None:
+    """A folder that can't be made is an ArchiveError that names the file."""
+    (tmp_path / "file").write_text("mine")
+
+    with pytest.raises(ArchiveError, match=r"a\.json can't be written"):
+        write_text(UPath(tmp_path / "file" / "a.json"), "text")
+
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_write_text_over_folder(tmp_path: Path) -> None:
+    """A folder in the place of the file stays, and no other file is left."""
+    (tmp_path / "a.json").mkdir()
+
+    with pytest.raises(ArchiveError, match="can't be written"):
+        write_text(UPath(tmp_path / "a.json"), "text")
+
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_write_text_object_store() -> None:
+    """A store without renames gets the text in one write."""
+    path = UPath("memory://documents/a.json")
+
+    write_text(path, "text")
+
+    assert path.read_text() == "text"
+    assert [path] == list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"a\.json isn't JSON"),
+        (b'{"a": 1', r"a\.json isn't JSON .*restore it from a copy"),
+        (b"[1]", r"a\.json holds '\[1\]', expected a JSON object"),
+        (b"null", r"a\.json holds 'null'"),
+        (b"\xff\xfe\x00", r"a\.json isn't JSON"),
+    ],
+)
+def test_read_document_unreadable(tmp_path: Path, content: bytes, message: str) -> None:
+    """A file that isn't a JSON object is an ArchiveError that names it."""
+    (tmp_path / "a.json").write_bytes(content)
+
+    with pytest.raises(ArchiveError, match=message):
+        read_document(UPath(tmp_path / "a.json"))
+
+
+def test_read_document_missing(tmp_path: Path) -> None:
+    """A missing file stays a FileNotFoundError: the caller knows what that means."""
+    with pytest.raises(FileNotFoundError):
+        read_document(UPath(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("write", [write_text, create_text])
+def test_write_text_synced(
+    write: Callable[[UPath, str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut there is the whole text: its bytes are synced, then its name, and folders.
+
+    A file has its bytes on the disk before it has its name there.
+    """
+    steps: list[str] = []
+    fsync, replace, link = os.fsync, os.replace, os.link
+
+    def follow_fsync(opened: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{opened}"))
+        steps.append(str(path.relative_to(tmp_path)) if path.is_dir() else path.read_text())
+        fsync(opened)
+
+    def follow_replace(source: str, target: str) -> None:
+        steps.append("named")
+        replace(source, target)
+
+    def follow_link(source: str, target: str) -> None:
+        steps.append("named")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", follow_fsync)
+    monkeypatch.setattr(os, "replace", follow_replace)
+    monkeypatch.setattr(os, "link", follow_link)
+
+    write(UPath(tmp_path / "new" / "deep" / "a.json"), "text")
+    assert steps == [".", "new", "text", "named", "new/deep"]
+
+    steps.clear()
+    write(UPath(tmp_path / "new" / "deep" / "b.json"), "text")
+    assert steps == ["text", "named", "new/deep"]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; make room on its disk"),
+        (errno.EDQUOT, "Disk quota exceeded; make room on its disk, or raise the quota"),
+        (errno.EROFS, "Read-only file system; its file system is mounted for reading only"),
+        (errno.EIO, "Input/output error; its disk has failed"),
+        (errno.EACCES, "Permission denied; check that .+ this user may write to it"),
+    ],
+)
+@pytest.mark.parametrize("write", [write_text, create_text])
+def test_write_text_not_written(
+    write: Callable[[UPath, str], object],
+    number: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What to do is of the error's own kind: a full disk is no missing right. Nothing is left."""
+
+    def fail(opened: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(ArchiveError, match=rf"a\.json can't be written: {told}"):
+        write(UPath(tmp_path / "a.json"), "text")
+
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,124 @@
+"""A place is named the same way on a disk and in a store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError, MachineError
+from kafka_drain.storage.paths import hadoop_path, is_local, locate, make_folder, sync_files
+
+
+def test_locate_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A relative path is one of this folder."""
+    monkeypatch.chdir(tmp_path)
+
+    assert locate("archive") == UPath(tmp_path / "archive")
+    assert is_local(locate("archive"))
+
+
+def test_locate_in_store() -> None:
+    """A store's path keeps its URL, and looks anew each time."""
+    path = locate("memory://folder/archive")
+
+    assert str(path) == "memory://folder/archive"
+    assert not is_local(path)
+    assert path.storage_options == {"use_listings_cache": False}
+    assert (path / "a").storage_options == path.storage_options
+
+
+def test_locate_on_s3() -> None:
+    """Many files are read at a time: each may take a little memory only."""
+    path = locate("s3://bucket/archive")
+
+    assert (path / "a").fs.default_block_size == 8 << 20
+    assert not (path / "a").fs.dircache.use_listings_cache
+
+
+def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package that is missing is named."""
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+
+    with pytest.raises(MachineError, match="gs://bucket/a needs the Python package gcsfs"):
+        locate("gs://bucket/a")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/archives/a b", "/archives/a b"),
+        ("s3://bucket/a", "s3a://bucket/a"),
+        ("s3a://bucket/a", "s3a://bucket/a"),
+        ("memory://folder/a", "memory://folder/a"),
+    ],
+)
+def test_hadoop_path(path: str, expected: str) -> None:
+    """Only S3 has another name in Hadoop."""
+    assert hadoop_path(locate(path)) == expected
+
+
+def test_make_folder(tmp_path: Path) -> None:
+    """Folders above it are made as well; one that is there is left alone."""
+    make_folder(UPath(tmp_path / "a" / "b"))
+    make_folder(UPath(tmp_path / "a" / "b"))
+
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_make_folder_in_store() -> None:
+    """A store has none: nothing is written."""
+    path = locate("memory://nothing/here")
+
+    make_folder(path)
+
+    assert not path.exists()
+
+
+def test_sync_files_with_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each file its bytes and all names that lead to it: once, however many files."""
+    for name in ("a", "b"):
+        (tmp_path / "data" / f"topic={name}").mkdir(parents=True)
+        (tmp_path / "data" / f"topic={name}" / "1.parquet").touch()
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def follow(opened: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{opened}"), tmp_path))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", follow)
+
+    sync_files(UPath(tmp_path), ["data/topic=a/1.parquet", "data/topic=b/1.parquet"])
+
+    files = {"data/topic=a/1.parquet", "data/topic=b/1.parquet"}
+    assert set(synced[:2]) == files
+    assert sorted(synced[2:]) == [".", "data", "data/topic=a", "data/topic=b"]
+
+
+def test_sync_files_gone(tmp_path: Path) -> None:
+    """What has gone since it was read isn't there after a power cut either."""
+    with pytest.raises(ArchiveError, match=r"gone\.parquet can't be .+; nothing was sealed"):
+        sync_files(UPath(tmp_path), ["gone.parquet"])
+
+
+def test_sync_files_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that can't write is no reason to seal."""
+
+    def fail(opened: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(ArchiveError, match="Input/output error"):
+        sync_files(UPath(tmp_path), ["a"])
+
+
+def test_sync_files_in_store() -> None:
+    """A store has what it answered for."""
+    sync_files(locate("memory://folder/archive"), ["a"])

@@ -1,0 +1,141 @@
+"""What Spark is told of an object store, and what an Airflow connection becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.config.groups import check_group
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.spark_conf import check_spark_conf
+from kafka_drain.errors import ConfigError
+from kafka_drain.storage.s3 import scheme_of, spark_conf_for, variables_of
+
+S3A = "spark.hadoop.fs.s3a."
+
+
+@pytest.mark.parametrize(
+    ("archive", "scheme"),
+    [("/a/b", ""), ("s3://b/a", "s3"), ("s3a://b", "s3a"), ("gs://b/a", "gs")],
+)
+def test_scheme_of(archive: str, scheme: str) -> None:
+    """A path has none."""
+    assert scheme_of(archive) == scheme
+
+
+@pytest.mark.parametrize("archive", ["/archives/a", "file:///a", "gs://bucket/a"])
+def test_spark_conf_elsewhere(archive: str) -> None:
+    """An archive that isn't on S3 changes nothing, whatever the environment says."""
+    assert spark_conf_for(archive, {"AWS_ENDPOINT_URL": "http://s3:9000"}) == {}
+
+
+def test_spark_conf_amazon() -> None:
+    """Amazon's own S3 needs no endpoint; nothing is renamed."""
+    environment = {"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "eu-west-1"}
+
+    conf = spark_conf_for("s3://bucket/a", environment)
+
+    assert conf[f"{S3A}endpoint.region"] == "eu-west-1"
+    assert f"{S3A}endpoint" not in conf
+    assert "Abortable" in conf["spark.sql.streaming.checkpointFileManagerClass"]
+    assert conf[f"{S3A}committer.name"] == "magic"
+    assert "hidden" not in conf.values()
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint", "region"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://s3:9000"}, "http://s3:9000", "us-east-1"),
+        (
+            {"AWS_ENDPOINT_URL": "http://all:1", "AWS_ENDPOINT_URL_S3": "https://s3:2"},
+            "https://s3:2",
+            "us-east-1",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "http://s3:9000", "AWS_DEFAULT_REGION": "local"},
+            "http://s3:9000",
+            "local",
+        ),
+    ],
+)
+def test_spark_conf_endpoint(environment: dict[str, str], endpoint: str, region: str) -> None:
+    """Spark asks the same server, by path, as botocore does for it."""
+    conf = spark_conf_for("s3a://bucket/a", environment)
+
+    assert conf[f"{S3A}endpoint"] == endpoint
+    assert conf[f"{S3A}path.style.access"] == "true"
+    assert conf[f"{S3A}endpoint.region"] == region
+
+
+@pytest.mark.parametrize("endpoint", ["s3:9000", "http://", "http://user:secret@s3:9000"])
+def test_spark_conf_endpoint_refused(endpoint: str) -> None:
+    """What is no URL, or would show a password, is refused; the password isn't repeated."""
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL") as raised:
+        spark_conf_for("s3://bucket/a", {"AWS_ENDPOINT_URL": endpoint})
+
+    assert "secret" not in str(raised.value)
+
+
+def test_variables_of_connection() -> None:
+    """Login and password are the key; what is empty is left out."""
+    extra = {"region_name": "eu-west-1", "endpoint_url": "http://s3:9000", "profile_name": ""}
+
+    assert variables_of("aws", "id", "secret", extra) == {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL": "http://s3:9000",
+    }
+    assert variables_of("aws", None, None, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("login", "password", "extra", "match"),
+    [
+        ("id", None, {}, "a login without a password"),
+        (None, "hidden", {}, "a password without a login"),
+        ("id", "hidden", {"role_arn": "arn:x"}, "role_arn.*accepted: .*region_name"),
+    ],
+)
+def test_variables_of_refused(
+    login: str | None, password: str | None, extra: dict[str, str], match: str
+) -> None:
+    """Half a key, or what wouldn't be heeded, is refused by name; no value is shown."""
+    with pytest.raises(ConfigError, match=match) as raised:
+        variables_of("aws", login, password, extra)
+
+    assert "hidden" not in str(raised.value)
+
+
+def test_pipeline_connection_without_store() -> None:
+    """A connection that nothing would use is refused."""
+    with pytest.raises(ConfigError, match="archive_conn_id"):
+        Pipeline(name="p", topics=["t"], archive="/a", archive_conn_id="aws_default")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.bucket.b.secret.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.azure.account.key.x.dfs.core.windows.net",
+        "spark.hadoop.fs.s3a.proxy.password",
+    ],
+)
+def test_spark_conf_with_secret(name: str) -> None:
+    """Credentials of a store would be on spark-submit's command line."""
+    with pytest.raises(ConfigError, match="command line") as raised:
+        check_spark_conf({name: "hidden"})
+
+    assert "hidden" not in str(raised.value)
+
+
+def test_group_of_two_stores() -> None:
+    """How a checkpoint is written is one setting for all of a Spark application."""
+    local = Pipeline(name="a", topics=["t"], archive="/a")
+    remote = Pipeline(name="b", topics=["t"], archive="s3://bucket/b")
+
+    with pytest.raises(ConfigError, match="make two groups"):
+        check_group([local, remote])
+    check_group([remote, Pipeline(name="c", topics=["t"], archive="s3://bucket/c")])

@@ -1,0 +1,136 @@
+"""A reprocess that can't end, and what is left when it is abandoned: on the golden archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.window import Window
+from kafka_drain.cli.main import main
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
+from kafka_drain.maintenance.maintain import plan_maintenance
+from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
+from kafka_drain.windows.reprocess.plan import Cut
+from kafka_drain.windows.reprocess.run import (
+    open_reprocess,
+    plan_reprocess,
+)
+from kafka_drain.windows.reprocess.state import ReprocessPlan, unfinished_reprocess
+from kafka_drain.windows.window_jobs import freeze_window
+from tests.brute_force import data_files
+from tests.kafka_drain.fake_cluster import Log
+from tests.kafka_drain.golden import P0, P1, golden_cluster, sealed_copy
+
+CUT = Cut(batch=(1, 12))
+END_IT = r"`kafka-drain reprocess .*archive --abandon --apply`"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """The golden archive, all of it sealed."""
+    return sealed_copy(tmp_path / "archive")
+
+
+@pytest.fixture
+def pipeline(archive: Archive) -> Pipeline:
+    """Its pipeline."""
+    name = archive.document()["pipeline"]
+    return Pipeline(name=name, topics=["flights"], archive=str(archive.root))
+
+
+@pytest.fixture
+def begun(pipeline: Pipeline) -> ReprocessPlan:
+    """A reprocess of its last batches that was killed while its first window was drained."""
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, CUT, offsets_a_piece=1)
+    open_reprocess(plan, cluster, run="tests", say=print)
+    key, piece = next(iter(plan.pieces.items()))
+    window = Window(plan.archive.root, key)
+    freeze_window(
+        window,
+        piece.ranges,
+        replaces=piece.replaces,
+        file_format="parquet",
+        partition_by=["topic"],
+        replaced=piece.replaced(),
+    )
+    (window.folder / "data").mkdir()
+    (window.folder / "data" / "part-0.parquet").write_bytes(b"half a file")
+    return plan
+
+
+def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: ReprocessPlan) -> None:
+    """What isn't sealed goes, archived files stay, maintenance goes on, another may begin."""
+    cluster: Any = golden_cluster()
+    files = archive.generation(1).list_data_files()
+    assert plan_maintenance(pipeline).waits_for
+
+    plan = plan_abandon(archive)
+    assert plan.to_dict() | {"archive": ""} == {
+        "archive": "",
+        "since": str(CUT),
+        "sealed": 0,
+        "unsealed": len(begun.pieces),
+    }
+    abandon_reprocess(plan, run="tests", say=print)
+
+    assert unfinished_reprocess(archive) is None
+    assert archive.window_keys() == []
+    assert archive.generation(1).list_data_files() == files
+    assert validate_archive(archive, cluster, deep=True).findings == []
+    assert plan_maintenance(pipeline).waits_for == ""
+    assert plan_reprocess(pipeline, cluster, CUT).begun is False
+
+
+def test_plan_abandon_nothing_begun(archive: Archive) -> None:
+    """Where no reprocess was begun, there is nothing to abandon."""
+    with pytest.raises(ConfigError, match="no reprocess was begun"):
+        plan_abandon(archive)
+
+
+def test_abandon_command(
+    archive: Archive, begun: ReprocessPlan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command shows what ends, needs no Kafka, and does it when told."""
+    root = str(archive.root)
+    before = data_files(root)
+
+    assert main(["reprocess", root, "--abandon"]) == 0
+    assert "dry run: nothing was changed" in capsys.readouterr().err
+    assert unfinished_reprocess(archive) is not None
+    assert data_files(root) == before
+
+    assert main(["reprocess", root, "--abandon", "--from-batch", "1"]) == 2
+    assert main(["reprocess", root, "--abandon", "--apply"]) == 0
+    assert unfinished_reprocess(archive) is None
+
+
+def test_begun_reprocess_names_the_way_out(pipeline: Pipeline, begun: ReprocessPlan) -> None:
+    """Where a begun reprocess stands in the way, or can't end, the message says how to end it."""
+    cluster: Any = golden_cluster()
+    with pytest.raises(ConfigError, match=END_IT):
+        plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
+    assert "--abandon" in plan_maintenance(pipeline).waits_for
+
+    cluster.logs = {P0: Log(first=41, end=1000), P1: Log(end=1000)}
+    with pytest.raises(DataLossError, match=END_IT):
+        plan_reprocess(pipeline, cluster, None)
+
+
+def test_begun_reprocess_files_taken(
+    archive: Archive, pipeline: Pipeline, begun: ReprocessPlan
+) -> None:
+    """A begun reprocess whose files another window has replaced is no error that passes."""
+    # A maintenance that was planned before, and seals now.
+    deletions = plan_deletions(archive, archive.generations(), 0, utc_now())
+    seal_deletions(archive, deletions, run="tests", say=print)
+
+    with pytest.raises(ArchiveError, match=rf"window retention_.*{END_IT}"):
+        plan_reprocess(pipeline, golden_cluster(), None)  # type: ignore[arg-type]

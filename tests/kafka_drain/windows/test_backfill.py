@@ -1,0 +1,246 @@
+"""What a backfill with force may replace, and what readers find before and after it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.window import range_rows
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError, DataLossError, LockedError
+from kafka_drain.intervals import Interval
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.windows import window_jobs as windows
+from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
+from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
+from kafka_drain.windows.window_jobs import WindowJob, finish_window, open_window, prepare_window
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
+
+P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+HOUR = Interval(NOON, NOON.replace(hour=13))
+#: What the interval's window holds.
+ROWS: Batch = {P0: dense(0, 10), P1: dense(0, 10)}
+
+
+def _write_result(job: WindowJob, rows: Batch) -> None:
+    """Write what Spark says of what it has read."""
+    records = sum(map(len, rows.values()))
+    write_private(job.result_path, {"records": records, "fingerprint": None})
+
+
+class Backfilled:
+    """An archive with the window of one interval, and the Kafka that it was drained from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeArchive(folder / "archive", {"flights": "id-1"})
+        self.pipeline = Pipeline(name="made", topics=["flights"], archive=str(self.made.root))
+        self.cluster: KafkaCluster = FakeCluster(
+            {P0: Log(end=100), P1: Log(end=100)}, topic_ids=self.made.topic_ids
+        )  # type: ignore[assignment]
+        self.old = [file.path for file in self.made.seal_window(HOUR.key, ROWS, **self.in_plan())]
+        self._folder = folder
+
+    def in_plan(self) -> dict[str, object]:
+        """Return what the plan of a window of the interval says."""
+        ranges = {tp: [OffsetRange(min(rows), max(rows) + 1)] for tp, rows in ROWS.items()}
+        return {
+            "ranges": range_rows(ranges),
+            "interval": [HOUR.start.isoformat(), HOUR.end.isoformat()],
+            "topics": self.made.topic_ids,
+            "partition_by": ["topic"],
+        }
+
+    def plan(self) -> BackfillPlan:
+        """Plan to drain the interval's window again."""
+        return plan_backfill(self.pipeline, self.cluster, HOUR, force=True)
+
+    def drained(self, plan: BackfillPlan, rows: Batch) -> WindowJob:
+        """Freeze a plan, and write some rows as Spark does."""
+        folder = self._folder / "run"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        job = open_backfill(plan, self.pipeline, self.cluster, folder)
+        self.made.write(f"{plan.window.data_name}/{job.attempt}", rows)
+        _write_result(job, rows)
+        return job
+
+    def finish(self, plan: BackfillPlan, job: WindowJob) -> Receipt:
+        """Prove and seal what was written."""
+        return finish_backfill(plan, job, self.cluster, run="test", say=print)
+
+    def read(self) -> list[tuple[TopicPartition, int, int]]:
+        """Return what readers take: partition, first and last offset of each file."""
+        return sorted(
+            (content.tp, content.first, content.last)
+            for file in archive_files(self.made.archive)
+            if file.sealed is not None
+            for content in file.sealed.contents
+        )
+
+
+@pytest.fixture
+def backfilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backfilled:
+    """An interval's window with twenty records in two files."""
+    monkeypatch.setattr(windows, "prepare_application", fake_application)
+    return Backfilled(tmp_path)
+
+
+def test_finish_backfill_fewer_records(backfilled: Backfilled) -> None:
+    """With force, a window with fewer records than the one that it would replace isn't sealed."""
+    before, plan = backfilled.read(), backfilled.plan()
+    fewer: Batch = {P0: dense(0, 10), P1: dense(0, 4)}
+    job = backfilled.drained(plan, fewer)
+    # As if Kafka had said of the others that they are compacted.
+    job.ranges[P1][:] = [OffsetRange(0, 4)]
+
+    with pytest.raises(DataLossError, match=r"flights-1 4 instead of 10.*only copy"):
+        backfilled.finish(plan, job)
+
+    assert backfilled.read() == before
+    assert all((backfilled.made.root / path).is_file() for path in backfilled.old)
+
+
+def test_finish_backfill_force(backfilled: Backfilled) -> None:
+    """With force the new window takes the place of the old one, which is removed."""
+    before, plan = backfilled.read(), backfilled.plan()
+
+    receipt = backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert receipt.replaces == tuple(sorted(backfilled.old))
+    assert backfilled.read() == before
+    assert [w.key for w in backfilled.made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+def test_finish_backfill_force_after_repair(backfilled: Backfilled) -> None:
+    """A new window takes the place of the repair's files too: no record is there twice."""
+    before, made = backfilled.read(), backfilled.made
+    lost, sound = backfilled.old
+    (made.root / lost).unlink()
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    assert backfilled.read() == before
+    plan = backfilled.plan()
+
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert plan.replaces == sorted([sound, mended.path])
+    assert plan.held == {P0: 10, P1: 10}
+    assert backfilled.read() == before
+    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> None:
+    """Killed at any removal, each record is there once, and so it is after the next force."""
+    before, made = backfilled.read(), backfilled.made
+    lost, sound = backfilled.old
+    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    made.seal_window("repair_2", {P0: dense(0, 10)}, [mended.path])
+    again = made.archive.windows()[-1].receipt().files[0].path
+    made.seal_window(f"{HOUR.key}_2", ROWS, [sound, again], **backfilled.in_plan())
+    for key in (HOUR.key, "repair_1", "repair_2")[:removed]:
+        next(w for w in made.archive.windows() if w.key == key).folder.joinpath(
+            "receipt.json"
+        ).unlink()
+        assert backfilled.read() == before
+    plan = backfilled.plan()
+
+    backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+    assert backfilled.read() == before
+    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+
+
+def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
+    """A repair that has mended something else as well isn't replaced: refused, nothing changes."""
+    before = backfilled.made.seal_window("20260101T100000Z_20260101T110000Z", {P1: dense(50, 60)})
+    lost = [backfilled.old[0], before[0].path]
+    batch: Batch = {P0: dense(0, 10), P1: dense(50, 60)}
+    backfilled.made.seal_window("repair_1", batch, lost)
+
+    with pytest.raises(ArchiveError, match="repair_1, which has mended it, holds flights:1:50-60"):
+        backfilled.plan()
+
+
+def test_refuse_incomplete_repaired(backfilled: Backfilled) -> None:
+    """An interval whose lost file a repair has drained again is complete."""
+    lost = backfilled.old[0]
+    (backfilled.made.root / lost).unlink()
+    backfilled.made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+
+    refuse_incomplete(plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR))
+
+
+@pytest.mark.parametrize("key", ["compact_0001", "repair_1"])
+def test_finish_backfill_force_taken(backfilled: Backfilled, key: str) -> None:
+    """What has taken the place of a file since force was planned keeps it: nothing is twice."""
+    made, plan = backfilled.made, backfilled.plan()
+    job = backfilled.drained(plan, ROWS)
+    made.seal_window(key, {P0: dense(0, 10)}, backfilled.old[:1])
+    before = backfilled.read()
+
+    with pytest.raises(LockedError, match=f"{key} has taken the place of 1 of its files"):
+        backfilled.finish(plan, job)
+
+    assert backfilled.read() == before
+
+
+@pytest.fixture
+def lost(backfilled: Backfilled) -> str:
+    """A file of the interval's window that is gone."""
+    (backfilled.made.root / backfilled.old[0]).unlink()
+    return backfilled.old[0]
+
+
+def drained_again(backfilled: Backfilled, lost: str, folder: Path) -> WindowJob:
+    """Open the window of a repair of a lost file, and write its records."""
+    ranges = {P0: [OffsetRange(0, 10)]}
+    pipeline, archive = backfilled.pipeline, backfilled.made.archive
+    window = open_window(archive, "repair_1", ranges, pipeline=pipeline, replaces=[lost])
+    job = prepare_window(
+        window, ranges, pipeline=pipeline, cluster=backfilled.cluster, folder=folder
+    )
+    rows = {P0: dense(0, 10)}
+    backfilled.made.write(f"{window.data_name}/{job.attempt}", rows)
+    _write_result(job, rows)
+    return job
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_finish_window_replaced(
+    backfilled: Backfilled, lost: str, tmp_path: Path, times: int
+) -> None:
+    """A repair seals nothing where force has replaced the lost file's window meanwhile."""
+    tmp_path.chmod(0o700)
+    job = drained_again(backfilled, lost, tmp_path)
+    for _ in range(times):
+        plan = backfilled.plan()
+        backfilled.finish(plan, backfilled.drained(plan, ROWS))
+    before = backfilled.read()
+
+    with pytest.raises(LockedError, match="meanwhile"):
+        finish(backfilled, job)
+
+    assert backfilled.read() == before
+
+
+def test_finish_window_again(backfilled: Backfilled, lost: str, tmp_path: Path) -> None:
+    """A repair that ends twice is sealed once, and readers have its records."""
+    tmp_path.chmod(0o700)
+    job = drained_again(backfilled, lost, tmp_path)
+
+    assert finish(backfilled, job) == finish(backfilled, job)
+    assert backfilled.read() == [(P0, 0, 9), (P1, 0, 9)]
+
+
+def finish(backfilled: Backfilled, job: WindowJob) -> Receipt:
+    """Prove and seal a repair's window."""
+    identity = Identity("made", "cluster-1", backfilled.made.topic_ids)
+    return finish_window(job, backfilled.cluster, identity, run="test", say=print)

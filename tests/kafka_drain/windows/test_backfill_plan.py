@@ -1,0 +1,319 @@
+"""What a backfill drains of an interval: what Kafka still holds and nobody owns, or it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.window import range_rows
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError, DataLossError, TopicError
+from kafka_drain.intervals import Interval, milliseconds
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0 = TopicPartition("t", 0)
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+MINUTE = 60_000
+#: Kafka has a record a minute: the hour from noon has offsets 60 to 119.
+FIRST_MS = milliseconds(NOON - timedelta(hours=1))
+HOUR = Interval(NOON, NOON + timedelta(hours=1))
+
+
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+class Backfilled:
+    """An archive whose open generation starts behind the hour, and the Kafka that it is of."""
+
+    def __init__(self, folder: Path, start: int = 150) -> None:
+        self.made = MadeArchive(folder / "archive", {"t": "id"})
+        self.made.archive.generation(1).write(
+            starting_offsets={P0: start},
+            file_format="parquet",
+            partition_by=["topic"],
+            topic_ids={"t": "id"},
+            reason="test",
+        )
+        self.pipeline = Pipeline(name="made", topics=["t"], archive=str(self.made.root))
+        self.first, self.end, self.topic_id = 0, 200, "id"
+
+    def plan(self, interval: Interval = HOUR, **options: Any) -> BackfillPlan:
+        """Plan a backfill of the hour, or another."""
+        times = {offset: FIRST_MS + offset * MINUTE for offset in range(self.first, self.end)}
+        cluster: Any = FakeCluster(
+            {P0: Log(self.first, self.end, times=times)}, topic_ids={"t": self.topic_id}
+        )
+        return plan_backfill(self.pipeline, cluster, interval, **options)
+
+    def window(self, start: int, end: int, minutes: int, key: str = "repair_1") -> None:
+        """Seal a window of some offsets, whose first record is so many minutes after eleven."""
+        self.made.seal_window(key, {P0: dense(start, end, FIRST_MS + minutes * MINUTE - start)})
+
+    def freeze(self, interval: Interval, start: int, end: int, *, seals: bool = False) -> None:
+        """Leave an interval's plan, and a window if wanted, as a backfill before this one does."""
+        plan = {
+            "ranges": range_rows({P0: [R(start, end)]}),
+            "interval": [interval.start.isoformat(), interval.end.isoformat()],
+            "topics": {"t": "id"},
+            "partition_by": ["topic"],
+        }
+        self.made.seal_window(interval.key, {P0: dense(start, end)}, **plan)
+        if not seals:
+            (self.made.root / "windows" / interval.key / "receipt.json").unlink()
+
+
+@pytest.fixture
+def backfilled(tmp_path: Path) -> Backfilled:
+    """An archive of which nothing is sealed, before Kafka has deleted anything."""
+    return Backfilled(tmp_path)
+
+
+def hour(number: int) -> Interval:
+    """The hour that begins so many hours after noon."""
+    return Interval(NOON + timedelta(hours=number), NOON + timedelta(hours=number + 1))
+
+
+def test_plan_backfill(backfilled: Backfilled) -> None:
+    """An interval's offsets are those of its first record to the one behind it."""
+    plan = backfilled.plan()
+
+    assert plan.offsets == {P0: R(60, 120)}
+    assert plan.ranges == {P0: [R(60, 120)]}
+    assert (plan.left, plan.ahead, plan.nothing_to_do) == (60, 0, False)
+    assert (plan.topic_ids, plan.window.key) == ({"t": "id"}, HOUR.key)
+    assert (plan.covered_by, plan.acknowledged, plan.replaces, plan.held) == ([], [], [], {})
+    root = backfilled.made.root
+    assert plan.lines() == [f"backfill {root}: {HOUR} is 60 offsets, 60 of them to drain"]
+    assert plan.to_dict() == {
+        "archive": str(root),
+        "window": HOUR.key,
+        "start": "2026-01-01T12:00:00+00:00",
+        "end": "2026-01-01T13:00:00+00:00",
+        "offsets": 60,
+        "to_drain": 60,
+        "ahead": 0,
+        "covered_by": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "offsets"),
+    [(-2, R(0, 0)), (-1, R(0, 60)), (0, R(60, 120)), (2, R(180, 200)), (3, R(200, 200))],
+)
+def test_plan_backfill_tiles(backfilled: Backfilled, number: int, offsets: OffsetRange) -> None:
+    """Intervals tile the offsets; where no record is that late, they end with the log."""
+    assert backfilled.plan(hour(number)).offsets == {P0: offsets}
+
+
+def test_plan_backfill_owned(backfilled: Backfilled) -> None:
+    """What windows hold isn't drained again, nor what the open generation will drain."""
+    backfilled.window(70, 80, 70)
+
+    plan = backfilled.plan(Interval(NOON, NOON + timedelta(hours=2)))
+
+    assert plan.ranges == {P0: [R(60, 70), R(80, 150)]}
+    assert plan.covered_by == ["windows/repair_1/receipt.json"]
+    # The generation has sealed nothing yet.
+    assert plan.ahead == 30
+    root = backfilled.made.root
+    assert plan.lines()[1:] == [
+        f"backfill {root}: 10 offsets are archived already, by windows/repair_1/receipt.json",
+        f"backfill {root}: 30 offsets lie ahead; the next drain takes them",
+    ]
+    backfilled.made.seal({P0: dense(150, 170)})
+    assert backfilled.plan(Interval(NOON, NOON + timedelta(hours=2))).ahead == 10
+
+
+def test_plan_backfill_nothing_left(backfilled: Backfilled) -> None:
+    """What is all archived needs nothing, and says by what."""
+    backfilled.window(60, 120, 60)
+
+    plan = backfilled.plan()
+
+    assert plan.nothing_to_do
+    assert plan.covered_by == ["windows/repair_1/receipt.json"]
+
+
+@pytest.mark.parametrize(
+    ("first", "accepts", "lost", "accepted"),
+    [
+        # The interval starts behind Kafka's first record: that is older.
+        (0, [], "", []),
+        (59, [], "", []),
+        # With it: what went before may be of the interval.
+        (60, [], "t:0:0-60", []),
+        (70, [], "t:0:0-70", []),
+        (120, [], "t:0:0-120", []),
+        (70, ["t:0:0-70"], "", ["t:0:0-70"]),
+        (70, ["t:0:0-90"], "", ["t:0:0-70"]),
+        # One offset that is accepted isn't all of them.
+        (70, ["t:0:0-1"], "t:0:1-70", []),
+        (70, ["t:0:1-70"], "t:0:0-1", []),
+        (70, ["t:0:30-40"], "t:0:0-30, t:0:40-70", []),
+        (70, ["t:1:0-70"], "t:0:0-70", []),
+    ],
+)
+def test_plan_backfill_expired(
+    backfilled: Backfilled, first: int, accepts: Sequence[str], lost: str, accepted: list[str]
+) -> None:
+    """What Kafka deleted before it was archived is refused, unless somebody accepts all of it."""
+    backfilled.first = first
+    if lost:
+        with pytest.raises(DataLossError) as raised:
+            backfilled.plan(acknowledge_expired=accepts)
+        assert str(raised.value).startswith(
+            f"{HOUR}: Kafka no longer holds {lost}, no file does, and they may be of this interval"
+        )
+        return
+
+    plan = backfilled.plan(acknowledge_expired=accepts)
+
+    assert plan.acknowledged == accepted
+    assert plan.ranges == {P0: [R(max(60, first), 120)]}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "lost"),
+    [
+        # What is held right behind the lost ones is older than the interval, and so are they.
+        (0, ""),
+        (59, ""),
+        (60, "t:0:0-20"),
+        (90, "t:0:0-20"),
+    ],
+)
+def test_plan_backfill_expired_before(backfilled: Backfilled, minutes: int, lost: str) -> None:
+    """What was lost before something older than the interval isn't of it."""
+    backfilled.first = 65
+    backfilled.window(20, 65, minutes)
+    if lost:
+        with pytest.raises(DataLossError, match=f"no longer holds {lost}, no file"):
+            backfilled.plan()
+    else:
+        assert backfilled.plan().ranges == {P0: [R(65, 120)]}
+
+
+def test_plan_backfill_expired_many(tmp_path: Path) -> None:
+    """Of many ranges five are named."""
+    backfilled = Backfilled(tmp_path)
+    backfilled.first = 70
+    for number in range(5):
+        backfilled.window(10 * number + 5, 10 * number + 10, 60, f"repair_{number}")
+
+    with pytest.raises(DataLossError, match=r"holds (t:0:\d+-\d+, ){4}t:0:40-45 …, no file"):
+        backfilled.plan()
+    backfilled.window(50, 70, 60, "repair_9")
+    with pytest.raises(DataLossError, match=r"holds (t:0:\d+-\d+, ){4}t:0:40-45, no file"):
+        backfilled.plan()
+
+
+@pytest.mark.parametrize(
+    ("first", "lost", "left"),
+    [
+        (0, "", [R(50, 110)]),
+        (50, "", [R(50, 110)]),
+        (51, "t:0:50-51", []),
+        (80, "t:0:50-80", []),
+        (130, "t:0:50-110", []),
+    ],
+)
+def test_plan_backfill_frozen(
+    backfilled: Backfilled, first: int, lost: str, left: list[OffsetRange]
+) -> None:
+    """Offsets that were frozen count, whatever Kafka would say now; lost are those of them."""
+    backfilled.freeze(HOUR, 50, 110)
+    backfilled.first = first
+    if lost:
+        with pytest.raises(DataLossError, match=f"no longer holds {lost}, no file"):
+            backfilled.plan()
+        assert backfilled.plan(acknowledge_expired=[lost]).acknowledged == [lost]
+    else:
+        assert backfilled.plan().ranges == {P0: left}
+
+
+@pytest.mark.parametrize(
+    ("first", "refused"), [(0, False), (60, False), (61, True), (119, True), (130, True)]
+)
+def test_plan_backfill_force_expired(backfilled: Backfilled, first: int, refused: bool) -> None:
+    """A window may be the only copy of what Kafka has deleted since: force doesn't replace it."""
+    backfilled.freeze(HOUR, 60, 120, seals=True)
+    backfilled.first = first
+    if refused:
+        with pytest.raises(DataLossError) as raised:
+            backfilled.plan(force=True)
+        assert str(raised.value).startswith(
+            f"window {HOUR.key} may be the only copy of t:0:60-120: Kafka's first offset is later."
+        )
+    else:
+        plan = backfilled.plan(force=True)
+        assert plan.ranges == {P0: [R(60, 120)]}
+        assert plan.window.key == f"{HOUR.key}_2"
+        assert len(plan.replaces) == 1
+        assert plan.held == {P0: 60}
+    # Without force there is nothing to do.
+    assert backfilled.plan().nothing_to_do
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_plan_backfill_neighbours(backfilled: Backfilled, is_sealed: bool) -> None:
+    """An interval begins where the frozen one before it ends, and ends where the next begins."""
+    backfilled.freeze(hour(-1), 0, 55, seals=is_sealed)
+    assert backfilled.plan().offsets == {P0: R(55, 120)}
+    backfilled.freeze(hour(1), 125, 140, seals=is_sealed)
+    assert backfilled.plan().offsets == {P0: R(55, 125)}
+    # Neither of these is a neighbour.
+    backfilled.freeze(hour(-3), 0, 1)
+    backfilled.freeze(hour(3), 199, 200)
+    assert backfilled.plan().offsets == {P0: R(55, 125)}
+    assert backfilled.plan(hour(2)).offsets == {P0: R(140, 199)}
+
+
+def test_plan_backfill_neighbours_meet(backfilled: Backfilled) -> None:
+    """Where neighbours leave nothing between them, the interval is empty."""
+    backfilled.freeze(hour(-1), 0, 130)
+    backfilled.freeze(hour(1), 110, 140)
+
+    plan = backfilled.plan()
+
+    assert plan.offsets == {P0: R(130, 130)}
+    assert plan.nothing_to_do
+
+
+def test_plan_backfill_topic_made_again(backfilled: Backfilled) -> None:
+    """Frozen offsets of a topic that was made again since mean other records."""
+    backfilled.freeze(HOUR, 60, 120)
+    backfilled.made.open_generation(t="id-2")
+    backfilled.topic_id = "id-2"
+
+    with pytest.raises(TopicError, match="t was made again since the offsets of window"):
+        backfilled.plan()
+
+
+def test_plan_backfill_nothing_drained(tmp_path: Path) -> None:
+    """An archive that is no archive yet has no cursor that a backfill could fill in before."""
+    backfilled = Backfilled(tmp_path)
+    backfilled.pipeline = Pipeline(name="made", topics=["t"], archive=str(tmp_path / "none"))
+
+    with pytest.raises(ArchiveError, match="holds nothing yet; run drain_made once"):
+        backfilled.plan()
+
+
+def test_plan_backfill_covered_by_forgotten(backfilled: Backfilled) -> None:
+    """Where Kafka has forgotten the interval's offsets, receipts are found by their times."""
+    backfilled.first = 130
+    backfilled.window(0, 60, 0, "repair_1")
+    backfilled.window(60, 120, 60, "repair_2")
+    backfilled.window(120, 130, 120, "repair_3")
+
+    plan = backfilled.plan()
+
+    assert plan.nothing_to_do
+    assert plan.covered_by == ["windows/repair_2/receipt.json"]

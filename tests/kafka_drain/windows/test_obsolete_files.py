@@ -1,0 +1,301 @@
+"""Removing what windows stand for: only while every byte that stands for it is as it was sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.kafka_drain.test_plan import PLAN
+
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.storage.lease import utc_now
+from kafka_drain.windows import obsolete_files as superseding
+from kafka_drain.windows.obsolete_files import (
+    next_number,
+    remove_superseded,
+    remove_unsealed,
+    superseded_files,
+)
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Damage = Callable[[Path], object]
+
+
+def cut(path: Path) -> None:
+    """End a file a byte earlier."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    """Change a bit in the middle; the size stays."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE: list[Damage] = [Path.unlink, cut, flip]
+
+
+class Superseded:
+    """Two batches of two partitions; window 1 stands for them, window 2 for window 1's files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeArchive(folder / "archive", {"t": "id"})
+        self.batches = [
+            file
+            for n in (0, 5)
+            for file in self.made.seal({P0: dense(n, n + 5), P1: dense(n, n + 5)})
+        ]
+        # Two closed generations, of which one is left alone, and the open one.
+        self.made.open_generation()
+        self.closed = self.made.seal({P0: dense(10, 12)})
+        self.made.open_generation()
+        self.open = self.made.seal({P0: dense(12, 14)})
+        self.first = self.window("compact_0001", self.batches)
+
+    def window(self, key: str, files: list[ArchiveFile]) -> list[ArchiveFile]:
+        """Seal a window that holds what some files hold."""
+        batch = {P0: dense(0, 10), P1: dense(0, 10)}
+        return self.made.seal_window(key, batch, [file.path for file in files])
+
+    def plan(self, key: str) -> None:
+        """Plan a window, of which nothing is sealed."""
+        folder = Path(str(self.made.root), "windows", key)
+        folder.mkdir()
+        (folder / "plan.json").write_text("{}")
+
+    def path(self, file: ArchiveFile) -> Path:
+        """Where a file is."""
+        return Path(str(self.made.root / file.path))
+
+    def there(self, files: list[ArchiveFile]) -> list[bool]:
+        """Which of some files are there."""
+        return [self.path(file).is_file() for file in files]
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Superseded:
+    """An archive in which a compaction was sealed and nothing removed yet."""
+    return Superseded(tmp_path)
+
+
+def test_remove_superseded(case: Superseded) -> None:
+    """What a sound window stands for goes, with the manifest that names it; the rest stays."""
+    generations = [Path(str(case.made.root), f"generations/000{n}") for n in (1, 2, 3)]
+    for generation in generations:
+        for name in ("data/_spark_metadata/0", "checkpoint/offsets/0"):
+            (generation / name).parent.mkdir(parents=True)
+            (generation / name).touch()
+    for file in (*case.batches, *case.closed):
+        # Beside each file, Hadoop keeps its checksum.
+        path = case.path(file)
+        path.with_name(f".{path.name}.crc").touch()
+    size = sum(case.path(file).stat().st_size for file in case.batches)
+    said: list[str] = []
+
+    found = remove_superseded(case.made.archive, said.append)
+
+    assert found == {"removed_files": 4, "removed_bytes": size}
+    assert not any(case.there(case.batches))
+    assert all(case.there([*case.first, *case.closed, *case.open]))
+    assert list((generations[0] / "data").iterdir()) == []
+    assert not (generations[0] / "checkpoint").exists()
+    for generation in generations[1:]:
+        assert (generation / "data/_spark_metadata/0").is_file()
+        assert (generation / "checkpoint/offsets/0").is_file()
+    assert all((generation / "receipts").is_dir() for generation in generations)
+    assert len(list((generations[1] / "data").rglob("*.crc"))) == 1
+    assert said[-1].endswith(f"4 files that windows stand for, {size:,} bytes, are gone")
+    # Another run has nothing to do, even where the folder is gone.
+    (generations[0] / "data").rmdir()
+    assert remove_superseded(case.made.archive, said.append)["removed_files"] == 0
+
+
+def test_remove_superseded_closed_generations(case: Superseded) -> None:
+    """Each closed generation whose files go loses its manifest, not the first alone."""
+    case.made.seal_window("compact_0002", {P0: dense(10, 12)}, [f.path for f in case.closed])
+    manifests = [
+        Path(str(case.made.root), f"generations/000{number}/data/_spark_metadata")
+        for number in (1, 2, 3)
+    ]
+    for manifest in manifests:
+        manifest.mkdir()
+
+    assert remove_superseded(case.made.archive, print)["removed_files"] == 5
+
+    assert [manifest.is_dir() for manifest in manifests] == [False, False, True]
+
+
+def test_remove_superseded_in_store(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store is asked once which files are there; of these, the superseded ones go."""
+    monkeypatch.setattr(superseding, "is_local", lambda root: False)
+    case.path(case.batches[0]).unlink()
+    said: list[str] = []
+
+    found = remove_superseded(case.made.archive, said.append)
+
+    assert found["removed_files"] == 3
+    assert len(said) == 1
+    assert not any(case.there(case.batches))
+    assert all(case.there([*case.first, *case.closed, *case.open]))
+
+
+def test_remove_superseded_partly(tmp_path: Path) -> None:
+    """Files of a generation that no window stands for stay, with their checksums."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    first, second = made.seal({P0: dense(0, 5), P1: dense(0, 5)})
+    made.open_generation()
+    made.seal_window("compact_0001", {P0: dense(0, 5)}, [first.path])
+    paths = [Path(str(made.root / file.path)) for file in (first, second)]
+    checksums = [path.with_name(f".{path.name}.crc") for path in paths]
+    for path in checksums:
+        path.touch()
+
+    assert remove_superseded(made.archive, print)["removed_files"] == 1
+
+    assert [path.is_file() for path in paths] == [False, True]
+    assert [path.is_file() for path in checksums] == [False, True]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("number", [0, 1])
+def test_remove_superseded_window_damaged(case: Superseded, number: int, damage: Damage) -> None:
+    """A window that isn't what was sealed, whichever its file, has nothing removed; so twice."""
+    damage(case.path(case.first[number]))
+
+    for _ in range(2):
+        with pytest.raises(ManifestInvalidError, match="window compact_0001 isn't what was sealed"):
+            remove_superseded(case.made.archive, print)
+        assert all(case.there(case.batches))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("is_first_gone", [False, True])
+def test_remove_superseded_newer_window_damaged(
+    case: Superseded, number: int, damage: Damage, is_first_gone: bool
+) -> None:
+    """Files of which the window was replaced itself rely on the newer one: it is compared too."""
+    second = case.window("compact_0002", case.first)
+    if is_first_gone:
+        for file in case.first:
+            case.path(file).unlink()
+    damage(case.path(second[number]))
+
+    for _ in range(2):
+        with pytest.raises(ManifestInvalidError, match="window compact_0002 isn't what was sealed"):
+            remove_superseded(case.made.archive, print)
+        assert all(case.there(case.batches))
+        assert any(case.there(case.first)) is not is_first_gone
+
+
+def test_remove_superseded_chain(case: Superseded) -> None:
+    """Files of windows go as those of generations do, once a newer window stands for them."""
+    second = case.window("reprocess_0002", case.first)
+
+    assert remove_superseded(case.made.archive, print)["removed_files"] == 6
+    assert all(case.there(second))
+
+
+def test_remove_superseded_unsealed(case: Superseded) -> None:
+    """A window without a receipt stands for nothing."""
+    Path(str(case.made.root), "windows/compact_0001/receipt.json").unlink()
+
+    assert remove_superseded(case.made.archive, print)["removed_files"] == 0
+    assert all(case.there(case.batches))
+
+
+def test_remove_superseded_repaired(tmp_path: Path) -> None:
+    """A repair's window stands for damaged files; these aren't maintenance's to remove."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    [file] = made.seal({P0: dense(0, 5)})
+    made.seal_window("repair_1", {P0: dense(0, 5)}, [file.path])
+
+    assert remove_superseded(made.archive, print)["removed_files"] == 0
+    assert (made.root / file.path).is_file()
+    assert superseded_files(made.archive) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("days", "state", "stays"),
+    [
+        (1, "planned", True),
+        (3, "planned", True),
+        (5, "planned", False),
+        (400, "opened", True),
+        (1, "abandoned", False),
+        (1, "ended", False),
+    ],
+)
+def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays: bool) -> None:
+    """Files of a republish that may be resumed stay, until it has ended or was abandoned.
+
+    One that never opened is planned again after three days, so that its files may go then.
+    """
+    [shard, *_] = PLAN.shards
+    files = tuple(replace(file, path=case.batches[0].path) for file in shard.files)
+    plan = replace(
+        PLAN,
+        created_at=(utc_now() - timedelta(days=days)).isoformat(),
+        shards=(replace(shard, files=files),),
+    )
+    run = RepublishRun(case.made.root, "r")
+    run.write_plan(plan)
+    if state != "planned":
+        run.mark_opened({})
+    if state == "abandoned":
+        run.abandon(utc_now())
+    if state == "ended":
+        run.write_receipt({})
+    RepublishRun(case.made.root, "not-planned").folder.mkdir()
+    said: list[str] = []
+
+    found = remove_superseded(case.made.archive, said.append)
+
+    assert found["removed_files"] == 4 - stays
+    assert case.there(case.batches) == [stays, False, False, False]
+    assert any("1 files stay for now: a republish hasn't ended" in line for line in said) is stays
+
+
+def test_remove_unsealed(case: Superseded) -> None:
+    """What a killed maintenance left behind goes, and says its name; other windows stay."""
+    windows = Path(str(case.made.root), "windows")
+    for key in ("compact_0002", "retention_0003", "reprocess_0004", "20130101_20130102"):
+        case.plan(key)
+    said: list[str] = []
+
+    remove_unsealed(case.made.archive, said.append)
+
+    assert {path.name for path in windows.iterdir()} == {
+        "compact_0001",
+        "reprocess_0004",
+        "20130101_20130102",
+    }
+    assert [line.split(": ")[-1] for line in said] == [
+        "window compact_0002, which was never sealed",
+        "window retention_0003, which was never sealed",
+    ]
+
+
+def test_next_number(case: Superseded) -> None:
+    """Windows that stand for sound files count from 1, sealed or not; others don't count."""
+    empty = MadeArchive(Path(str(case.made.root)).with_name("empty"), {"t": "id"})
+    assert next_number(empty.archive) == 1
+    assert next_number(case.made.archive) == 2
+    for key in ("reprocess_0007", "repair_0009"):
+        case.plan(key)
+    assert next_number(case.made.archive) == 8
+
+
+def test_superseded_files(case: Superseded) -> None:
+    """The files that sealed windows stand for; those of a window on its way count as there."""
+    case.plan("compact_0002")
+
+    assert superseded_files(case.made.archive) == {file.path for file in case.batches}

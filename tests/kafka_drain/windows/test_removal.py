@@ -1,0 +1,79 @@
+"""Which files may be removed because windows stand for them: every combination."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.windows.removal import Standing, relied_on, removable
+
+DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
+
+#: b stands for the files of a generation, c for one of b's, d for c's; e has files of its own.
+WINDOWS = [
+    Standing("e", {"e1"}, {"g3"}),
+    Standing("d", {"d1"}, {"c1"}),
+    Standing("c", {"c1"}, {"b1"}),
+    Standing("b", {"b1", "b2"}, {"g1", "g2"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("there", "relied"),
+    [
+        (set(), set()),
+        ({"g1"}, {"b", "c", "d"}),
+        ({"g1", "g2"}, {"b", "c", "d"}),
+        ({"b1"}, {"c", "d"}),
+        ({"c1"}, {"d"}),
+        ({"g3"}, {"e"}),
+        ({"c1", "g3"}, {"d", "e"}),
+        # Nothing stands for these.
+        ({"d1"}, set()),
+        ({"b2", "e1", "other"}, set()),
+    ],
+)
+def test_relied_on(there: set[str], relied: set[str]) -> None:
+    """Where a window stands for another's files it is relied on too, however many there are."""
+    assert relied_on(WINDOWS, there) == relied
+    assert relied_on(reversed(WINDOWS), there) == relied
+
+
+def test_relied_on_circle() -> None:
+    """Windows that claim to stand for each other end the search."""
+    circle = [Standing("a", {"a1"}, {"b1"}), Standing("b", {"b1"}, {"a1"})]
+
+    assert relied_on(circle, {"a1"}) == {"a", "b"}
+
+
+@pytest.mark.parametrize(("there", "is_needed"), list(product((False, True), repeat=2)))
+@pytest.mark.parametrize("damage", list(product(([], [DAMAGE]), repeat=2)))
+def test_removable(there: bool, is_needed: bool, damage: tuple[list[Finding], ...]) -> None:
+    """A file goes when nobody needs it and all that is relied on is as it was sealed."""
+    found = dict(zip(("b", "c"), damage, strict=True))
+    files = ["g1", "g2"] if there else []
+    needed = {"g1", "g9"} if is_needed else set()
+
+    if any(damage):
+        with pytest.raises(ManifestInvalidError):
+            removable(files, needed, found)
+    else:
+        expected = {(True, True): ["g2"], (True, False): ["g1", "g2"]}
+        assert removable(files, needed, found) == expected.get((there, is_needed), [])
+
+
+def test_removable_sorted() -> None:
+    """Files go in the order of their names, so that a killed run's rest is the end."""
+    assert removable({"c", "a", "b"}, (), {}) == ["a", "b", "c"]
+
+
+def test_removable_refused() -> None:
+    """The window is named, with at most five of its findings."""
+    with pytest.raises(ManifestInvalidError) as raised:
+        removable(["g1"], (), {"b": [], "c": [DAMAGE] * 6})
+
+    shown = "; ".join([str(DAMAGE)] * 5)
+    assert str(raised.value) == f"window c isn't what was sealed: {shown}; nothing was removed"

@@ -1,0 +1,82 @@
+"""A window that a repair has sealed is damaged itself, and repaired by another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.findings import errors, summary
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import gap_explanation
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.repair import plan_repair
+from kafka_drain.windows.roll import plan_roll, roll
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    add_batch,
+    golden_cluster,
+    note_batch,
+    row,
+    seal_repair,
+    sealed_copy,
+)
+
+ROWS = [row(P0, offset) for offset in range(END, 50)]
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "cut"])
+def test_repair_of_repair(
+    tmp_path: Path, is_there: bool, is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second window stands for the first one's file alone: for one file there is one window."""
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    archive = sealed_copy(tmp_path / "archive")
+    lost = seal_next(archive)
+    name = str(lost.relative_to(str(archive.root)))
+    damage(lost, is_there)
+    first = seal_repair(archive, "repair_1", ROWS, [name])
+    assert errors(validate_archive(archive, golden_cluster()).findings) == []
+    if is_closed:
+        roll(plan_roll(archive, golden_cluster()), lambda line: None)
+    first.unlink()
+
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        assert "offset_missing" in summary(errors(report.findings))
+        assert report.receipts_written == 0
+    plan = plan_repair(archive, report)
+
+    assert plan.replaces == [str(first.relative_to(str(archive.root)))]
+    assert {tp: [(r.start, r.end) for r in ranges] for tp, ranges in plan.ranges.items()} == {
+        P0: [(END, 50)]
+    }
+    seal_repair(archive, "repair_2", ROWS, plan.replaces)
+    for _ in range(2):
+        assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
+
+
+def all_lost(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+    """Kafka still holds whatever it is asked for."""
+    return [Gap(tp, r, GapReason.LOST) for tp, ranges in asked.items() for r in ranges]
+
+
+def seal_next(archive: Archive) -> Path:
+    """Seal a batch more; return its file of partition 0."""
+    paths = add_batch(archive.generation(1), 14, END, 50)
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    assert validate_archive(archive, golden_cluster()).receipts_written == 1
+    return paths[0]
+
+
+def damage(path: Path, is_there: bool) -> None:
+    """Take a file away, or half of it."""
+    if is_there:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        path.unlink()

@@ -1,0 +1,333 @@
+"""Where the next generation starts, and topics that it leaves out: the golden archive, and more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka_drain.test_sealed_state import cut, seal_rows
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.generation import Generation
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_offsets
+from kafka_drain.drain.preflight import DrainPlan, preflight
+from kafka_drain.errors import (
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    ManifestInvalidError,
+)
+from kafka_drain.findings import errors, summary
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.roll import (
+    RollPlan,
+    plan_roll,
+    roll,
+)
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    P1,
+    add_batch,
+    golden_cluster,
+    row,
+    sealed_copy,
+    write_rows,
+)
+
+G0 = TopicPartition("gone", 0)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """An archive whose open generation has drained topic `gone` too, to 7; all is sealed."""
+    archive = sealed_copy(tmp_path / "archive")
+    archive.update_topics({"gone": "id-of-gone"})
+    generation = archive.generation(2)
+    generation.write(
+        starting_offsets={P0: END, P1: END, G0: 7},
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids=archive.document()["topics"],
+        reason="rollover",
+    )
+    return archive
+
+
+def cluster_with(**logs: Log) -> Any:
+    """The golden archive's cluster, with one-partition topics beside."""
+    golden = golden_cluster()
+    beside = {TopicPartition(name, 0): log for name, log in logs.items()}
+    return FakeCluster({**golden.logs, **beside}, id=golden.id, topic_ids=golden.topic_ids)
+
+
+def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPlan:
+    document, any_cluster = archive.document(), cluster
+    pipeline = Pipeline(
+        name=document["pipeline"],
+        topics=list(topics),
+        archive=str(archive.root),
+        partition_by=["topic"],
+    )
+    return preflight(pipeline, any_cluster)  # type: ignore[arg-type]
+
+
+def do(plan: RollPlan) -> None:
+    roll(plan, lambda line: None)
+
+
+def test_plan_roll_topic_deleted(archive: Archive) -> None:
+    """A topic that doesn't exist any more locks no other; what was drained of it stays sealed."""
+    cluster = cluster_with()
+    files = archive.generation(1).list_data_files()
+    with pytest.raises(CheckpointError, match=r"gone-0, .* `kafka-drain roll .*--leave-out gone`"):
+        plan_drain(archive, cluster, "flights")
+
+    plan = plan_roll(archive, cluster)
+    do(plan)
+
+    assert plan.starting_offsets == {P0: END, P1: END}
+    assert "topic gone doesn't exist any more" in plan.reason
+    assert "leaves out gone-0" in plan.lines()[1]
+    assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
+    assert archive.generation(1).list_data_files() == files
+    assert validate_archive(archive, cluster, deep=True).findings == []
+
+
+def test_plan_roll_leave_out(archive: Archive) -> None:
+    """A topic that a pipeline no longer names is left out when it is said."""
+    cluster = cluster_with(gone=Log(end=9))
+
+    assert plan_roll(archive, cluster).starting_offsets == {P0: END, P1: END, G0: 7}
+    do(plan_roll(archive, cluster, ["gone"]))
+
+    assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
+
+
+def test_plan_roll_leave_out_unknown(archive: Archive) -> None:
+    """What the generation doesn't drain can't be left out of the next one."""
+    with pytest.raises(ConfigError, match=r"nope.* flights-0, flights-1, gone-0"):
+        plan_roll(archive, cluster_with(gone=Log(end=9)), ["nope"])
+
+
+def test_preflight_left_out_and_named_again(archive: Archive) -> None:
+    """A topic that is named again goes on where it was drained to: no record is there twice."""
+    cluster = cluster_with(gone=Log(end=9))
+    do(plan_roll(archive, cluster, ["gone"]))
+
+    plan = plan_drain(archive, cluster, "flights", "gone")
+
+    assert plan.start == plan.starting_offsets == {P0: END, P1: END, G0: 7}
+
+
+def test_preflight_named_again_in_a_drained_generation(archive: Archive) -> None:
+    """Spark would read a topic that is named again from its beginning; a roll makes it go on."""
+    cluster = cluster_with(gone=Log(end=9))
+    do(plan_roll(archive, cluster, ["gone"]))
+    add_batch(archive.generation(3), 0, END, 50)
+    validate_archive(archive, cluster)
+
+    with pytest.raises(CheckpointError, match=r"gone-0 to 7, .*`kafka-drain roll"):
+        plan_drain(archive, cluster, "flights", "gone")
+    do(plan_roll(archive, cluster))
+
+    assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 50, P1: 50, G0: 7}
+
+
+def test_preflight_left_out_and_made_again(archive: Archive) -> None:
+    """A topic of the same name that is made after it was left out is drained from its beginning."""
+    do(plan_roll(archive, cluster_with()))
+    cluster = cluster_with(gone=Log(end=3))
+    cluster.topic_ids |= {"gone": "new-id"}
+
+    assert plan_drain(archive, cluster, "flights", "gone").start[G0] == 0
+
+
+def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
+    """Files that no receipt seals may be the only copy of a topic that is gone: no roll."""
+    generation = archive.generation(2)
+    add_batch(generation, 0, END, 50)
+    # Damaged, so that validation can't seal it.
+    (Path(str(generation.checkpoint)) / "offsets" / "0").unlink()
+
+    with pytest.raises(DataLossError, match=r"only copy .*gone-0"):
+        plan_roll(archive, cluster_with())
+
+
+def add_gone(generation: Generation, batch: int, end: int, gone_end: int) -> None:
+    """Commit a batch of flights and of topic `gone`, which a drain that was killed then left."""
+    add_batch(generation, batch, END, end)
+    if gone_end > 7:
+        data = Path(str(generation.data))
+        path = data / "topic=gone" / f"part-00000-{batch}.parquet"
+        write_rows(path, "parquet", [row(G0, offset) for offset in range(7, gone_end)])
+        entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False}
+        log = data / "_spark_metadata" / str(batch)
+        line = json.dumps(entry | {"modificationTime": 0, "action": "add"})
+        log.write_text(log.read_text() + f"\n{line}")
+    ends = to_spark_json({P0: end, P1: end, G0: gone_end})
+    offsets = Path(str(generation.checkpoint)) / "offsets" / str(batch)
+    offsets.write_text(f"v1\n{{}}\n{ends}")
+
+
+def test_validate_deleted_topic_brought_nothing(archive: Archive) -> None:
+    """A topic that is gone, and that a batch read nothing of, doesn't keep it from being sealed."""
+    add_gone(archive.generation(2), 0, 50, 7)
+
+    for written in (1, 0):
+        report = validate_archive(archive, cluster_with())
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+
+
+def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
+    """What nobody can confirm any more locks no archive: a person leaves it, told what it is."""
+    generation, cluster = archive.generation(2), cluster_with()
+    add_gone(generation, 0, 50, 9)
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+        assert summary(errors(report.findings)) == {"topic_made_again": 1}
+        assert report.receipts_written == 0
+    with pytest.raises(CheckpointError, match=r"never seals.*roll .* --leave-unsealed"):
+        plan_roll(archive, cluster)
+    files = generation.list_data_files()
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+    do(plan)
+
+    assert plan.given_up == {G0: [OffsetRange(7, 9)]}
+    assert plan.to_dict()["given_up"] == [{"topic": "gone", "partition": 0, "start": 7, "end": 9}]
+    assert "can't give again, and readers won't get: gone-0 [7, 9)" in plan.lines()[-1]
+    assert plan.starting_offsets == {P0: END, P1: END}
+    assert generation.list_data_files() == files
+    add_batch(archive.generation(3), 0, END, 50)
+    for written in (1, 0):
+        report = validate_archive(archive, cluster)
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+
+
+def test_roll_leave_unsealed_expired(archive: Archive) -> None:
+    """Of what Kafka still has nothing is given up; what it hasn't is named by partition."""
+    add_batch(archive.generation(2), 0, END, 50)
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P1] = Log(first=END + 3, end=1000)
+    with pytest.raises(CheckpointError, match="--leave-unsealed"):
+        plan_roll(archive, cluster)
+    (Path(str(archive.generation(2).checkpoint)) / "offsets" / "0").unlink()
+    with pytest.raises(DataLossError, match=r"flights-1 \[42, 45\).*--leave-unsealed"):
+        plan_roll(archive, cluster)
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+
+    assert plan.given_up == {P1: [OffsetRange(END, END + 3)]}
+    assert plan.starting_offsets == {P0: END, P1: END, G0: 7}
+    cluster.logs[P1] = Log(end=1000)
+    assert plan_roll(archive, cluster).given_up == {}
+
+
+def test_roll_made_again_names_earlier_life(archive: Archive) -> None:
+    """Where a topic was made again, its earlier life's records aren't drained again, and named."""
+    add_gone(archive.generation(2), 0, 50, 9)
+    cluster = cluster_with(gone=Log(end=3))
+    cluster.topic_ids |= {"gone": "new-id"}
+
+    plan = plan_roll(archive, cluster)
+
+    assert plan.given_up == {G0: [OffsetRange(7, 9)]}
+    assert plan.starting_offsets == {P0: END, P1: END, G0: 0}
+
+
+def repaired_then_lost(archive: Archive) -> Generation:
+    """Mend an unsealed batch by a window, and lose the checkpoint."""
+    generation = archive.generation(2)
+    drained, _ = add_batch(generation, 0, END, END + 8)
+    cut(generation, 0, drained, range(END, END + 5))
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+    shutil.rmtree(str(generation.checkpoint))
+    return generation
+
+
+def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
+    """What a repair drained of an unsealed batch is there once when it is drained again."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+    validate_archive(archive, cluster)
+
+    plan = plan_roll(archive, cluster)
+    do(plan)
+
+    assert plan.voided == ["repair_1"]
+    assert "window repair_1 goes" in plan.lines()[-1]
+    assert archive.windows() == []
+    add_batch(archive.generation(3), 0, END, END + 8)
+    for written in (1, 0):
+        report = validate_archive(archive, cluster, deep=True)
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+    assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_readers_of_unsealed_twice(archive: Archive) -> None:
+    """Readers don't get twice what a window and an unsealed file hold; a roll helps."""
+    add_batch(archive.generation(2), 0, END, END + 8)
+    cluster = cluster_with(gone=Log(end=9))
+    # As an older release's roll left it: the generation drained what a repair had drained.
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+        assert summary(errors(report.findings)) == {"segment_overlap": 1}
+        assert report.receipts_written == 0
+        with pytest.raises(ManifestInvalidError, match=r"flights-0 .* twice.*--leave-unsealed"):
+            archive_files(archive)
+
+    do(plan_roll(archive, cluster, leave_unsealed=True))
+    assert records_in(archive, P0) == list(range(END))
+    add_batch(archive.generation(3), 0, END, END + 8)
+    assert records_in(archive, P0) == list(range(END + 8))
+    for written in (1, 0):
+        report = validate_archive(archive, cluster)
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+
+
+def test_readers_of_unsealed_mended(archive: Archive) -> None:
+    """What a repair drained of a file that had lost it, readers get from the window, once."""
+    generation = archive.generation(2)
+    drained, _ = add_batch(generation, 0, END, END + 8)
+    cut(generation, 0, drained, range(END, END + 5))
+    seal_rows(archive, "repair_1", {P0: range(END + 5, END + 8)})
+
+    assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_roll_repair_of_unsealed_expired(archive: Archive) -> None:
+    """A window of which Kafka has nothing any more stays; where it has some, nothing is done."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+
+    cluster.logs[P0] = Log(first=END + 6, end=1000)
+    for leave in (False, True):
+        with pytest.raises(DataLossError, match="only copy" if not leave else "window repair_1"):
+            plan_roll(archive, cluster, leave_unsealed=leave)
+    cluster.logs[P0] = Log(first=END + 8, end=1000)
+
+    plan = plan_roll(archive, cluster, leave_unsealed=True)
+
+    assert (plan.voided, plan.given_up) == ([], {P0: [OffsetRange(END, END + 5)]})
+
+
+def records_in(archive: Archive, tp: TopicPartition) -> list[int]:
+    """Return the offsets that readers get of a partition."""
+    return sorted(
+        offset
+        for file in archive_files(archive)
+        for content in read_offsets(archive.root / file.path, file.file_format, tp.topic)
+        if content.tp == tp
+        for r in content.ranges
+        for offset in range(r.start, r.end)
+    )

@@ -1,0 +1,68 @@
+"""Events of an archive's asset: what is told, and through which outlet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import Asset
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.observability.archive_events import (
+    archive_asset,
+    replaced_alias,
+    tell_replaced,
+    tell_validated,
+)
+
+PIPELINE = Pipeline(name="orders", topics=["orders"], archive="/archives/orders")
+
+
+class FakeOutlet:
+    """What Airflow gives a task for one of its outlets."""
+
+    def __init__(self) -> None:
+        self.extra: dict[str, Any] = {}
+        self.added: list[tuple[str, dict[str, Any]]] = []
+
+    def add(self, asset: Any, extra: dict[str, Any]) -> None:
+        self.added.append((asset.uri, extra))
+
+
+@pytest.mark.parametrize(
+    ("archive", "uri"),
+    [("/archives/orders", "file:///archives/orders"), ("s3://bucket/orders", "s3://bucket/orders")],
+)
+def test_archive_asset_uri(archive: str, uri: str) -> None:
+    """The asset is where the archive lies, as a URI."""
+    asset = archive_asset(Pipeline(name="orders", topics=["orders"], archive=archive))
+
+    assert isinstance(asset, Asset)
+    assert asset.uri == uri
+
+
+def test_tell_replaced_by_alias() -> None:
+    """Replaced files are told of by the alias alone: other outlets have an event anyway."""
+    alias, other = replaced_alias(PIPELINE), Asset("file:///elsewhere")
+    outlets = [FakeOutlet(), FakeOutlet()]
+    context = {"outlet_events": {alias: outlets[0], other: outlets[1]}}
+
+    tell_replaced([alias, other], context, PIPELINE, {"files_removed": 3})
+
+    assert outlets[0].added == [("file:///archives/orders", {"files_removed": 3, "segments": []})]
+    assert (outlets[1].added, outlets[1].extra) == ([], {})
+
+
+def test_tell_validated_extra() -> None:
+    """What a validation has found is the extra of its outlets' events."""
+    asset, outlet = archive_asset(PIPELINE), FakeOutlet()
+
+    tell_validated([asset], {"outlet_events": {asset: outlet}}, {"segments": [1]})
+
+    assert outlet.extra == {"segments": [1]}
+
+
+def test_tell_without_events() -> None:
+    """A task that is run without Airflow's events tells nobody, and goes on."""
+    tell_validated([archive_asset(PIPELINE)], {}, {"segments": []})
+    tell_replaced([replaced_alias(PIPELINE)], {}, PIPELINE, {})

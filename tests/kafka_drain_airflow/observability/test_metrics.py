@@ -1,0 +1,98 @@
+"""What operators tell Airflow's metrics."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from kafka_drain_airflow.observability import metrics
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+
+
+class Gauges:
+    """A StatsD of which only the last values are known."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+        self.tags: list[dict[str, str]] = []
+
+    def gauge(self, name: str, value: float, *, tags: dict[str, str]) -> None:
+        self.values[name] = value
+        self.tags.append(tags)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Gauges:
+    gauges = Gauges()
+    monkeypatch.setattr(metrics, "Stats", gauges)
+    return gauges
+
+
+def overview(**keys: Any) -> dict[str, Any]:
+    known = {"records": 95, "offsets": 100, "files": 3, "bytes": 7, "lag": 5}
+    known["unsealed_segments"] = 1
+    return {**known, "verdict": "complete", "gaps": {}, "findings": {}, "expires_at": None} | keys
+
+
+def test_tell_overview(told: Gauges) -> None:
+    """A validation tells how the archive stands, by stable names."""
+    metrics.tell_overview("orders", overview(gaps={"control": 5}), 1.5)
+
+    assert told.values == {
+        "kafka_drain.orders.archive.records": 95,
+        "kafka_drain.orders.archive.offsets": 100,
+        "kafka_drain.orders.archive.files": 3,
+        "kafka_drain.orders.archive.bytes": 7,
+        "kafka_drain.orders.archive.lag": 5,
+        "kafka_drain.orders.archive.unsealed_segments": 1,
+        "kafka_drain.orders.archive.complete": 1,
+        "kafka_drain.orders.archive.gaps.control": 5,
+        "kafka_drain.orders.validate.seconds": 1.5,
+    }
+    assert told.tags == [{"pipeline": "orders"}] * len(told.values)
+
+
+def test_tell_overview_findings(told: Gauges) -> None:
+    """What is wrong is told by reason, what Kafka will delete in hours; what isn't known isn't."""
+    seen = overview(
+        verdict="findings",
+        findings={"file_missing": 2},
+        lag=None,
+        expires_at="2026-11-22T13:30:00.000+00:00",
+    )
+
+    metrics.tell_overview("orders", seen, 1, NOW)
+
+    assert told.values["kafka_drain.orders.archive.complete"] == 0
+    assert told.values["kafka_drain.orders.archive.findings.file_missing"] == 2
+    assert told.values["kafka_drain.orders.archive.hours_to_expiry"] == 1.5
+    assert "kafka_drain.orders.archive.lag" not in told.values
+
+
+def test_tell_drain(told: Gauges) -> None:
+    """A drain tells what it did; a pipeline's name is one level of the metric's."""
+    result = {"offsets": 10, "records": 9, "seconds": 2.0, "offsets_per_second": 5, "start": "{}"}
+
+    metrics.tell_drain("eu.orders", result)
+
+    assert told.values == {
+        "kafka_drain.eu_orders.drain.offsets": 10,
+        "kafka_drain.eu_orders.drain.records": 9,
+        "kafka_drain.eu_orders.drain.seconds": 2.0,
+        "kafka_drain.eu_orders.drain.offsets_per_second": 5,
+    }
+    assert told.tags[0] == {"pipeline": "eu.orders"}
+
+
+def test_tell_republish(told: Gauges) -> None:
+    """A republish tells what it sent, and how fast."""
+    metrics.tell_republish("orders", {"records": 9, "seconds": 2.0, "records_per_second": 4})
+
+    assert told.values == {
+        "kafka_drain.orders.republish.records": 9,
+        "kafka_drain.orders.republish.seconds": 2.0,
+        "kafka_drain.orders.republish.records_per_second": 4,
+    }

@@ -1,0 +1,134 @@
+"""How far a task has got, from what it says."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.progress import Progress
+from kafka_drain_airflow.observability.task_progress import SECONDS, TaskProgress, is_progress
+
+WORDS = {"spark_ui": "", "at": ""}
+
+
+class Task:
+    """A task instance that keeps its XComs."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.pushed: list[dict[str, Any]] = []
+        self.spark_ui = ""
+        self.fails = fails
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        if key == "spark_ui":
+            self.spark_ui = value
+        else:
+            assert key == "progress"
+            self.pushed.append(value)
+        if self.fails:
+            raise ConnectionError("no API server")
+
+
+def heard(*lines: str, seconds: float = SECONDS, task: Task | None = None) -> list[dict[str, Any]]:
+    """Return what is kept when a line comes every so many seconds."""
+    task = task or Task()
+    times = iter(range(1000))
+    progress = TaskProgress(task, lambda: next(times) * seconds)
+    assert list(progress.through(lines)) == list(lines)
+    return task.pushed
+
+
+@given(
+    done=st.integers(0, 10**9),
+    total=st.integers(1, 10**9),
+    seconds=st.floats(0.001, 10**6),
+    unit=st.sampled_from(["offsets", "records", "source partitions"]),
+)
+def test_hear_property(done: int, total: int, seconds: float, unit: str) -> None:
+    """Whatever a job says of its progress is understood."""
+    clock = iter([0.0, seconds, seconds, seconds])
+    progress = Progress(unit, total, lambda: next(clock))
+
+    [kept] = heard(f"drain a.b-c: {progress.line(done)}\n")
+
+    assert (kept["job"], kept["name"], kept["unit"]) == ("drain", "a.b-c", unit)
+    assert (kept["done"], kept["total"]) == (done, max(done, total))
+    assert kept["percent"] == 100 * done // max(done, total)
+    assert bool(kept["rate"]) == bool(done)
+    assert bool(kept["left"]) == (0 < done < total)
+    assert is_progress(kept)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "text",
+        {},
+        {"done": "1", "total": 2, "percent": 50, "unit": "", "rate": "", "left": "", **WORDS},
+        {"done": 1, "total": 2, "percent": 500, "unit": "", "rate": "", "left": "", **WORDS},
+        {"done": 1, "total": 2, "percent": 50, "unit": [], "rate": "", "left": "", **WORDS},
+    ],
+)
+def test_is_progress_of_others(value: Any) -> None:
+    """What somebody else has written under that key isn't shown."""
+    assert not is_progress(value)
+
+
+def test_hear_not_too_often() -> None:
+    """A write is a request: not each line is one, but the last one is."""
+    lines = [f"drain a: {n} of 100 offsets ({n} %)" for n in range(1, 101)]
+
+    kept = heard(*lines, seconds=SECONDS / 10)
+
+    assert [document["done"] for document in kept] == [*range(1, 100, 10), 100]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "drain a: 100 offsets planned",
+        "26/11/22 WARN 5 of 6 tasks (80 %) failed",
+        "drain a: nothing new, Kafka holds no offset that is not drained",
+        "",
+    ],
+)
+def test_hear_other_lines(line: str) -> None:
+    """What isn't progress is passed on, and kept by nobody."""
+    assert heard(line) == []
+
+
+def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """Where it can't be kept, the task goes on, and says so once."""
+    task = Task(fails=True)
+    lines = [f"drain a: {n} of 9 offsets (0 %)" for n in range(9)]
+
+    with caplog.at_level(logging.WARNING):
+        heard(*lines, task=task)
+
+    assert len(task.pushed) == 1
+    assert caplog.messages == ["progress isn't kept: ConnectionError: no API server"]
+
+
+def test_hear_without_task() -> None:
+    """Outside of a task there is nobody to tell."""
+    TaskProgress(None).hear("drain a: 1 of 2 offsets (50 %)")
+
+
+def test_hear_spark_ui() -> None:
+    """Where Spark's UI is, is kept at once, and with the progress from then on."""
+    task = Task()
+    [before, after] = heard(
+        "drain a: 0 of 10 offsets (0 %)",
+        "spark ui: http://driver:4040",
+        "drain a: 5 of 10 offsets (50 %)",
+        task=task,
+    )
+
+    assert task.spark_ui == "http://driver:4040"
+    assert (before["spark_ui"], after["spark_ui"]) == ("", "http://driver:4040")
+    assert is_progress(after)

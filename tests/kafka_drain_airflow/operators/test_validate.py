@@ -1,0 +1,97 @@
+"""What a validation that fails has said before, and to whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.proof import validation
+from kafka_drain.proof.report import Report
+from kafka_drain_airflow import Pipeline, ValidateManifestOperator
+from kafka_drain_airflow.observability.archive_events import archive_asset
+from tests.kafka_drain.golden import golden_copy, seal
+
+
+def test_validate_operator_tells_what_failed_attempt_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sealed by an attempt that failed is in the event of the one that succeeds, once."""
+    archive = golden_copy(tmp_path / "archive")
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(archive.root))
+    asset = archive_asset(pipeline)
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline, outlets=[asset])
+
+    def attempt(run: str, sealed: list[Any], found: list[Finding]) -> Any:
+        def validate(*_: Any, **__: Any) -> Report:
+            sealed.extend(seal(archive).sealed)
+            return Report(str(archive.root), "p", findings=found)
+
+        monkeypatch.setattr(validation, "validate_archive", validate)
+        event = SimpleNamespace(extra=None)
+        operator.execute({"run_id": run, "outlet_events": {asset: event}})  # type: ignore[arg-type]
+        return [segment["sha256"] for segment in event.extra["segments"]]
+
+    sealed: list[Any] = []
+    with pytest.raises(Exception, match="file_missing"):
+        attempt("first", sealed, [Finding(Reason.FILE_MISSING, "a", "b")])
+
+    assert len(sealed) == 3
+    hashes = [receipt.sha256 for receipt in sealed]
+    assert attempt("first", sealed, []) == hashes
+    assert attempt("first", sealed, []) == hashes
+    assert attempt("second", sealed, []) == []
+
+
+@pytest.fixture
+def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Exception, Any, Any]:
+    """The error of a validation with a finding, its XComs, and the contexts of who asked."""
+    archive = tmp_path / "archive"
+    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    found = [Finding(Reason.FILE_MISSING, "a", "b")]
+    report = Report(str(archive), "p", findings=found)
+    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    pushed: dict[str, str] = {}
+    told: list[Any] = []
+
+    def fail(context: Any) -> None:
+        raise ConnectionError("nobody there")
+
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=Pipeline(name="p", topics=["t"], archive=str(archive)),
+        on_alert_callback=[fail, told.append],
+    )
+    task: Any = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    context: Any = {"ti": task, "run_id": "failed run"}
+    with pytest.raises(Exception, match="file_missing") as raised:
+        operator.execute(context)
+    return raised.value, pushed, told
+
+
+def test_validate_operator_failed_names_report(failed: Any) -> None:
+    """A validation that fails has named its report before."""
+    error, pushed, _ = failed
+
+    assert type(error).__name__ == "AirflowFailException"
+    assert Path(pushed["report"]).is_file()
+    assert Path(pushed["report"]).with_suffix(".html").is_file()
+
+
+def test_validate_operator_failed_alerts(failed: Any) -> None:
+    """Who asked is told of what is wrong, although another one couldn't be."""
+    _, _, [context] = failed
+
+    assert context["run_id"] == "failed run"
+    [alert] = context["alerts"]
+    assert alert["kind"] == "DAMAGED"
+    assert "file_missing" in alert["message"]

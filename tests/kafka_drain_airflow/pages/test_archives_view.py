@@ -1,0 +1,367 @@
+"""The page of all archives, asked of a real Airflow's login and database, in its own process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+from demo.airflow_pages import FORGER, NOBODY, VIEWER, PageAnswer, Scene, ask
+from kafka_drain.proof.report import note_overview, write_report
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.golden import P1, sealed_copy
+
+PROGRESS = {
+    "job": "drain",
+    "name": "a",
+    "done": 1200,
+    "total": 5000,
+    "unit": "offsets",
+    "percent": 24,
+    "rate": "60/s",
+    "left": "1 min 3 s",
+    "spark_ui": "http://driver:4040",
+    "at": "2026-11-22T11:00:00+00:00",
+}
+RUN = "/dags/drain_a/runs/run%2B" if AIRFLOW_V_3_0_PLUS else "/dags/drain_a/grid?dag_run_id=run%2B"
+PAGE = "/kafka-drain/archives"
+DATA = "/kafka-drain/api/archives"
+URLS = [
+    PAGE,
+    DATA,
+    "/kafka-drain/archives/drain_a/report",
+    "/kafka-drain/archives/drain_new/report",
+    "/kafka-drain/archives/other/report",
+    "/kafka-drain/archives/drain_a",
+    "/kafka-drain/archives/drain_web",
+    "/kafka-drain/archives/drain_new",
+    "/kafka-drain/archives/drain_golden",
+    "/kafka-drain/archives/drain_golden/receipts/1/000000000012.json",
+    "/kafka-drain/archives/drain_golden/receipts/1/generation.json",
+    "/kafka-drain/archives/drain_golden/receipts/7/000000000012.json",
+    "/kafka-drain/archives/drain_web/receipts/1/000000000012.json",
+    "/kafka-drain/archives/drain_a/report?colours=dark",
+    "/kafka-drain/archives/drain_a/report?colours=<b>",
+    "/kafka-drain/archives/drain_b",
+    "/kafka-drain/archives/drain_lost",
+]
+
+
+USERS = (VIEWER, "stranger", FORGER, NOBODY)
+
+
+def lose_a_file(folder: Path) -> Path:
+    """Return an archive of which a validation has found a file of one partition to be gone."""
+    archive = sealed_copy(folder)
+    newest = list(archive.generation(1).receipts())[-1]
+    [lost] = [file for file in newest.files if {c.tp for c in file.contents} == {P1}]
+    (folder / lost.path).unlink()
+    report = validate_archive(archive, None)
+    note_overview(archive, report, write_report(archive, report, "lost"))
+    return folder
+
+
+def at(clock: str) -> str:
+    """Return a time of the day of the validation, which is at 11:00."""
+    return f"2026-11-22T{clock}:00+00:00"
+
+
+#: Of one validated archive: runs by their dates, when they began and ended, and their tasks.
+PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] = {
+    # The older of two runs was cleared, and has failed.
+    "cleared": (
+        {"r1": "failed", "r2": "success"},
+        {"r1": (at("11:30"), at("11:40")), "r2": (at("10:50"), at("11:01"))},
+        [("drain_cleared", "r2", "validate", "success")],
+    ),
+    # Somebody has validated by hand while the run drained.
+    "by_hand": ({"r1": "failed"}, {"r1": (at("10:50"), at("11:20"))}, []),
+    # A backfill of what was long ago, and later runs that were validated.
+    "backfilled": (
+        {"r0": "failed"} | {f"s{number}": "success" for number in range(9)},
+        {"r0": (at("11:30"), at("11:40"))}
+        | {f"s{number}": (at("10:50"), at("11:01")) for number in range(9)},
+        [("drain_backfilled", f"s{number}", "validate", "success") for number in range(9)],
+    ),
+    # After it, all was validated.
+    "since": (
+        {"r1": "failed", "r2": "success"},
+        {"r1": (at("10:30"), at("10:40")), "r2": (at("10:50"), at("11:01"))},
+        [("drain_since", "r2", "validate", "success")],
+    ),
+    # What failed came after its validation, which proved all that the run drained.
+    "validated": (
+        {"r1": "failed"},
+        {"r1": (at("10:50"), at("11:20"))},
+        [("drain_validated", "r1", "validate", "success")],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
+    """What an Airflow of its own answers: by user and address, status, text and headers."""
+    folder = tmp_path_factory.mktemp("archives")
+    validated, new = folder / "a", folder / "new"
+    (validated / "reports").mkdir(parents=True)
+    new.mkdir()
+    (validated / "archive.json").write_text("{}")
+    (validated / "reports" / "r.html").write_text('<html lang="en"><title>the report</title>')
+    overview = {
+        **dict.fromkeys(("files", "bytes", "records", "offsets"), 7),
+        "pipeline": "a",
+        "verdict": "complete",
+        "validated_at": "2026-11-22T11:00:00+00:00",
+        "report": "reports/r.json",
+    }
+    (validated / "overview.json").write_text(json.dumps(overview))
+    dags = {
+        "drain_a": f"file://{validated}",
+        "drain_new": f"file://{new}",
+        "drain_web": "http://127.0.0.1:1/archive",
+        "drain_store": "s3://bucket/archive",
+        "drain_golden": f"file://{sealed_copy(folder / 'golden').root}",
+        "drain_b": f"file://{folder / 'b'}",
+        "other": f"file://{validated}/",
+        "drain_lost": f"file://{lose_a_file(folder / 'lost')}",
+    }
+    runs = {f"run+{number}": "success" for number in range(9)} | {"run+9": "failed"}
+    scene: Scene = {"dags": dags, "runs": dict.fromkeys(dags, runs), "xcoms": []}
+    scene["groups"] = {"drain_group_g": ["drain_b"]}
+    scene["runs"] = {**scene["runs"], "drain_b": {"run+0": "failed"}, "drain_group_g": runs}
+    for name, (states, times, tasks) in PROVEN.items():
+        dags[f"drain_{name}"] = f"file://{shutil.copytree(validated, folder / name)}"
+        scene["runs"] = {**scene["runs"], f"drain_{name}": states}
+        scene["times"] = {**scene.get("times", {}), f"drain_{name}": times}
+        scene["tasks"] = [*scene.get("tasks", []), *tasks]
+    for key, value in (
+        ("progress", PROGRESS),
+        ("return_value", {"b": {"offsets": 777, "seconds": 2.0}, "c": {"offsets": 1}}),
+    ):
+        noted = {"dag_id": "drain_group_g", "run_id": "run+9", "task_id": "drain"}
+        scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
+    for number, dag_id in enumerate(
+        name for name in dags if name != "drain_b" and name.removeprefix("drain_") not in PROVEN
+    ):
+        # Anybody's task may note something under that name; a window's drain tells other things.
+        progress: Any = "mine" if number % 2 else PROGRESS
+        result = {"plan": 1} if number % 2 else {"offsets": 9000, "seconds": 6.0}
+        for run_id, key, value in (
+            ("run+9", "progress", progress),
+            ("run+8", "return_value", result),
+        ):
+            noted = {"dag_id": dag_id, "run_id": run_id, "task_id": "drain"}
+            scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
+    # Of one archive, a newer run's Spark starts; of another, the task has ended.
+    scene["runs"] = {**scene["runs"], "drain_golden": runs | {"run+10": "running"}}
+    scene["tasks"] = [
+        *scene["tasks"],
+        ("drain_golden", "run+10", "drain", "running"),
+        ("drain_web", "run+9", "drain", "success"),
+    ]
+    environment = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+    requests = {f"{user} {url}": (user, url) for user in USERS for url in URLS}
+    requests["menu"] = (VIEWER, "/home")
+    return ask(folder, scene, requests, environment)
+
+
+def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """Who may read the DAGs sees their archives, and why some can't be read."""
+    status, text, _ = answers[f"viewer {DATA}"]
+
+    assert status == 200
+    rows = {row["name"]: row for row in json.loads(text)["archives"]}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "a": "complete",
+        "new": "not validated",
+        "web": "unreadable",
+        "store": "unreadable",
+        "golden": "not validated",
+        "b": "not validated",
+        "lost": "findings",
+        **dict.fromkeys(PROVEN, "complete"),
+    }
+    assert rows["a"]["overview"]["files"] == 7
+    assert "is in no store that this server asks" in rows["web"]["problem"]
+
+
+def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
+    """An archive is complete only until a run has failed since, whatever the run's date."""
+    _, text, _ = answers[f"viewer {DATA}"]
+
+    rows = {row["name"]: row["standing"] for row in json.loads(text)["archives"]}
+    assert {name: rows[name] for name in PROVEN} == {
+        "cleared": "complete before, last run failed",
+        "by_hand": "complete before, last run failed",
+        "backfilled": "complete before, last run failed",
+        "since": "complete",
+        "validated": "complete",
+    }
+
+
+def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """The page links to archive, report and the last eight runs, and lets nothing else run."""
+    status, text, headers = answers[f"viewer {PAGE}"]
+
+    assert status == 200
+    assert 'href="/kafka-drain/archives/drain_a"' in text
+    assert 'href="/kafka-drain/archives/drain_a/report"' in text
+    assert f'href="{RUN}9"' in text
+    assert text.count(f'href="{RUN}') == 8
+    # Airflow 2 has no frame around it that leads back.
+    assert ('href="/home"' in text) is not AIRFLOW_V_3_0_PLUS
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-inline'; script" in policy  # of styles only
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        (URLS[2], 200),
+        (URLS[3], 404),
+        (URLS[4], 404),
+        (URLS[13], 200),
+        (URLS[14], 422 if AIRFLOW_V_3_0_PLUS else 200),
+    ],
+)
+def test_newest_report_to_viewer(answers: dict[str, PageAnswer], url: str, status: int) -> None:
+    """The newest report is shown, or why there is none."""
+    assert answers[f"viewer {url}"][0] == status
+
+
+def test_newest_report_coloured(answers: dict[str, PageAnswer]) -> None:
+    """A page around the report may choose its colours."""
+    plain, dark, other = (answers[f"viewer {url}"][1] for url in (URLS[2], *URLS[13:15]))
+
+    assert plain == '<html lang="en"><title>the report</title>'
+    assert dark == '<html lang="en" class="dark"><title>the report</title>'
+    assert 'class="<b>"' not in other
+
+
+def test_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """An archive's page has its runs and receipts, and one that can't be read says why."""
+    shown = {url: answers[f"viewer {url}"] for url in URLS}
+
+    golden = shown["/kafka-drain/archives/drain_golden"]
+    assert golden[0] == 200
+    assert "/archives/drain_golden/receipts/1/000000000012.json" in golden[1]
+    assert "script-src 'sha256-" in golden[2]["content-security-policy"]
+    for name in ("drain_a", "drain_web"):
+        assert shown[f"/kafka-drain/archives/{name}"][0] == 200
+    assert "in no store that this server asks" in shown["/kafka-drain/archives/drain_web"][1]
+
+
+def test_archive_throughput_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """An archive's page shows how fast its drains were; other results are left out."""
+    shown = answers["viewer /kafka-drain/archives/drain_golden"][1]
+    other = answers["viewer /kafka-drain/archives/drain_new"][1]
+
+    assert "9,000 offsets in 6.0 s" in shown
+    assert "Throughput" not in other
+
+
+def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """An archive's page shows how far a running task has got; what isn't progress is left out."""
+    shown = answers["viewer /kafka-drain/archives/drain_a"][1]
+    other = answers["viewer /kafka-drain/archives/drain_new"][1]
+
+    assert "drain_a, drain" in shown
+    assert ": running, 1,200 of 5,000 offsets (24 %), 60/s, 1 min 3 s left" in shown
+    assert 'href="http://driver:4040"' in shown
+    assert 'http-equiv="refresh" content="3"' in shown
+    assert ": running, nothing done yet<" in other
+    assert "1,200" not in other
+
+
+def test_archive_of_a_lost_file_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """The map is red where a file is lost, and an outline where no validation proves anything."""
+    lost = answers["viewer /kafka-drain/archives/drain_lost"][1]
+    unproven = answers["viewer /kafka-drain/archives/drain_golden"][1]
+
+    assert lost.count('height="12.00" class="damaged"') == 1
+    assert 'height="12.00" class="covered"' in lost
+    assert "findings" in lost.split("<h1>")[1].split("</dl>")[0]
+    assert 'height="12.00" class="unproven"' in unproven
+    assert 'class="covered"' not in unproven
+
+
+def test_archive_progress_of_the_newest_run(answers: dict[str, PageAnswer]) -> None:
+    """While a run's Spark starts, the run before isn't shown; one that has ended shows its end."""
+    starts = answers["viewer /kafka-drain/archives/drain_golden"][1]
+    ended = answers["viewer /kafka-drain/archives/drain_web"][1]
+
+    assert "drain_golden, drain</a>: running, nothing done yet<" in starts
+    assert "1,200" not in starts
+    assert 'http-equiv="refresh" content="3"' in starts
+    assert "drain_web, drain</a>: success, 5,000 of 5,000 offsets (100 %), " in ended
+    assert 'http-equiv="refresh" content="30"' in ended
+
+
+def test_grouped_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """An archive that a group's DAG drains to shows that DAG's runs, throughput and progress."""
+    listed = answers[f"viewer {PAGE}"][1]
+    shown = answers["viewer /kafka-drain/archives/drain_b"][1]
+
+    assert listed.count(f'href="{RUN.replace("drain_a", "drain_group_g")}') == 8
+    assert f'href="{RUN.replace("drain_a", "drain_group_g")}9"' in listed
+    assert "777 offsets in 2.0 s" in shown
+    assert "drain_group_g, drain" in shown
+
+
+def test_receipt_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """A receipt is shown as it was sealed; no other file is."""
+    status, text, headers = answers[f"viewer {URLS[9]}"]
+    assert status == 200
+    assert json.loads(text)["generation"] == 1
+    assert headers["content-type"] == "application/json"
+    for url in URLS[10:13]:
+        assert answers[f"viewer {url}"][0] == 404
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("user", [NOBODY, FORGER])
+def test_archives_without_login(answers: dict[str, PageAnswer], user: str, url: str) -> None:
+    """Without a login nothing is told; Airflow 2 leads to it."""
+    status, text, headers = answers[f"{user} {url}"]
+
+    if AIRFLOW_V_3_0_PLUS:
+        assert status == {NOBODY: 401, FORGER: 403}[user]
+    elif url == DATA:
+        assert status == 403
+    else:
+        assert status == 302
+        assert headers["location"].startswith("/login/?next=")
+    assert "drain_a" not in text.replace(url.partition("?")[0], "")
+
+
+def test_archives_to_stranger(answers: dict[str, PageAnswer]) -> None:
+    """Who may read no DAG sees no archive, and no report."""
+    shown = [answers[f"stranger {url}"] for url in URLS]
+
+    assert {status for status, _, _ in shown[2:]} == {403 if AIRFLOW_V_3_0_PLUS else 302}
+    for status, text, _ in shown[:2]:
+        assert status in (200, 403)
+        assert "complete" not in text.replace("color-scheme", "")
+        assert "drain_a" not in text
+
+
+def test_archives_in_navigation(answers: dict[str, PageAnswer]) -> None:
+    """Airflow's navigation leads to the page."""
+    if AIRFLOW_V_3_0_PLUS:
+        from kafka_drain_plugin import KafkaDrainPlugin
+
+        [view] = KafkaDrainPlugin().external_views
+        assert (view["href"], view["destination"]) == (PAGE, "nav")
+    else:
+        assert f'<a href="{PAGE}">Kafka archives</a>' in answers["menu"].text
