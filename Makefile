@@ -39,11 +39,11 @@ broker: setup ## leave only a Kafka broker running; says its address
 
 test: setup ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
 	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 3 \
-	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' tests/integration" \
-	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and shares_spark' $(filter-out tests/integration,$(WITH_PARTS))" \
+	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
+	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
 	  "unit=$(MAKE) --no-print-directory check licences && $(PYTHON_ENV) -m pytest -m 'not integration'" \
-	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not shares_spark' $(WITH_PARTS)" \
-	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or shares_spark)' $(WITH_PARTS)"
+	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
+	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)"
 
 test-stores: class-archive ## the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)
@@ -65,8 +65,9 @@ test-s3: class-archive ## the tests of S3 against Versity's S3 Gateway, a real s
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
 
-matrix: ## run all of these, and write what they came to into docs/matrix.json and the README
-	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test
+matrix: setup ## run all of these, and write what they came to into docs/matrix.json and the README
+	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
+	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
 
@@ -76,8 +77,8 @@ class-archive: setup # Spark starts sooner from then on; where Java can't, Spark
 setup-airflow2: # as setup, for Airflow 2 and Spark 3.5
 	@sh scripts/setup.sh .venv-airflow2 requirements-airflow2.lock
 
-unit: setup ## only the tests that need no Java, in seconds
-	@$(PYTHON_ENV) -m pytest -m "not integration"
+unit: setup ## only the tests that need no Java (ARGS="tests/kafka_drain/proof -k sealing")
+	@$(PYTHON_ENV) -m pytest -m "not integration" $(ARGS)
 
 check: setup ## lint, format and types, changing nothing
 	@$(PYTHON_ENV) -m ruff check .

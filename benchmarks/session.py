@@ -45,7 +45,7 @@ def run_session(pipelines: Sequence[Pipeline], servers: str, nowhere: str = "") 
         application = replace(
             group.application,
             path=Path(__file__).with_name("session_application.py"),
-            arguments=[f"{private}/nowhere", servers, nowhere, *group.application.arguments],
+            arguments=[f"{private}/nowhere", servers, nowhere, *map(str, group.application.specs)],
         )
         environment = run_environment(application, "local[2]")
         printed, cost = run_command(application.command("local[2]"), environment)

@@ -74,10 +74,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Before the selection by marker, of which this is one.
     """
-    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    for item in items:
-        if item.path in sharing:
-            item.add_marker("shares_spark")
+    for marker, fixture in (("spark", "spark"), ("kafka", "bootstrap_servers")):
+        using = {item.path for item in items if fixture in getattr(item, "fixturenames", ())}
+        for item in items:
+            if item.path in using:
+                item.add_marker(marker)
 
 
 @pytest.fixture(autouse=True)

@@ -65,11 +65,6 @@ ON_EXECUTORS = {
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
     "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},
 }
-APPLICATIONS = {
-    "republish.py": "kafka_drain_spark.send",
-    "validate.py": "kafka_drain_spark.validate",
-}
-
 # For notebooks; no job leads to it.
 READER = "kafka_drain_spark.reader"
 
@@ -277,18 +272,11 @@ def test_spark_side_plain(module: str) -> None:
     assert module == READER or tops(reached({module}, later=True)) <= allowed | later
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "spark_jobs").glob("*.py")), ids=lambda p: p.name)
-def test_spark_application_plain(path: Path) -> None:
-    """An application that spark-submit starts needs pyspark alone, unless executors read files."""
-    start = imports_of(path).when_run
-    work = APPLICATIONS.get(path.name, "")
-    allowed = ON_EXECUTORS.get(work, SPARK_SIDE)
-    later = EXECUTOR_SIDE_LATER if work else set()
+def test_spark_application_plain() -> None:
+    """What spark-submit starts needs pyspark alone; each kind of job brings what it needs."""
+    start = imports_of(ROOT / "spark_jobs" / "main.py").when_run
 
-    assert "kafka_drain_spark" in tops(reached(start, later=False))
-    assert start & ON_EXECUTORS.keys() == {work} - {""}
-    assert tops(reached(start, later=False)) <= allowed
-    assert tops(reached(start, later=True)) <= allowed | later
+    assert tops(reached(start, later=False)) == SPARK_SIDE
 
 
 @each_module("kafka_drain_airflow")

@@ -1,10 +1,14 @@
-"""What all Spark jobs share: session, log levels, secrets, the result file and the exit code."""
+"""What all Spark jobs share: session, log levels, secrets, the result file and the exit code.
+
+A job of kind `x` is `run_x` in the module `x` beside this one.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -14,13 +18,14 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import SPECS, write_private
 
 __all__ = [
     "SPARK_ERRORS",
     "JobFailed",
     "explain",
     "failed_result",
+    "main",
     "run_jobs",
     "secret_options",
 ]
@@ -55,6 +60,13 @@ class JobFailed(Exception):
     def __init__(self, message: str, left: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(message)
         self.left = left
+
+
+def main(kind: str, *paths: str) -> int:
+    """Run jobs of one kind, each with a spec of its own; return the process's exit code."""
+    work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
+    specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
+    return run_jobs(specs, work)
 
 
 def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.job_spec import WarmUpSpec
 from kafka_drain_spark.drain import own_session, start_writing
 from kafka_drain_spark.job import JobFailed
 
@@ -39,7 +39,7 @@ PACKAGES = (
 MESSAGES = "/common/message/"
 
 
-def run_warm_up(spark: SparkSession, spec: DrainSpec, jars: Sequence[str]) -> dict[str, Any]:
+def run_warm_up(spark: SparkSession, spec: WarmUpSpec) -> dict[str, Any]:
     """Write made-up records as a drain does, and load the classes of the Kafka connector.
 
     Returns:
@@ -53,10 +53,11 @@ def run_warm_up(spark: SparkSession, spec: DrainSpec, jars: Sequence[str]) -> di
     query = start_writing(made_up, spec)
     query.awaitTermination()
     progress = query.lastProgress
-    names = list(class_names(jars))
+    names = list(class_names(spec.jars))
     loaded = sum(load(spark, name) for name in names)
     if loaded < len(names) / 2:
-        raise JobFailed(f"{loaded:,} of {len(names):,} classes of {', '.join(jars)} were found")
+        found = f"{loaded:,} of {len(names):,} classes"
+        raise JobFailed(f"{found} of {', '.join(spec.jars)} were found")
     return {"records": progress["numInputRows"] if progress else 0, "classes": loaded}
 
 

@@ -59,7 +59,7 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
     """
 
     def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         shutil.copytree(written / "data", spec.path)
         write_private(Path(spec.result_path), json.loads((written / "result.json").read_text()))
 

@@ -623,7 +623,7 @@ def failure_of(job: RepublishJob, spark: Any, monkeypatch: pytest.MonkeyPatch) -
 
     # The shared session outlives the job.
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    assert run_jobs([SinkSpec.read(Path(job.application.arguments[0]))], run_sink) == FAILED
+    assert run_jobs([SinkSpec.read(job.application.specs[0])], run_sink) == FAILED
     with pytest.raises(SparkJobError) as caught:
         finish_republish(job)
     return str(caught.value)

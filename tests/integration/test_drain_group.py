@@ -65,7 +65,7 @@ def drain_group(
         clusters = {"kafka_default": cluster}
         with open_group(pipelines, clusters, folder, run="tests", say=print) as group:
             if group.application is not None:
-                specs = [DrainSpec.read(Path(path)) for path in group.application.arguments]
+                specs = [DrainSpec.read(path) for path in group.application.specs]
                 run_jobs(specs, run_drain)
             finish_group(group)
         return group

@@ -119,7 +119,7 @@ def submit(spark: Any) -> Iterator[Submit]:
     before = {name: spark.conf.get(name) for name in SPARK_CONF}
 
     def run(application: SparkApplication, explain: Callable[[], object]) -> None:
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         write_private(Path(spec.result_path), run_compact(spark, spec))
 
     for name, value in SPARK_CONF.items():
@@ -356,7 +356,7 @@ def test_maintain_refuses_other_content(
 
     def loses(application: SparkApplication, explain: Callable[[], object]) -> None:
         submit(application, explain)
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         [path] = Path(spec.path).rglob("part-*.parquet")
         table = pq.read_table(path, partitioning=None)
         pq.write_table(table.slice(1), path)
@@ -385,7 +385,7 @@ def test_maintain_refuses_changed_source(
     sources: dict[Path, bytes] = {}
 
     def changes(application: SparkApplication, explain: Callable[[], object]) -> None:
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         path = Path(spec.sources[0]["files"][0])
         sources.setdefault(path, path.read_bytes())
         table = pq.read_table(path, partitioning=None)
@@ -413,7 +413,7 @@ def test_maintain_spark_fails(
     """Where Spark fails, what it left is a copy that the next run removes."""
 
     def fails(application: SparkApplication, explain: Callable[[], object]) -> None:
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         Path(spec.path, "topic=x").mkdir(parents=True)
         Path(spec.path, "topic=x", "part-0.parquet").write_bytes(b"half")
         write_private(Path(spec.result_path), {"error": "no space left"})
@@ -644,7 +644,7 @@ def test_maintain_killed(
 
     def keeps(application: SparkApplication, explain: Callable[[], object]) -> None:
         submit(application, explain)
-        spec = CompactSpec.read(Path(application.arguments[0]))
+        spec = CompactSpec.read(application.specs[0])
         shutil.copytree(spec.path, written / "data")
         shutil.copy(spec.result_path, written / "result.json")
         raise SparkJobError("killed")

@@ -425,26 +425,26 @@ def test_prepare_application_without_connector(
     """Only what needs Spark's Kafka connector fails on a machine that hasn't fetched it."""
     pipeline = Pipeline(name="restored", topics=["any"], archive=str(tmp_path))
 
-    def prepare(application: str, *, needs_connector: bool) -> SparkApplication:
+    def prepare(kind: str, *, needs_connector: bool) -> SparkApplication:
         return prepare_application(
             "republish",
-            application=application,
+            kind=kind,
             spec_path=tmp_path / "spec.json",
             pipeline=pipeline,
             folder=tmp_path,
             needs_connector=needs_connector,
         )
 
-    fetched = prepare("republish", needs_connector=False)
+    fetched = prepare("send", needs_connector=False)
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "empty"))
-    bare = prepare("republish", needs_connector=False)
+    bare = prepare("send", needs_connector=False)
 
     # On the class path, or no class of the class archive fits.
     assert fetched.conf["spark.driver.extraClassPath"].split(":") == fetched.jars
     assert bare.jars == []
     assert "spark.driver.extraClassPath" not in bare.conf
     with pytest.raises(MachineError, match="kafka-drain jars"):
-        prepare("republish_sink", needs_connector=True)
+        prepare("sink", needs_connector=True)
 
 
 @pytest.fixture
@@ -459,12 +459,12 @@ def by_spark(
 
     def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
         spec: Any
-        if application.path.name == "republish.py":
+        if application.kind == "send":
             spark.sparkContext.addPyFile(str(application.py_files))
-            spec = SendSpec.read(Path(application.arguments[0]))
+            spec = SendSpec.read(application.specs[0])
             result = run_send(spark, spec)
         else:
-            spec = SinkSpec.read(Path(application.arguments[0]))
+            spec = SinkSpec.read(application.specs[0])
             result = run_sink(spark, spec)
         write_private(Path(spec.result_path), result)
 

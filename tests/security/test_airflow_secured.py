@@ -139,4 +139,4 @@ def test_dags_secured(
     # Executors took the Python that was named for them, the driver its own.
     used = (airflow_folder / "used").read_text()
     assert "pyspark.daemon" in used
-    assert "republish.py" not in used
+    assert "main.py" not in used

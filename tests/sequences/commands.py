@@ -21,7 +21,7 @@ from typing import Any, Literal
 from kafka_drain.cli.main import main
 from kafka_drain.errors import SparkJobError
 from kafka_drain.maintenance.compact import SPARK_CONF
-from kafka_drain.spark.job_spec import CompactSpec, DrainSpec, WindowSpec, write_private
+from kafka_drain.spark.job_spec import SPECS, DrainSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from tests.forks import PATIENCE, fork
 from tests.integration.killed_steps import kill_at_change
@@ -104,7 +104,7 @@ def _command(
         os.dup2(descriptor, standard)
 
     def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
-        spark.send((application.path.stem, application.arguments[0]))
+        spark.send((application.kind, str(application.specs[0])))
         error = spark.recv()
         if error is not None:
             print(error)  # noqa: T201 - as spark-submit does
@@ -124,21 +124,11 @@ def _command(
 
 def _run_application(spark: Any, kind: str, spec_path: str) -> str | None:
     """Run an application as spark-submit does; return the error that it ends with, if any."""
-    from kafka_drain_spark.compact import run_compact
-    from kafka_drain_spark.drain import run_drain
     from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, failed_result
-    from kafka_drain_spark.window import run_window
 
-    spec: Any
-    run: Callable[[Any, Any], dict[str, Any]]
-    conf: dict[str, str] = {}
-    if kind == "drain":
-        spec, run = DrainSpec.read(Path(spec_path)), run_drain
-    elif kind == "window":
-        spec, run = WindowSpec.read(Path(spec_path)), run_window
-    else:
-        assert kind == "compact", f"nobody knows how to run {kind} here"
-        spec, run, conf = CompactSpec.read(Path(spec_path)), run_compact, SPARK_CONF
+    spec: Any = SPECS[kind].read(Path(spec_path))
+    run = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
+    conf = SPARK_CONF if kind == "compact" else {}
     before = {name: spark.conf.get(name) for name in conf}
     for name, value in conf.items():
         spark.conf.set(name, value)

@@ -120,7 +120,7 @@ def check_drain(
     spec_path = folder / "drain.json"
     application = prepare_application(
         f"drain_{pipeline.name}",
-        application="drain",
+        kind="drain",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,

@@ -97,8 +97,9 @@ def open_group(
 def _application(jobs: list[DrainJob]) -> SparkApplication:
     """Return one application for several drains: that of the largest, with the specs of all."""
     largest = max(jobs, key=lambda job: job.plan.offsets)
-    specs = [argument for job in jobs for argument in job.application.arguments]
-    return replace(largest.application, name="drain_group", arguments=specs)
+    specs = [str(path) for job in jobs for path in job.application.specs]
+    arguments = [largest.application.kind, *specs]
+    return replace(largest.application, name="drain_group", arguments=arguments)
 
 
 def finish_group(group: GroupJob) -> None:

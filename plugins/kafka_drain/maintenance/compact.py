@@ -149,7 +149,7 @@ def prepare_compaction(
     ).write(spec_path)
     application = prepare_application(
         f"compact_{pipeline.name}",
-        application="compact",
+        kind="compact",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,

@@ -92,7 +92,7 @@ def prepare_reading(
     ).write(spec_path)
     application = prepare_application(
         f"validate_{pipeline.name}",
-        application="validate",
+        kind="validate",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,

@@ -20,7 +20,7 @@ from kafka_drain.spark.cds import (
 )
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
-from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.job_spec import WarmUpSpec
 from kafka_drain.spark.process import run_environment
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 
@@ -89,7 +89,7 @@ def _write(name: str, connector: list[str]) -> Path:
 def _application(folder: Path, connector: list[str], archive: Path) -> SparkApplication:
     pipeline = Pipeline(name="class_archive", topics=["none"], archive=str(folder / "archive"))
     spec_path = folder / "warm_up.json"
-    DrainSpec(
+    WarmUpSpec(
         pipeline=pipeline.name,
         reader_options={},
         file_format=pipeline.format,
@@ -104,21 +104,18 @@ def _application(folder: Path, connector: list[str], archive: Path) -> SparkAppl
         start="{}",
         planned_end="{}",
         result_path=str(folder / "result.json"),
+        jars=connector,
     ).write(spec_path)
     application = prepare_application(
         "class_archive",
-        application="warm_up",
+        kind="warm_up",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,
     )
     key = "spark.driver.extraJavaOptions"
     options = f"{application.conf[key]} -XX:ArchiveClassesAtExit={archive}"
-    return replace(
-        application,
-        arguments=[str(spec_path), *connector],
-        conf=application.conf | {key: options},
-    )
+    return replace(application, conf=application.conf | {key: options})
 
 
 def _run(application: SparkApplication) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = [
+    "SPECS",
     "CompactSpec",
     "DrainSpec",
     "SendSpec",
     "SinkSpec",
     "ValidateSpec",
+    "WarmUpSpec",
     "WindowSpec",
     "read_result",
     "write_private",
@@ -83,6 +85,17 @@ class DrainSpec(JobSpec):
     result_path: str
     secrets_path: str = ""
     values: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class WarmUpSpec(DrainSpec):
+    """A drain of made-up records, for Java to write down the classes that a drain loads.
+
+    Attributes:
+        jars: Those of Spark's Kafka connector, whose classes are loaded as well.
+    """
+
+    jars: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -224,3 +237,15 @@ class SinkSpec(JobSpec):
     log_levels: dict[str, str]
     result_path: str
     secrets_path: str = ""
+
+
+#: The spec of each kind of job.
+SPECS: dict[str, type[JobSpec]] = {
+    "compact": CompactSpec,
+    "drain": DrainSpec,
+    "send": SendSpec,
+    "sink": SinkSpec,
+    "validate": ValidateSpec,
+    "warm_up": WarmUpSpec,
+    "window": WindowSpec,
+}

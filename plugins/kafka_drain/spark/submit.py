@@ -46,7 +46,7 @@ class SparkApplication:
     Attributes:
         name: The application's name in Spark's UI.
         path: The Python file.
-        arguments: Its arguments.
+        arguments: Its arguments: the kind of the jobs, and the path of each one's spec.
         conf: Spark's configuration.
         jars: Jars for driver and executors; they have to be on the command line.
         py_files: A zip with our packages, for driver and executors.
@@ -62,6 +62,16 @@ class SparkApplication:
     py_files: Path
     driver_memory: str
     environment: dict[str, str]
+
+    @property
+    def kind(self) -> str:
+        """Return which kind of jobs it runs: a module of `kafka_drain_spark`."""
+        return self.arguments[0]
+
+    @property
+    def specs(self) -> list[Path]:
+        """Return the jobs' specs."""
+        return [Path(path) for path in self.arguments[1:]]
 
     def command(self, master: str) -> list[str]:
         """Return the whole command line for a master."""
@@ -125,18 +135,18 @@ def check_spark_version(pipeline: Pipeline) -> None:
         )
 
 
-def _application_path(name: str) -> Path:
+def _application_path() -> Path:
     packages = Path(__file__).resolve().parents[2]
     spec = find_spec("kafka_drain_spark")
     installed = [
-        Path(place) / "applications" for place in (spec and spec.submodule_search_locations) or []
+        Path(place) / "application" for place in (spec and spec.submodule_search_locations) or []
     ]
     for folder in (packages.parent / "spark_jobs", *installed):
-        if (folder / f"{name}.py").is_file():
-            return folder / f"{name}.py"
+        if (folder / "main.py").is_file():
+            return folder / "main.py"
     raise MachineError(
-        f"the Spark application {name}.py isn't there; expected it in spark_jobs/ beside the "
-        "plugins folder, or installed with kafka-drain"
+        "the Spark application main.py isn't there; expected it in spark_jobs/ beside the plugins "
+        "folder, or installed with kafka-drain"
     )
 
 
@@ -175,7 +185,7 @@ def kafka_options(config: KafkaConfig, folder: Path) -> tuple[dict[str, str], st
 def prepare_application(
     name: str,
     *,
-    application: str,
+    kind: str,
     spec_path: Path,
     pipeline: Pipeline,
     folder: Path,
@@ -186,8 +196,8 @@ def prepare_application(
 
     Args:
         name: The application's name in Spark's UI.
-        application: Which of `spark_jobs`, without `.py`.
-        spec_path: The job spec, its only argument.
+        kind: What kind of job it is: a module of `kafka_drain_spark`.
+        spec_path: The job's spec.
         pipeline: Where configuration, jars and memory come from.
         folder: A private folder for the zip.
         needs_connector: Whether the application fails without Spark's Kafka connector.
@@ -197,7 +207,7 @@ def prepare_application(
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
     machine_java = java.require_java()
-    path = _application_path(application)
+    path = _application_path()
     in_store = spark_conf_for(pipeline.archive, os.environ)
     # Of the driver alone: spark.pyspark.python says where executors have theirs.
     python = {"spark.pyspark.driver.python": sys.executable}
@@ -214,7 +224,7 @@ def prepare_application(
     return SparkApplication(
         name=name,
         path=path,
-        arguments=[str(spec_path)],
+        arguments=[kind, str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
         # Those of the store aren't on the path that Java starts with: the class archive fits it.
         jars=[*jars, *(_store_jars() if in_store and not pipeline.jars else [])],

@@ -213,7 +213,7 @@ def prepare_window(
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
-        application="window",
+        kind="window",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,

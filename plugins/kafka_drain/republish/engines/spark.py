@@ -75,7 +75,7 @@ def prepare_send(
     ).write(spec_path)
     application = prepare_application(
         f"republish_{plan.pipeline}",
-        application="republish",
+        kind="send",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,
@@ -125,7 +125,7 @@ def prepare_sink(
     ).write(spec_path)
     application = prepare_application(
         f"republish_{plan.pipeline}",
-        application="republish_sink",
+        kind="sink",
         spec_path=spec_path,
         pipeline=pipeline,
         folder=folder,
