@@ -124,7 +124,7 @@ class Result:
     alive: frozenset[Mutant] = frozenset()
 
 
-def tests_of(module: str) -> list[str]:
+def held_by(module: str) -> list[str]:
     """Return the files of tests that hold a module that decides."""
     package, _, name = module.rpartition(".")
     own = f"{package.replace('.', '/')}/test_{name}.py"
@@ -143,7 +143,7 @@ def make_tree(modules: Iterable[str]) -> None:
     for folder in ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark", "tests", "demo"):
         shutil.copytree(ROOT / folder, TREE / Path(folder).name, ignore=leave)
     paths = [f"kafka_drain/{module.replace('.', '/')}.py" for module in modules]
-    tests = sorted({test for module in modules for test in tests_of(module)})
+    tests = sorted({test for module in modules for test in held_by(module)})
     (TREE / "pyproject.toml").write_text(
         _CONFIGURATION.format(
             modules=json.dumps(paths),

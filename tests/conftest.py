@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
+from kafka_drain.drain.drain import nothing_new, open_drain
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -141,7 +141,7 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
                 result = failed_result(error)
             write_private(job.result_path, result)
             after()
-            return finish_drain(job)
+            return job.result()
 
     return run
 

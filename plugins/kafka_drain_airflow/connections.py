@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,19 +22,23 @@ if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.schemas.registry import SchemaRegistry
+    from kafka_drain.spark.runner import SparkConnection
 
 __all__ = [
     "archive_access",
-    "check_spark_connection",
     "is_true",
     "kafka_cluster",
     "listed",
     "require_connection",
     "schema_registry",
+    "spark_connection",
     "terminal_errors_fail",
 ]
 
 log = logging.getLogger(__name__)
+
+#: The programs that a Spark connection may name, found on the PATH; the first one if it names none.
+SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
 
 def kafka_cluster(conn_id: str) -> KafkaCluster:
@@ -120,21 +125,51 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
         ) from error
 
 
-def check_spark_connection(conn_id: str) -> None:
-    """Refuse a connection of type Spark by which no job of kafka-drain can run.
+def spark_connection(conn_id: str) -> SparkConnection:
+    """Return what a connection of type Spark says, as Airflow's own provider reads it.
 
     Raises:
-        ConfigError: When there is none (Airflow's hook would take YARN), or the driver wouldn't run
-            on this machine.
+        ConfigError: When there is none (Airflow's provider would take YARN), it names no master,
+            the driver wouldn't run on this machine, or something in it isn't accepted.
     """
+    from kafka_drain.spark.runner import SparkConnection
+
     require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
-    mode = BaseHook.get_connection(conn_id).extra_dejson.get("deploy-mode")
-    if mode not in (None, "", "client"):
+    connection = BaseHook.get_connection(conn_id)
+    extra = connection.extra_dejson
+    who = f"the Airflow connection {conn_id!r}"
+    if not connection.host:
+        raise ConfigError(f"{who} has no host; expected the Spark master, for example local[*]")
+    if (mode := extra.get("deploy-mode")) not in (None, "", "client"):
         raise ConfigError(
-            f"the Airflow connection {conn_id!r} has deploy-mode {mode!r}, accepted: client. The "
-            "driver reads its job spec from this machine and writes its result here; executors may "
-            "be anywhere"
+            f"{who} has deploy-mode {mode!r}, accepted: client. The driver reads its job spec from "
+            "this machine and writes its result here; executors may be anywhere"
         )
+    binary = extra.get("spark-binary") or SPARK_BINARIES[0]
+    if binary not in SPARK_BINARIES:
+        accepted = ", ".join(SPARK_BINARIES)
+        raise ConfigError(f"{who} has spark-binary {binary!r}, accepted: {accepted}")
+    options = [
+        part
+        for name in ("queue", "principal")
+        if extra.get(name)
+        for part in (f"--{name}", str(extra[name]))
+    ]
+    if extra.get("namespace"):
+        options += ["--conf", f"spark.kubernetes.namespace={extra['namespace']}"]
+    try:
+        keytab = b64decode(extra.get("keytab") or "", validate=True)
+    except ValueError as error:
+        raise ConfigError(f"{who} has a keytab that isn't base64 of one") from error
+    return SparkConnection(_master(connection), options, binary, keytab)
+
+
+def _master(connection: Any) -> str:
+    """Return the Spark master; of a connection given as a URI, the scheme is its type."""
+    host, port = connection.host, connection.port
+    if connection.conn_type != "spark" or ("://" not in host and port):
+        host = f"{connection.conn_type}://{host}"
+    return f"{host}:{port}" if port else host
 
 
 def listed(value: Any) -> list[str]:

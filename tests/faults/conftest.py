@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import DrainJob, finish_drain, open_drain, prepare_drain
+from kafka_drain.drain.drain import DrainJob, open_drain, prepare_drain
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition as KafkaPartition
@@ -55,7 +55,7 @@ class Running:
     def finish(self) -> dict[str, Any]:
         """Wait for the end; return the result, or raise the error, as the operator does."""
         self.code()
-        return finish_drain(self.job)
+        return self.job.result()
 
 
 Start = Callable[[Pipeline], Running]
@@ -176,7 +176,7 @@ def sealed(
     ):
         result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
         write_private(job.result_path, result)
-        finish_drain(job)
+        job.result()
     assert validate_archive(Archive.at(str(root)), cluster).complete
     return Sealed(root, topic, read_topic(bootstrap_servers, topic))
 

@@ -15,7 +15,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import finish_drain, prepare_drain
+from kafka_drain.drain.drain import prepare_drain
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
 from tests.faults.injection import (
@@ -151,7 +151,7 @@ def test_drain_executors_stalled_and_killed(
             killed, torn = in_mid_file(pids, second, running)
             os.kill(killed, signal.SIGKILL)
             wait_for(lambda: not running(), "the drain's end")
-    result = finish_drain(job)
+    result = job.result()
 
     total = DAYS * BATCHES * SIZE
     assert (result["batches"], result["records"]) == (2, 2 * total)
@@ -222,6 +222,6 @@ def test_two_drains_executors_killed(
 
     assert len(killed) == 2
     for pipeline, job in zip(pipelines, jobs, strict=True):
-        assert finish_drain(job)["records"] == total
+        assert job.result()["records"] == total
         assert held(pipeline.archive) == {0: list(range(total))}
         assert validate_archive(Archive.at(pipeline.archive), cluster).complete

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
         written: Folder with what Spark has written: `data` and `result.json`.
     """
 
-    def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
+    def submit(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
         shutil.copytree(written / "data", spec.path)
         write_private(Path(spec.result_path), json.loads((written / "result.json").read_text()))

@@ -24,7 +24,7 @@ from kafka_drain.drain.drain import prepare_drain
 from kafka_drain.errors import SparkJobError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.republish.engines.spark import RepublishJob, finish_republish, prepare_sink
+from kafka_drain.republish.engines.spark import RepublishJob, prepare_sink
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import DrainSpec, SinkSpec
@@ -625,7 +625,7 @@ def failure_of(job: RepublishJob, spark: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     assert run_jobs([SinkSpec.read(job.application.specs[0])], run_sink) == FAILED
     with pytest.raises(SparkJobError) as caught:
-        finish_republish(job)
+        job.result()
     return str(caught.value)
 
 

@@ -21,7 +21,7 @@ from kafka_drain.archive.inspection import committed_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.source_options import _CONSUMER, _ELSEWHERE
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
-from kafka_drain.drain.drain import DrainJob, finish_drain, prepare_drain
+from kafka_drain.drain.drain import DrainJob, prepare_drain
 from kafka_drain.errors import ConfigError, KafkaDrainError, SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
@@ -501,7 +501,7 @@ def test_run_job_with_log_levels(
         level = log4j.LogManager.getLogger(logger).getLevel().toString()
     finally:
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.WARN)
-    result = finish_drain(job)
+    result = job.result()
 
     assert (code, level) == (0, "ERROR")
     assert (result["records"], result["spark_version"]) == (20, spark.version)
@@ -512,7 +512,7 @@ def check_failed(job: DrainJob, code: int, capsys: pytest.CaptureFixture[str]) -
     """Hold that a job failed with one line for the log and the same in the error."""
     printed = capsys.readouterr().out
     with pytest.raises(KafkaDrainError) as caught:
-        finish_drain(job)
+        job.result()
     message = str(caught.value)
 
     assert code == 1
@@ -564,7 +564,7 @@ def test_run_job_checkpoint_unreadable(
     assert message.startswith("the drain failed in Spark: ")
     assert manifest_files(archive) == ["0"]
     with pytest.raises(SparkJobError):
-        finish_drain(job)
+        job.result()
 
 
 def test_consumer_options_of_connector(spark: Any) -> None:

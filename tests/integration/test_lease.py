@@ -20,7 +20,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.inspection import committed_files
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import finish_drain, open_drain
+from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import LockedError
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.proof.validation import validate_archive
@@ -120,7 +120,7 @@ def test_drain_while_another_drains(
         after = {name: at for name, at in listing(archive).items() if name != "lock.json"}
         result = run_drain(spark, DrainSpec.read(tmp_path / "drain.json"))
         write_private(job.result_path, result)
-        finish_drain(job)
+        job.result()
 
     assert second.code == 1
     assert second.out == ""
@@ -180,7 +180,7 @@ def test_drain_after_kill(
         pytest.fail("wasn't refused")
     with start(expires_at) as job:
         write_private(job.result_path, run_drain(spark, DrainSpec.read(tmp_path / "drain.json")))
-        finish_drain(job)
+        job.result()
 
     assert early.code == 1
     assert f"process {killed.pid} (run terminal)" in early.err

@@ -36,7 +36,8 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.spark.job_spec import CompactSpec, write_private
-from kafka_drain.spark.submit import SparkApplication, Submit
+from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease, utc_now
 from kafka_drain.windows.backfill import refuse_incomplete
 from kafka_drain.windows.window_jobs import freeze_window
@@ -112,13 +113,13 @@ def fill(
 
 
 @pytest.fixture
-def submit(spark: Any) -> Iterator[Submit]:
+def runner(spark: Any) -> Iterator[SparkRunner]:
     """Run a compaction as spark-submit does, but in the shared Spark session."""
     from kafka_drain_spark.compact import run_compact
 
     before = {name: spark.conf.get(name) for name in SPARK_CONF}
 
-    def run(application: SparkApplication, explain: Callable[[], object]) -> None:
+    def run(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
         write_private(Path(spec.result_path), run_compact(spark, spec))
 
@@ -130,14 +131,14 @@ def submit(spark: Any) -> Iterator[Submit]:
 
 
 @pytest.fixture
-def maintain(cluster: KafkaCluster, submit: Submit) -> Maintain:
+def maintain(cluster: KafkaCluster, runner: SparkRunner) -> Maintain:
     """Maintain an archive; without more said, ten days from now, when its generation is due."""
 
     def run(pipeline: Pipeline, *, days: int = 10, **changes: Any) -> dict[str, Any]:
         return run_maintenance(
             changed(pipeline, **changes),
             cluster,
-            submit,
+            runner,
             run="tests",
             say=print,
             clock=lambda: utc_now() + timedelta(days=days),
@@ -264,7 +265,7 @@ def test_maintain_leaves_open_generation(
 
 @pytest.mark.parametrize("is_drained", [False, True])
 def test_maintain_cannot_roll(
-    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, is_drained: bool
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, is_drained: bool
 ) -> None:
     """While a drain runs, or isn't validated yet, its generation is left, though it is due."""
     archive = Archive.at(pipeline.archive)
@@ -279,7 +280,7 @@ def test_maintain_cannot_roll(
         figures = run_maintenance(
             pipeline,
             cluster,
-            submit,
+            runner,
             run="tests",
             say=said.append,
             wait_seconds=0.5,
@@ -349,13 +350,13 @@ def test_maintain_compacts_format(
 
 
 def test_maintain_refuses_other_content(
-    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, maintain: Maintain
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, maintain: Maintain
 ) -> None:
     """A new file that lacks a row isn't sealed, and no old file is removed."""
     before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
 
-    def loses(application: SparkApplication, explain: Callable[[], object]) -> None:
-        submit(application, explain)
+    def loses(application: SparkApplication) -> None:
+        runner(application)
         spec = CompactSpec.read(application.specs[0])
         [path] = Path(spec.path).rglob("part-*.parquet")
         table = pq.read_table(path, partitioning=None)
@@ -378,13 +379,13 @@ def test_maintain_refuses_other_content(
 
 
 def test_maintain_refuses_changed_source(
-    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit, maintain: Maintain
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, maintain: Maintain
 ) -> None:
     """An old file with another value than Spark read from Kafka isn't compacted; so twice."""
     before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
     sources: dict[Path, bytes] = {}
 
-    def changes(application: SparkApplication, explain: Callable[[], object]) -> None:
+    def changes(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
         path = Path(spec.sources[0]["files"][0])
         sources.setdefault(path, path.read_bytes())
@@ -393,7 +394,7 @@ def test_maintain_refuses_changed_source(
         pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
         # Hadoop would find it by the checksum of its own.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        submit(application, explain)
+        runner(application)
 
     for _ in range(2):
         with pytest.raises(ManifestInvalidError, match=r"content_changed: .+ have fingerprint"):
@@ -412,7 +413,7 @@ def test_maintain_spark_fails(
 ) -> None:
     """Where Spark fails, what it left is a copy that the next run removes."""
 
-    def fails(application: SparkApplication, explain: Callable[[], object]) -> None:
+    def fails(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
         Path(spec.path, "topic=x").mkdir(parents=True)
         Path(spec.path, "topic=x", "part-0.parquet").write_bytes(b"half")
@@ -434,13 +435,13 @@ def later() -> datetime:
 
 
 def test_maintain_while_another_replaces(
-    pipeline: Pipeline, cluster: KafkaCluster, submit: Submit
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner
 ) -> None:
     """Of two windows for the same file one is sealed: readers never get a record twice."""
     archive = Archive.at(pipeline.archive)
 
-    def beaten(application: SparkApplication, explain: Callable[[], object]) -> None:
-        submit(application, explain)
+    def beaten(application: SparkApplication) -> None:
+        runner(application)
         receipt = archive.generation(1).last_receipt()
         assert receipt is not None
         other = Window(archive.root, "reprocess_0009")
@@ -635,15 +636,15 @@ def test_maintain_retention(
 def test_maintain_killed(
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    submit: Submit,
+    runner: SparkRunner,
     tmp_path: Path,
     retention_days: int | None,
 ) -> None:
     """Killed at any change of the file system, the archive is whole, and the next run ends it."""
     written = tmp_path / "written"
 
-    def keeps(application: SparkApplication, explain: Callable[[], object]) -> None:
-        submit(application, explain)
+    def keeps(application: SparkApplication) -> None:
+        runner(application)
         spec = CompactSpec.read(application.specs[0])
         shutil.copytree(spec.path, written / "data")
         shutil.copy(spec.result_path, written / "result.json")

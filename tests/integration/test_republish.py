@@ -457,7 +457,7 @@ def by_spark(
 
     monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
 
-    def submit(application: SparkApplication, explain: Callable[[], object]) -> None:
+    def submit(application: SparkApplication) -> None:
         spec: Any
         if application.kind == "send":
             spark.sparkContext.addPyFile(str(application.py_files))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster, unseal_newest
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -41,9 +40,7 @@ def pipeline_of(archive: Archive) -> Pipeline:
 
 def by_spark(archive: Archive) -> ReadFiles:
     """Read files by a real spark-submit."""
-    return read_by_spark(
-        pipeline_of(archive), lambda application, explain: submit(application, "local[2]", explain)
-    )
+    return read_by_spark(pipeline_of(archive), runner_of("local[2]"))
 
 
 def validate(
@@ -72,7 +69,7 @@ def test_validation_of_many_files(tmp_path: Path) -> None:
         archive,
         read_by_spark(
             pipeline_of(archive),
-            lambda application, explain: submit(application, "local[2]", explain),
+            runner_of("local[2]"),
         ),
     )
 
@@ -105,10 +102,10 @@ def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     archive = new_batch(tmp_path / "archive", 24)
     monkeypatch.setattr(validation, "MANY_FILES", 0)
 
-    def fails(application: SparkApplication, explain: Callable[[], object]) -> None:
-        explain()
+    def fails(application: SparkApplication) -> None:
+        """End without a word."""
 
-    with pytest.raises(SparkJobError, match="ended before it had read the files"):
+    with pytest.raises(SparkJobError, match="ended before the reading of the files wrote a result"):
         validate(archive, read_by_spark(pipeline_of(archive), fails))
 
     assert archive.generation(1).receipt_names() == []

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain.spark.runner import SparkConnection
 from kafka_drain_airflow.connections import (
     archive_access,
-    check_spark_connection,
     listed,
     schema_registry,
+    spark_connection,
 )
 
 ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
@@ -88,22 +91,91 @@ def test_schema_registry_unknown_connection() -> None:
         schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
 
 
+def spark(monkeypatch: pytest.MonkeyPatch, **connection: object) -> SparkConnection:
+    """Return what a connection of type Spark, as a user's variable has it, comes to."""
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark"} | connection))
+    return spark_connection("cluster")
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ({"host": "local[2]"}, "local[2]"),
+        ({"host": "yarn"}, "yarn"),
+        ({"host": "master", "port": 7077}, "spark://master:7077"),
+        ({"host": "spark://master", "port": 7077}, "spark://master:7077"),
+        ({"host": "spark://one:7077,two:7077"}, "spark://one:7077,two:7077"),
+        ({"host": "k8s://https://api:6443"}, "k8s://https://api:6443"),
+        ({"conn_type": "k8s", "host": "https://api", "port": 443}, "k8s://https://api:443"),
+    ],
+)
+def test_spark_connection_master(
+    connection: dict[str, object], master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master is what Airflow's own provider makes of such a connection."""
+    assert spark(monkeypatch, **connection).master == master
+
+
 @pytest.mark.parametrize("extra", [{}, {"deploy-mode": "client"}, {"deploy-mode": ""}])
-def test_check_spark_connection(extra: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connection_client_mode(
+    extra: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The driver runs beside the task, whatever the master."""
-    connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+    found = spark(monkeypatch, host="yarn", extra=extra)
 
-    check_spark_connection("cluster")
+    assert found == SparkConnection("yarn", [])
 
 
-def test_check_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver on another machine would find no job spec there; it is refused before it starts."""
-    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps(connection))
+def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a connection says of YARN, Kubernetes and Kerberos becomes options of spark-submit."""
+    extra = {
+        "queue": "night",
+        "namespace": "jobs",
+        "principal": "drain@EXAMPLE.ORG",
+        "keytab": b64encode(b"secret").decode(),
+        "spark-binary": "spark3-submit",
+    }
+    found = spark(monkeypatch, host="yarn", extra=extra)
 
-    with pytest.raises(ConfigError, match="'cluster' has deploy-mode 'cluster', accepted: client"):
-        check_spark_connection("cluster")
+    assert found == SparkConnection(
+        "yarn",
+        [
+            *("--queue", "night", "--principal", "drain@EXAMPLE.ORG"),
+            *("--conf", "spark.kubernetes.namespace=jobs"),
+        ],
+        "spark3-submit",
+        b"secret",
+    )
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("connection", "says"),
+    [
+        ({}, "'cluster' has no host; expected the Spark master"),
+        (
+            {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
+            "'cluster' has deploy-mode 'cluster', accepted: client",
+        ),
+        (
+            {"host": "yarn", "extra": {"spark-binary": "/tmp/mine"}},
+            "has spark-binary '/tmp/mine', accepted: spark-submit, spark2-submit, spark3-submit",
+        ),
+        ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't base64"),
+    ],
+)
+def test_spark_connection_refused(
+    connection: dict[str, object], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no job can run by is refused before anything starts, and named."""
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        spark(monkeypatch, **connection)
+
+
+def test_spark_connection_unknown() -> None:
+    """A connection that doesn't exist is named; Airflow's provider would take YARN."""
+    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Spa"):
+        spark_connection("nowhere")
 
 
 @pytest.mark.parametrize(

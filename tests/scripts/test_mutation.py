@@ -14,8 +14,8 @@ from scripts.mutation import (
     Result,
     document_of,
     failures,
+    held_by,
     read_document,
-    tests_of,
 )
 
 DIFF = """\
@@ -92,6 +92,6 @@ def test_survivors() -> None:
 def test_deciding_modules(module: str) -> None:
     """The modules are there, and those tests that are named beside their own."""
     assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()
-    assert tests_of(module)
+    assert held_by(module)
     for name in DECIDING[module].split():
-        assert f"tests/kafka_drain/{name}" in tests_of(module)
+        assert f"tests/kafka_drain/{name}" in held_by(module)

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import Pipe
@@ -103,16 +103,15 @@ def _command(
     for standard in (1, 2):
         os.dup2(descriptor, standard)
 
-    def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
+    def run(application: SparkApplication) -> None:
         spark.send((application.kind, str(application.specs[0])))
         error = spark.recv()
         if error is not None:
             print(error)  # noqa: T201 - as spark-submit does
-            explain()
             raise SparkJobError("the application failed")
 
     for name in _SUBMITTING:
-        import_module(f"kafka_drain.cli.commands.{name}").submit = submit  # type: ignore[attr-defined]
+        import_module(f"kafka_drain.cli.commands.{name}").runner_of = lambda _: run  # type: ignore[attr-defined]
     kill_at_change(folder, change)
     try:
         code = main(arguments)

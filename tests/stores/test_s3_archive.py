@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kafka_drain.test_earlier import plan_of
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
@@ -40,6 +39,7 @@ from kafka_drain.windows.repair import plan_repair, repair_manifest
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.racing import take_at_once
 from tests.security.watching import command_lines_with, files_with
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kafka_drain.cli.console import is_watched, say
-from kafka_drain.spark import process
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.runner import SparkConnection, SparkRunner, SparkSubmit
 
-__all__ = ["submit"]
+__all__ = ["runner_of"]
 
 
-def submit(application: SparkApplication, master: str, explain: Callable[[], object]) -> None:
-    """Run spark-submit; its output goes to standard error, where a terminal shows it as a bar.
-
-    Raises:
-        SparkJobError: When it fails, and `explain` has raised nothing.
-    """
-    process.submit(application, master, explain, say if is_watched() else None)
+def runner_of(master: str) -> SparkRunner:
+    """Return what runs applications on a master; a terminal shows their progress as a bar."""
+    return SparkSubmit(SparkConnection(master), say if is_watched() else None)

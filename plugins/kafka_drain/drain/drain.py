@@ -21,6 +21,7 @@ from kafka_drain.errors import (
     ArchiveError,
     CheckpointError,
     DataLossError,
+    KafkaDrainError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, to_spark_json
@@ -28,10 +29,10 @@ from kafka_drain.proof.fingerprints import write_fingerprints
 from kafka_drain.proof.topic_lives import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.errors import no_result, spark_error, too_far_records
-from kafka_drain.spark.job_spec import DrainSpec, read_result
+from kafka_drain.spark.errors import too_far_records
+from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import (
-    SparkApplication,
     check_spark_version,
     for_offsets,
     kafka_options,
@@ -41,18 +42,55 @@ from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.storage.paths import hadoop_path
 
-__all__ = ["DrainJob", "finish_drain", "nothing_new", "open_drain", "prepare_drain"]
+__all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain"]
 
 
 @dataclass(frozen=True)
-class DrainJob:
-    """A drain that is ready to be submitted."""
+class DrainJob(SparkJob):
+    """A drain that is ready to be run.
+
+    Attributes:
+        plan: What preflight found.
+        values: How values are decoded.
+        cluster: Where it drains from.
+    """
+
+    what = "drain"
 
     plan: DrainPlan
     values: ValuePlan
-    application: SparkApplication
-    result_path: Path
     cluster: KafkaCluster
+
+    def result(self) -> dict[str, Any]:
+        """Read what the Spark job wrote and return it as a small dict.
+
+        Raises:
+            ConfigError: When Spark can't make columns of what `values` says.
+            DataLossError: When Kafka no longer had offsets that the job needed.
+            KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
+            SourceRecordError: When a record can't be kept as it was sent; names it.
+            SparkJobError: When the job failed otherwise, or ended without a result.
+            TopicError: When a topic was made again since preflight: its batches are never sealed.
+        """
+        result = super().result()
+        fingerprints = result.pop("fingerprints", [])
+        generation = _leave_fingerprints(self.plan, fingerprints)
+        if generation is not None:
+            _confirm_topics(self, generation, max(each["batch"] for each in fingerprints))
+        return {"archive": str(self.plan.archive.root), **result}
+
+    def failed(self, result: dict[str, Any]) -> KafkaDrainError:
+        """Return the job's error, once what its batches committed has its fingerprints."""
+        # On a full disk, the drain's own error says more.
+        with suppress(ArchiveError, OSError):
+            _leave_fingerprints(self.plan, result.get("fingerprints", []))
+        return super().failed(result)
+
+    def too_far(self) -> list[str]:
+        """Name the records whose time Spark can't hold."""
+        # Records that have come since may have been read as well.
+        reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in self.plan.start.items()}
+        return too_far_records(self.cluster, reach)
 
 
 @contextmanager
@@ -135,7 +173,7 @@ def check_drain(
     spec = replace(spec, values=values.spec)
     spec.write(spec_path)
     application = for_offsets(application, plan.offsets)
-    return DrainJob(plan, values, application, Path(spec.result_path), cluster)
+    return DrainJob(application, Path(spec.result_path), plan, values, cluster)
 
 
 def prepare_drain(
@@ -256,40 +294,6 @@ def nothing_new(plan: DrainPlan) -> dict[str, Any]:
         "start": to_spark_json(plan.start),
         "end": to_spark_json(plan.start),
     }
-
-
-def finish_drain(job: DrainJob) -> dict[str, Any]:
-    """Read what the Spark job wrote and return it as a small dict.
-
-    Raises:
-        ConfigError: When Spark can't make columns of what `values` says.
-        DataLossError: When Kafka no longer had offsets that the job needed.
-        KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
-        SourceRecordError: When a record can't be kept as it was sent; names it.
-        SparkJobError: When the job failed otherwise, or ended without a result.
-        TopicError: When a topic was made again since preflight: its batches are never sealed.
-    """
-    result = read_result(job.result_path)
-    plan, memory = job.plan, job.application.driver_memory
-    if result is None:
-        raise no_result("drain", memory)
-    fingerprints = result.pop("fingerprints", [])
-    if "error" in result:
-        # What its batches committed is there; on a full disk, the drain's own error says more.
-        with suppress(ArchiveError, OSError):
-            _leave_fingerprints(plan, fingerprints)
-        # Records that have come since may have been read as well.
-        reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in plan.start.items()}
-        raise spark_error(
-            result["error"],
-            what="drain",
-            memory=memory,
-            too_far=lambda: too_far_records(job.cluster, reach),
-        )
-    generation = _leave_fingerprints(plan, fingerprints)
-    if generation is not None:
-        _confirm_topics(job, generation, max(each["batch"] for each in fingerprints))
-    return {"archive": str(plan.archive.root), **result}
 
 
 def _leave_fingerprints(

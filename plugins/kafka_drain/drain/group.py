@@ -13,14 +13,15 @@ from typing import Any
 
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import DrainJob, finish_drain, nothing_new, open_drain
+from kafka_drain.drain.drain import DrainJob, nothing_new, open_drain
 from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
-__all__ = ["GroupJob", "finish_group", "open_group", "raise_failures"]
+__all__ = ["GroupJob", "finish_group", "open_group", "raise_failures", "run_group"]
 
 
 @dataclass
@@ -102,11 +103,28 @@ def _application(jobs: list[DrainJob]) -> SparkApplication:
     return replace(largest.application, name="drain_group", arguments=arguments)
 
 
+def run_group(group: GroupJob, runner: SparkRunner) -> None:
+    """Run the group's application, where there is one; `results` and `failures` have the outcome.
+
+    Raises:
+        SparkJobError: When spark-submit failed, and no drain says why.
+    """
+    failed = None
+    if group.application is not None:
+        try:
+            runner(group.application)
+        except SparkJobError as error:
+            failed = error
+    finish_group(group)
+    if failed is not None and not group.failures:
+        raise failed
+
+
 def finish_group(group: GroupJob) -> None:
     """Read what the application wrote, into the group's `results` and `failures`."""
     for name, job in group.jobs.items():
         try:
-            group.results[name] = finish_drain(job)
+            group.results[name] = job.result()
         except KafkaDrainError as error:
             group.failures[name] = error
 

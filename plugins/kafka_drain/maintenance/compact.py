@@ -10,9 +10,7 @@ Killed before the seal, what was written is a copy that nobody reads, and the ne
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,8 +28,10 @@ from kafka_drain.maintenance.compaction_proof import prove_compaction
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.schemas.decoding import frozen_values
+from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.job_spec import CompactSpec
-from kafka_drain.spark.submit import Submit, prepare_application
+from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.submit import prepare_application
 from kafka_drain.storage.paths import hadoop_path
 from kafka_drain.windows.obsolete_files import next_number
 from kafka_drain.windows.window_jobs import (
@@ -90,7 +90,7 @@ def run_compaction(
     archive: Archive,
     compaction: Compaction,
     pipeline: Pipeline,
-    submit: Submit,
+    runner: SparkRunner,
     *,
     run: str,
     say: Callable[[str], None],
@@ -103,11 +103,10 @@ def run_compaction(
         LockedError: When another run has replaced some of the files meanwhile.
         MachineError: When Java, pyspark or a jar is missing.
     """
-    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-        job = prepare_compaction(archive, compaction, pipeline, Path(folder))
-        finish = partial(finish_compaction, archive, compaction, job, run=run, say=say)
-        submit(job.application, finish)
-        return finish()
+    with private_folder() as folder:
+        job = prepare_compaction(archive, compaction, pipeline, folder)
+        job.run(runner)
+        return finish_compaction(archive, compaction, job, run=run, say=say)
 
 
 def prepare_compaction(
@@ -155,7 +154,7 @@ def prepare_compaction(
         folder=folder,
         fixed=SPARK_CONF,
     )
-    return WindowJob(window, piece.ranges, attempt, application, result_path)
+    return WindowJob(application, result_path, window, piece.ranges, attempt)
 
 
 def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:

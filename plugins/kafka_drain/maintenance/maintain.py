@@ -27,7 +27,7 @@ from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.retention import Deletion, plan_deletions, seal_deletions
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
-from kafka_drain.spark.submit import Submit
+from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import Clock, hold_lease, utc_now
 from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.reprocess.refusals import abandoning
@@ -150,7 +150,7 @@ def _without_half_sent(
 def run_maintenance(
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    submit: Submit,
+    runner: SparkRunner,
     *,
     run: str,
     say: Callable[[str], None],
@@ -162,7 +162,7 @@ def run_maintenance(
     Args:
         pipeline: Whose archive, and what is in order there.
         cluster: Where it was drained from; asked by a roll only.
-        submit: Runs an application to its end; calls the second argument where that fails.
+        runner: Runs Spark applications.
         run: Who runs it, for people.
         say: Takes lines of progress.
         wait_seconds: So long a roll waits for a drain and its validation to end.
@@ -199,7 +199,7 @@ def run_maintenance(
             for line in plan.lines():
                 say(line)
             sealed += _delete(plan, run, say)
-            sealed += _compact(plan, pipeline, submit, run, say)
+            sealed += _compact(plan, pipeline, runner, run, say)
         after = list_data_files(archive.root)
     figures = {
         "archive": str(archive.root),
@@ -229,7 +229,7 @@ def _delete(plan: MaintenancePlan, run: str, say: Callable[[str], None]) -> list
 def _compact(
     plan: MaintenancePlan,
     pipeline: Pipeline,
-    submit: Submit,
+    runner: SparkRunner,
     run: str,
     say: Callable[[str], None],
 ) -> list[str]:
@@ -237,7 +237,7 @@ def _compact(
     progress = Progress("bytes", sum(found.piece.bytes for found in plan.compactions))
     done, sealed = 0, list[str]()
     for found in plan.compactions:
-        receipt = run_compaction(archive, found, pipeline, submit, run=run, say=say)
+        receipt = run_compaction(archive, found, pipeline, runner, run=run, say=say)
         sealed.append(receipt.window)
         done += found.piece.bytes
         say(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,35 +15,35 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.proof.committed_files import FilesRead, ReadFiles
-from kafka_drain.spark.job_spec import ValidateSpec, read_result
-from kafka_drain.spark.submit import SparkApplication, Submit, prepare_application
+from kafka_drain.spark.job import SparkJob, private_folder
+from kafka_drain.spark.job_spec import ValidateSpec
+from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.submit import prepare_application
 
 __all__ = ["ReadingJob", "finish_reading", "prepare_reading", "read_by_spark"]
 
 
 @dataclass(frozen=True)
-class ReadingJob:
+class ReadingJob(SparkJob):
     """Files that are ready to be read.
 
     Attributes:
-        application: What to submit.
         files: How many.
         answers_path: Where the application writes what they hold.
-        result_path: Where it writes its result.
     """
 
-    application: SparkApplication
+    what = "reading of the files"
+
     files: int
     answers_path: Path
-    result_path: Path
 
 
-def read_by_spark(pipeline: Pipeline, submit: Submit) -> ReadFiles:
+def read_by_spark(pipeline: Pipeline, runner: SparkRunner) -> ReadFiles:
     """Return a function that reads committed files by a Spark application.
 
     Args:
         pipeline: Where Spark's configuration, jars and memory come from.
-        submit: Runs the application.
+        runner: Runs Spark applications.
 
     Returns:
         The function. It raises SparkJobError when the application failed, and MachineError when
@@ -58,10 +57,9 @@ def read_by_spark(pipeline: Pipeline, submit: Submit) -> ReadFiles:
         say: Callable[[str], None],
     ) -> FilesRead:
         say(f"validate: {len(sink_files):,} new files are read by Spark")
-        # mkdtemp makes it for this user alone.
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-            job = prepare_reading(owner, sink_files, file_format, pipeline, Path(folder))
-            submit(job.application, lambda: finish_reading(job))
+        with private_folder() as folder:
+            job = prepare_reading(owner, sink_files, file_format, pipeline, folder)
+            job.run(runner)
             return finish_reading(job)
 
     return read
@@ -98,7 +96,7 @@ def prepare_reading(
         folder=folder,
         needs_connector=False,
     )
-    return ReadingJob(application, len(sink_files), answers_path, result_path)
+    return ReadingJob(application, result_path, len(sink_files), answers_path)
 
 
 def finish_reading(job: ReadingJob) -> FilesRead:
@@ -107,13 +105,7 @@ def finish_reading(job: ReadingJob) -> FilesRead:
     Raises:
         SparkJobError: When it failed, or ended without an answer for each file.
     """
-    result = read_result(job.result_path)
-    if result is None:
-        raise SparkJobError(
-            "spark-submit ended before it had read the files; the reason is in the log above"
-        )
-    if "error" in result:
-        raise SparkJobError(f"reading the files failed in Spark: {result['error']}")
+    job.result()
     files: list[CommittedFile] = []
     findings: list[Finding] = []
     with job.answers_path.open() as lines:

@@ -21,7 +21,7 @@ from kafka_drain.spark.cds import (
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
 from kafka_drain.spark.job_spec import WarmUpSpec
-from kafka_drain.spark.process import run_environment
+from kafka_drain.spark.runner import run_environment
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 
 __all__ = ["class_archive_of_this_machine", "write_class_archive"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,6 @@ from kafka_drain.storage.s3 import spark_conf_for
 
 __all__ = [
     "SparkApplication",
-    "Submit",
     "for_offsets",
     "kafka_options",
     "prepare_application",
@@ -73,12 +72,20 @@ class SparkApplication:
         """Return the jobs' specs."""
         return [Path(path) for path in self.arguments[1:]]
 
-    def command(self, master: str) -> list[str]:
-        """Return the whole command line for a master."""
+    def command(
+        self, master: str, options: Sequence[str] = (), binary: str = "spark-submit"
+    ) -> list[str]:
+        """Return the whole command line.
+
+        Args:
+            master: The Spark master.
+            options: Further options of spark-submit.
+            binary: The program.
+        """
         conf = [part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")]
         return [
-            "spark-submit",
-            *("--master", master, "--name", self.name, *conf),
+            binary,
+            *("--master", master, *options, "--name", self.name, *conf),
             *("--driver-memory", self.driver_memory),
             *(("--jars", ",".join(self.jars)) if self.jars else ()),
             *("--py-files", str(self.py_files)),
@@ -96,9 +103,6 @@ def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication
 
 #: Variables whose options the JDK, or spark-submit, adds to those of the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-
-#: Runs an application to its end; calls the function where spark-submit fails, for the reason.
-Submit = Callable[[SparkApplication, Callable[[], object]], object]
 
 
 def spark_home() -> Path:

@@ -39,10 +39,10 @@ from kafka_drain.proof.offset_checks import check_duplicates, check_within, with
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_lives import refuse_other_lives
 from kafka_drain.schemas.decoding import frozen_values
-from kafka_drain.spark.errors import no_result, spark_error, too_far_records
-from kafka_drain.spark.job_spec import WindowSpec, read_result
+from kafka_drain.spark.errors import too_far_records
+from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain.spark.submit import (
-    SparkApplication,
     for_offsets,
     kafka_options,
     prepare_application,
@@ -73,19 +73,31 @@ _STREAMING = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
 
 
 @dataclass(frozen=True)
-class WindowJob:
-    """A window that is ready to be drained."""
+class WindowJob(SparkJob):
+    """A window that is ready to be written.
+
+    Attributes:
+        window: The window.
+        ranges: Its offsets.
+        attempt: Name of this attempt's folder.
+        cluster: Where it is drained from; None for what is read of other files.
+    """
+
+    what = "window"
 
     window: Window
     ranges: Mapping[TopicPartition, list[OffsetRange]]
     attempt: str
-    application: SparkApplication
-    result_path: Path
+    cluster: KafkaCluster | None = None
 
     @property
     def data(self) -> UPath:
         """Folder of this attempt's files."""
         return self.window.data / self.attempt
+
+    def too_far(self) -> list[str]:
+        """Name the records whose time Spark can't hold."""
+        return too_far_records(self.cluster, self.ranges) if self.cluster else []
 
 
 def open_window(
@@ -219,7 +231,7 @@ def prepare_window(
         folder=folder,
     )
     application = for_offsets(application, offsets)
-    return WindowJob(window, ranges, attempt, application, result_path)
+    return WindowJob(application, result_path, window, ranges, attempt, cluster)
 
 
 def _condition(ranges: Ranges) -> str:
@@ -352,7 +364,7 @@ def prove_window(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     window, ranges, plan = job.window, job.ranges, job.window.plan()
-    result, files, findings = read_written(job, say, cluster)
+    result, files, findings = read_written(job, say)
     _refuse_other_lives(job, cluster, identity)
     gaps = explain_gaps(
         without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
@@ -389,14 +401,13 @@ def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identit
 
 
 def read_written(
-    job: WindowJob, say: Callable[[str], None], cluster: KafkaCluster | None = None
+    job: WindowJob, say: Callable[[str], None]
 ) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
     """Read what Spark wrote to a window.
 
     Args:
         job: What was drained.
         say: Takes lines of progress.
-        cluster: Where it was drained from; None for what was read of other files.
 
     Returns:
         The job's result, what the files hold, and what is wrong with them: unreadable, offsets
@@ -407,16 +418,7 @@ def read_written(
         SourceRecordError: When a record can't be kept as it was sent; names it.
         SparkJobError: When the job failed otherwise, or ended without a result.
     """
-    result, memory = read_result(job.result_path), job.application.driver_memory
-    if result is None:
-        raise no_result("window", memory)
-    if "error" in result:
-        raise spark_error(
-            result["error"],
-            what="window",
-            memory=memory,
-            too_far=lambda: too_far_records(cluster, job.ranges) if cluster else [],
-        )
+    result = job.result()
     # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
     listing = list_data_files(job.data)
     sink_files = [

@@ -15,7 +15,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.observability.lineage import drain_lineage
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -102,7 +102,8 @@ class KafkaDrainOperator(SparkJobOperator):
             return self._drain_window(pipeline, cluster, interval, context)
 
     def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
-        from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
+        from kafka_drain.drain.drain import nothing_new, open_drain
+        from kafka_drain.spark.job import private_folder
         from kafka_drain_airflow.observability.metrics import tell_drain
 
         with (
@@ -122,7 +123,7 @@ class KafkaDrainOperator(SparkJobOperator):
                 self.log.info("drain %s: nothing new, Spark isn't started", pipeline.name)
                 result = nothing_new(job.plan)
             else:
-                result = self.submit(job.application, lambda: finish_drain(job), context)
+                result = job.run(self.run_application)
             tell_drain(pipeline.name, result)
             self._lineage = drain_lineage(
                 cluster.config.bootstrap_servers,
@@ -135,6 +136,7 @@ class KafkaDrainOperator(SparkJobOperator):
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
+        from kafka_drain.spark.job import private_folder
         from kafka_drain.windows.backfill import finish_backfill, open_backfill
         from kafka_drain.windows.backfill_plan import plan_backfill
 
@@ -150,20 +152,15 @@ class KafkaDrainOperator(SparkJobOperator):
             return plan.to_dict() | {"records": 0, "receipt": None}
         with private_folder() as folder:
             job = open_backfill(plan, pipeline, cluster, folder)
-
-            def finish() -> dict[str, Any]:
-                receipt = finish_backfill(
-                    plan, job, cluster, run=context["run_id"], say=self.log.info
-                )
-                self._lineage = drain_lineage(
-                    cluster.config.bootstrap_servers,
-                    {tp.topic for tp in receipt.ends},
-                    pipeline.archive,
-                    receipt.records,
-                )
-                return plan.to_dict() | {
-                    "records": receipt.records,
-                    "receipt": f"{plan.window.name}/receipt.json",
-                }
-
-            return self.submit(job.application, finish, context)
+            job.run(self.run_application)
+            receipt = finish_backfill(plan, job, cluster, run=context["run_id"], say=self.log.info)
+        self._lineage = drain_lineage(
+            cluster.config.bootstrap_servers,
+            {tp.topic for tp in receipt.ends},
+            pipeline.archive,
+            receipt.records,
+        )
+        return plan.to_dict() | {
+            "records": receipt.records,
+            "receipt": f"{plan.window.name}/receipt.json",
+        }

@@ -15,7 +15,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -62,7 +62,8 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                 failed; says what.
             SparkJobError: When a retry can help one of them.
         """
-        from kafka_drain.drain.group import finish_group, open_group, raise_failures
+        from kafka_drain.drain.group import open_group, raise_failures, run_group
+        from kafka_drain.spark.job import private_folder
         from kafka_drain_airflow.observability.metrics import tell_drain
 
         with terminal_errors_fail(), archive_access(self.pipelines[0]):
@@ -81,21 +82,15 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     registry_of=schema_registry,
                 ) as group,
             ):
-
-                def finish() -> dict[str, Any]:
-                    finish_group(group)
-                    for name, result in group.results.items():
-                        tell_drain(name, result)
-                    self._lineage = self._told(group, clusters)
-                    raise_failures(group)
-                    return group.results
-
                 self.say_plan(line for plan in group.plans.values() for line in plan.lines())
                 for name, error in group.failures.items():
                     self.log.error("drain %s: not drained: %s", name, error)
-                if group.application is None:
-                    return finish()
-                return self.submit(group.application, finish, context)
+                run_group(group, self.run_application)
+                for name, result in group.results.items():
+                    tell_drain(name, result)
+                self._lineage = self._told(group, clusters)
+                raise_failures(group)
+                return group.results
 
     def _told(self, group: GroupJob, clusters: dict[str, KafkaCluster]) -> Lineage:
         return group_lineage(

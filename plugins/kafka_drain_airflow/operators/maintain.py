@@ -66,7 +66,7 @@ class MaintainOperator(SparkJobOperator):
             figures = run_maintenance(
                 self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
-                lambda application, explain: self.run_application(application, explain, context),
+                self.run_application,
                 run=context["run_id"],
                 say=self.say,
             )

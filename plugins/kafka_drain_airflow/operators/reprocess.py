@@ -100,7 +100,7 @@ class ReprocessOperator(SparkJobOperator):
                 plan,
                 self.pipeline,
                 cluster,
-                lambda application, explain: self.run_application(application, explain, context),
+                self.run_application,
                 run=context["run_id"],
                 say=self.say,
             )

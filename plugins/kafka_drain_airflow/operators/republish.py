@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.errors import ConfigError, TransientError
 from kafka_drain_airflow.connections import (
@@ -19,8 +19,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.observability.lineage import republish_lineage
-from kafka_drain_airflow.observability.task_progress import TaskProgress
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator, private_folder
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -38,7 +37,7 @@ def no_second_try(republish: Republish) -> Iterator[None]:
     """Let a republish that sends at least once fail for good: a retry would send again."""
     try:
         yield
-    except (TransientError, AirflowException) as error:
+    except TransientError as error:
         if republish.plan.delivery != "at_least_once":
             raise
         raise AirflowFailException(
@@ -176,10 +175,10 @@ class RepublishToKafkaOperator(SparkJobOperator):
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.republish.run import Limits, plan_republish
+        from kafka_drain.spark.job import private_folder
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_republish
 
-        self._progress = TaskProgress(context.get("ti"))
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             limits = Limits(self._number("records_per_second"), self._number("bytes_per_second"))
@@ -203,7 +202,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 cluster,
                 self.pipeline,
                 folder,
-                lambda application, finish: self.submit(application, finish, context),
+                self.run_application,
             )
             with no_second_try(republish):
                 receipt = republish.execute(self._engines, utc_now, limits)

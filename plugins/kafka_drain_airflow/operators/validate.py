@@ -117,10 +117,7 @@ class ValidateManifestOperator(SparkJobOperator):
             scope=self.scope,
             acknowledge_expired=listed(self.acknowledge_expired),
             run=context.get("run_id"),
-            read_many=read_by_spark(
-                self.pipeline,
-                lambda application, explain: self.run_application(application, explain, context),
-            ),
+            read_many=read_by_spark(self.pipeline, self.run_application),
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:

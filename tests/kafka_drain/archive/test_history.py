@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_overview import Words, overview
 
 from kafka_drain.archive import history as history_module
 from kafka_drain.archive.archive import Archive
@@ -27,6 +26,7 @@ from kafka_drain.pages.overview import ArchiveRow, Doing, Run, shown_task
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.archive.test_status import Words, overview
 from tests.kafka_drain.golden import (
     END,
     P0,

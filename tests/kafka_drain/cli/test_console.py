@@ -188,7 +188,7 @@ def test_submit_at_terminal() -> None:
 
 SUBMIT = """
 import sys
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 
 PROGRAM = '''
 import sys
@@ -201,10 +201,10 @@ sys.exit(3)
 class Application:
     environment = {}
 
-    def command(self, master):
+    def command(self, master, options, binary):
         return [sys.executable, "-c", PROGRAM]
 
-submit(Application(), "local[1]", lambda: None)
+runner_of("local[1]")(Application())
 """
 
 
@@ -223,7 +223,7 @@ INTERRUPTED = """
 import sys
 from kafka_drain.cli import main as cli
 from kafka_drain.cli.commands import inspect
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 
 PROGRAM = '''
 import signal
@@ -234,10 +234,10 @@ signal.pause()
 class Application:
     environment = {}
 
-    def command(self, master):
+    def command(self, master, options, binary):
         return [sys.executable, "-c", PROGRAM]
 
-inspect.run = lambda options: submit(Application(), "local[1]", lambda: None)
+inspect.run = lambda options: runner_of("local[1]")(Application())
 sys.exit(cli.main(["inspect", "/archive"]))
 """
 

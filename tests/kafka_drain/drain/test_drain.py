@@ -18,7 +18,6 @@ from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
     compile_spec,
-    finish_drain,
     open_drain,
     prepare_drain,
     read_batches,
@@ -183,7 +182,7 @@ def test_finish_drain_failed(
         result.write_text(json.dumps({"error": message}))
 
     with pytest.raises(kind) as raised:
-        finish_drain(DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({})))  # type: ignore[arg-type]
+        DrainJob(fake_application("p"), result, plan, ValuePlan(), FakeCluster({})).result()  # type: ignore[arg-type]
     assert type(raised.value) is kind
 
 
@@ -221,10 +220,10 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
     ]
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"fingerprints": fingerprints, **error}))
-    job = DrainJob(plan, ValuePlan(), fake_application("p"), result, FakeCluster({A0: Log()}))  # type: ignore[arg-type]
+    job = DrainJob(fake_application("p"), result, plan, ValuePlan(), FakeCluster({A0: Log()}))  # type: ignore[arg-type]
 
     with pytest.raises(SparkJobError) if error else nullcontext():
-        finish_drain(job)
+        job.result()
 
     # Spark had committed batch 0 before, and skips it.
     assert noted_content(generation, Segment(0, 0, {A0: OffsetRange(0, 5)})) is None

@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_compaction_plan import TP, receipt_of
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -18,6 +17,7 @@ from kafka_drain.maintenance.compaction_proof import prove_compaction, sealed_fi
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.windows.rewrite_groups import Piece
 from tests.kafka_drain.drained import held
+from tests.kafka_drain.maintenance.test_compaction_plan import TP, receipt_of
 
 OTHER = TopicPartition("flights", 1)
 FIRST, SECOND = "00000000000000f0", "000000000000000f"

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.kafka_drain.test_plan import PLAN
 
 from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.errors import ManifestInvalidError
@@ -23,6 +22,7 @@ from kafka_drain.windows.obsolete_files import (
     superseded_files,
 )
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Damage = Callable[[Path], object]

@@ -9,19 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_sealed_state import (
-    BACKFILL,
-    G1,
-    G2,
-    GONE,
-    WINDOWS,
-    both,
-    edit,
-    entries,
-    make_sealed,
-    remove,
-    seal_rows,
-)
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import KEPT
@@ -40,6 +27,19 @@ from kafka_drain.windows.receipt_repair import mend_sealed, plan_mending
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
+from tests.kafka_drain.archive.journal.test_checks_sealed_state import (
+    BACKFILL,
+    G1,
+    G2,
+    GONE,
+    WINDOWS,
+    both,
+    edit,
+    entries,
+    make_sealed,
+    remove,
+    seal_rows,
+)
 from tests.kafka_drain.golden import END, add_batch, golden_cluster
 
 Damage = Callable[[Path], Any]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_sealed_state import cut, seal_rows
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
@@ -30,6 +29,7 @@ from kafka_drain.windows.roll import (
     plan_roll,
     roll,
 )
+from tests.kafka_drain.archive.journal.test_checks_sealed_state import cut, seal_rows
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     END,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
@@ -16,8 +14,9 @@ from kafka_drain.cli.commands.arguments import (
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.intervals import Interval
+from kafka_drain.spark.job import private_folder
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
 
@@ -40,14 +39,14 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         say("dry run: nothing was changed")
     elif not plan.nothing_to_do:
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-            job = open_backfill(plan, pipeline, cluster, Path(folder))
-
-            def finish() -> int:
-                return finish_backfill(plan, job, cluster, run="terminal", say=say).records
-
-            submit(job.application, options.master, finish)
-            document |= {"records": finish(), "receipt": f"{plan.window.name}/receipt.json"}
+        with private_folder() as folder:
+            job = open_backfill(plan, pipeline, cluster, folder)
+            job.run(runner_of(options.master))
+            receipt = finish_backfill(plan, job, cluster, run="terminal", say=say)
+            document |= {
+                "records": receipt.records,
+                "receipt": f"{plan.window.name}/receipt.json",
+            }
     answer(options, document, print_fields(document))
     return OK
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
@@ -17,8 +15,9 @@ from kafka_drain.cli.commands.arguments import (
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.foreground import submit
-from kafka_drain.drain.drain import finish_drain, nothing_new, open_drain
+from kafka_drain.cli.foreground import runner_of
+from kafka_drain.drain.drain import nothing_new, open_drain
+from kafka_drain.spark.job import private_folder
 
 __all__ = ["add_arguments", "run"]
 
@@ -71,11 +70,11 @@ def run(options: argparse.Namespace) -> int:
     if options.log_level:
         pipeline = pipeline.with_log_level(options.log_level)
     with (
-        tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder,
+        private_folder() as folder,
         open_drain(
             pipeline,
             the_cluster(options),
-            Path(folder),
+            folder,
             run="terminal",
             say=say,
             acknowledge_expired=options.acknowledge_expired,
@@ -87,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
         if job.plan.nothing_new:
             result = nothing_new(job.plan)
         else:
-            submit(job.application, options.master, lambda: finish_drain(job))
-            result = finish_drain(job)
+            result = job.run(runner_of(options.master))
     answer(options, result, print_fields(result))
     return OK

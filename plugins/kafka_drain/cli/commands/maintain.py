@@ -9,7 +9,7 @@ from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
 __all__ = ["add_arguments", "run"]
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         document = run_maintenance(
             pipeline,
             the_cluster(options),
-            lambda application, explain: submit(application, options.master, explain),
+            runner_of(options.master),
             run="terminal",
             say=say,
         )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from functools import partial
-from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.journal.checks import begin_journal_anew, refuse_unsound
@@ -20,12 +17,13 @@ from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.receipt_repair import mend_sealed, plan_mending
 from kafka_drain.windows.repair import RepairPlan, plan_repair, repair_manifest
@@ -118,12 +116,12 @@ def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: Repa
     window = open_window(
         archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
     )
-    with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+    with private_folder() as folder:
         job = prepare_window(
-            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=folder
         )
-        finish = partial(
-            finish_window,
+        job.run(runner_of(options.master))
+        receipt = finish_window(
             job,
             cluster,
             identity,
@@ -131,6 +129,4 @@ def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: Repa
             say=say,
             acknowledged=plan.acknowledged,
         )
-        submit(job.application, options.master, finish)
-        receipt = finish()
     say(f"repair {archive.root}: window {window.key} holds {receipt.records:,} records, sealed")

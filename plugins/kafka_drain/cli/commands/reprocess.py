@@ -9,7 +9,7 @@ from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.errors import ConfigError
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import parse_cut
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
             plan,
             pipeline,
             cluster,
-            lambda application, explain: submit(application, options.master, explain),
+            runner_of(options.master),
             run="terminal",
             say=say,
         )

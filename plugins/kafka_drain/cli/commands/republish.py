@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, pairs, the_cluster
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.foreground import submit
+from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.checks import integer
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.abandon import abandon_run
@@ -25,6 +23,7 @@ from kafka_drain.republish.planning.plan import (
 from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.republish.run import Limits, plan_republish
+from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import utc_now
 
 __all__ = ["add_arguments", "run"]
@@ -55,13 +54,13 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         say(f"republish {plan.pipeline}: dry run, nothing was sent")
     else:
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+        with private_folder() as folder:
             engines = Engines(
                 str(archive.root),
                 cluster,
                 the_pipeline(options),
-                Path(folder),
-                lambda application, explain: submit(application, options.master, explain),
+                folder,
+                runner_of(options.master),
                 options.processes,
             )
             receipt = republish.execute(engines, utc_now, limits)

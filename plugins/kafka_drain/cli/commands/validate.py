@@ -55,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
 def _by_spark(options: argparse.Namespace) -> ReadFiles:
     # Not at the top: few validations need Spark's side, and importing it takes longer than they do.
     from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-    from kafka_drain.cli.foreground import submit
+    from kafka_drain.cli.foreground import runner_of
     from kafka_drain.proof.executor_reading import read_by_spark
 
     return read_by_spark(
         the_pipeline(options),
-        lambda application, explain: submit(application, options.master, explain),
+        runner_of(options.master),
     )

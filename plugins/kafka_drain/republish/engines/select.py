@@ -13,7 +13,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.engines.spark import (
     RepublishJob,
-    finish_republish,
     prepare_send,
     prepare_sink,
 )
@@ -22,12 +21,9 @@ from kafka_drain.republish.engines.worker_main import Job, VerifyJob
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.runner import SparkRunner
 
-__all__ = ["Engines", "Submit"]
-
-#: Runs an application and waits for it; the function explains what went wrong in it.
-Submit = Callable[[SparkApplication, Callable[[], dict[str, Any]]], object]
+__all__ = ["Engines"]
 
 
 class Engines:
@@ -38,7 +34,7 @@ class Engines:
         cluster: The target.
         pipeline: Where Spark's configuration, jars and memory come from.
         folder: A private folder (mode 0700) for what Spark is given.
-        submit: Runs Spark applications.
+        runner: Runs Spark applications.
         processes: How many processes the worker engine has at most; None for one a core, up
             to four.
     """
@@ -49,14 +45,14 @@ class Engines:
         cluster: KafkaCluster,
         pipeline: Pipeline,
         folder: Path,
-        submit: Submit,
+        runner: SparkRunner,
         processes: int | None = None,
     ) -> None:
         self._root = root
         self._cluster = cluster
         self._pipeline = pipeline
         self._folder = folder
-        self._submit = submit
+        self._runner = runner
         self._processes = processes
         self._worker = Worker()
 
@@ -108,7 +104,5 @@ class Engines:
         return matches
 
     def _run(self, job: RepublishJob) -> None:
-        self._submit(job.application, lambda: finish_republish(job))
-        result = finish_republish(job)
-        if "records" not in result:
+        if "records" not in job.run(self._runner):
             raise DeliveryError("the Spark job ended without having sent its shards; run it again")

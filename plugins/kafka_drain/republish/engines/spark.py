@@ -12,17 +12,17 @@ from typing import Any
 
 from kafka_drain import errors
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending.allocation import ALLOCATION
 from kafka_drain.republish.sending.shard_sender import SendJob
-from kafka_drain.spark.job_spec import SendSpec, SinkSpec, read_result, write_private
-from kafka_drain.spark.submit import SparkApplication, kafka_options, prepare_application
+from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
+from kafka_drain.spark.submit import kafka_options, prepare_application
 from kafka_drain.storage.paths import hadoop_path, locate
 
-__all__ = ["RepublishJob", "finish_republish", "prepare_send", "prepare_sink"]
+__all__ = ["RepublishJob", "prepare_send", "prepare_sink"]
 
 # Spark's own sink took twice as many records a second with these (measured, 100 B values).
 PRODUCER_SETTINGS = {
@@ -41,11 +41,22 @@ NO_SPECULATION = {"spark.speculation": "false"}
 
 
 @dataclass(frozen=True)
-class RepublishJob:
-    """A republish that is ready to be submitted."""
+class RepublishJob(SparkJob):
+    """A republish that is ready to be run."""
 
-    application: SparkApplication
-    result_path: Path
+    what = "republish"
+
+    def result(self) -> dict[str, Any]:
+        """Read what the Spark job wrote.
+
+        Raises:
+            KafkaDrainError: Of the kind that a shard failed with.
+            SparkJobError: When the job failed otherwise, or ended without a result.
+        """
+        result = super().result()
+        if "shard_error" in result:
+            raise getattr(errors, result["shard_error"])(result["message"])
+        return result
 
 
 def prepare_send(
@@ -147,22 +158,3 @@ def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:
         )
         source["files"].append(f"{folder}/{path}")
     return list(folders.values())
-
-
-def finish_republish(job: RepublishJob) -> dict[str, Any]:
-    """Read what the Spark job wrote.
-
-    Raises:
-        KafkaDrainError: Of the kind that a shard failed with.
-        SparkJobError: When the job failed otherwise, or ended without a result.
-    """
-    result = read_result(job.result_path)
-    if result is None:
-        raise SparkJobError(
-            "spark-submit ended before the republish wrote a result; the reason is in the log above"
-        )
-    if "error" in result:
-        raise SparkJobError(f"the republish failed in Spark: {result['error']}")
-    if "shard_error" in result:
-        raise getattr(errors, result["shard_error"])(result["message"])
-    return result

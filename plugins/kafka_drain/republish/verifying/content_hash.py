@@ -1,4 +1,4 @@
-"""What a record says, in 64 bits: how verify compares files with Kafka. Opens nothing.
+"""What a record says, in 64 bits: how verify compares files with Kafka.
 
 Part after part is hashed, each with the hash so far as its seed, so that no two records share a
 hash because their parts are cut elsewhere. A null has a step of its own and is told from an empty

@@ -11,9 +11,7 @@ Each step can be killed and run again: what is there says what is left. Drains g
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -26,7 +24,8 @@ from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import refuse_fewer
-from kafka_drain.spark.submit import Submit
+from kafka_drain.spark.job import private_folder
+from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.obsolete_files import next_number, remove_superseded
@@ -164,7 +163,7 @@ def run_reprocess(
     plan: ReprocessPlan,
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    submit: Submit,
+    runner: SparkRunner,
     *,
     run: str,
     say: Callable[[str], None],
@@ -175,7 +174,7 @@ def run_reprocess(
         plan: The plan.
         pipeline: How to read and write.
         cluster: Where from.
-        submit: Runs an application to its end; calls the second argument for its result.
+        runner: Runs Spark applications.
         run: Who runs it, for people.
         say: Takes lines of progress.
 
@@ -190,11 +189,10 @@ def run_reprocess(
     """
     open_reprocess(plan, cluster, run=run, say=say)
     for key in plan.waiting:
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-            job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
-            finish = partial(finish_piece, plan, job, cluster, run=run, say=say)
-            submit(job.application, finish)
-            receipt = finish()
+        with private_folder() as folder:
+            job = prepare_piece(plan, key, pipeline, cluster, folder)
+            job.run(runner)
+            receipt = finish_piece(plan, job, cluster, run=run, say=say)
         say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
     return finish_reprocess(plan, run=run, say=say)
 

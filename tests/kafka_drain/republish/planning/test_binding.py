@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_earlier import plan_of
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, TopicError
@@ -23,6 +22,7 @@ from kafka_drain.republish.run import Limits, plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
 CLUSTER = {"unknown": "", "same": "here", "other": "elsewhere"}
 TOPIC: dict[str, tuple[str, str | None]] = {

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka_drain.test_earlier import plan_of
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError
@@ -17,6 +16,7 @@ from kafka_drain.republish.planning.openings import Claim, Decision, State, clai
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.json_files import read_document, write_document
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
 #: More calls of the file system than an opening takes here.
 CALLS = 14

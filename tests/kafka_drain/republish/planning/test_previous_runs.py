@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kafka_drain.test_plan import PLAN
 from upath import UPath
 
 from kafka_drain.errors import ConfigError
@@ -19,6 +18,7 @@ from kafka_drain.republish.planning.previous_runs import refuse_repeated, sent
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

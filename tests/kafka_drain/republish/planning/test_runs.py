@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kafka_drain.test_plan import PLAN
 from upath import UPath
 
 from kafka_drain.cli.main import main
@@ -20,6 +19,7 @@ from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from tests.kafka_drain.made_archive import NOW, MadeArchive
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 # What Kafka takes as a group, a transactional id or a topic's name, and every file system.
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.kafka_drain.test_plan import PLAN
 
 from kafka_drain.errors import DeliveryError, KafkaUnavailableError, SupersededError
 from kafka_drain.offsets import TopicPartition
@@ -25,6 +24,7 @@ from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import Progress as Progress_
 from kafka_drain.republish.sending.shard_sender import SendJob
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 UNAVAILABLE = KafkaUnavailableError("no answer")
 LOST = ProducerLost(KafkaError(KafkaError._TIMED_OUT, "no answer"))

@@ -378,10 +378,10 @@ def test_main_error(machine: Machine, capsys: pytest.CaptureFixture[str]) -> Non
 def test_import_leaves_pyspark_alone() -> None:
     """Neither the import nor the search for Ivy imports pyspark."""
     code = (
-        "import sys; from kafka_drain import ivy, jars; ivy._ivy_jar(); "
+        "import sys; from kafka_drain.spark.jars import ivy; ivy._ivy_jar(); "
         "sys.exit('pyspark' in sys.modules)"
     )
-    folder = Path(jars.__file__).parents[1]
+    folder = Path(jars.__file__).parents[3]
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(folder)})
 
 

@@ -1,0 +1,83 @@
+"""The life of a Spark job: it is prepared, run, and its result read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+from kafka_drain.errors import KafkaDrainError, SparkJobError
+from kafka_drain.spark.errors import no_result, spark_error
+from kafka_drain.spark.job_spec import read_result
+from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.submit import SparkApplication
+
+__all__ = ["SparkJob", "private_folder"]
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Make a folder that only this user can read (mode 0700), and remove it with its content."""
+    with TemporaryDirectory(prefix="kafka-drain-") as folder:
+        yield Path(folder)
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """A Spark job that is ready to be run.
+
+    Attributes:
+        what: What it is, for people.
+        application: What runs it.
+        result_path: Where it writes its result.
+    """
+
+    what: ClassVar[str] = "job"
+
+    application: SparkApplication
+    result_path: Path
+
+    def run(self, runner: SparkRunner) -> dict[str, Any]:
+        """Run the job, and return its result.
+
+        Raises:
+            KafkaDrainError: As `result` does, where the job says what went wrong.
+            SparkJobError: When spark-submit failed otherwise.
+        """
+        try:
+            runner(self.application)
+        except SparkJobError:
+            # The result says what went wrong; without one, the exit code has to do.
+            self.result()
+            raise
+        return self.result()
+
+    def result(self) -> dict[str, Any]:
+        """Read what the job wrote.
+
+        Raises:
+            KafkaDrainError: Of the kind that says what went wrong.
+            SparkJobError: When it ended without a result.
+        """
+        result = read_result(self.result_path)
+        if result is None:
+            raise no_result(self.what, self.application.driver_memory)
+        if "error" in result:
+            raise self.failed(result)
+        return result
+
+    def failed(self, result: dict[str, Any]) -> KafkaDrainError:
+        """Return the error of a job by its result."""
+        return spark_error(
+            result["error"],
+            what=self.what,
+            memory=self.application.driver_memory,
+            too_far=self.too_far,
+        )
+
+    def too_far(self) -> list[str]:
+        """Name the records whose time Spark can't hold; none of a job that reads no topic."""
+        return []

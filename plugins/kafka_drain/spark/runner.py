@@ -1,0 +1,132 @@
+"""Runs Spark applications: the one way of commands and operators alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kafka_drain.errors import SparkJobError
+from kafka_drain.spark.submit import SparkApplication
+
+__all__ = ["SparkConnection", "SparkRunner", "SparkSubmit", "run_environment"]
+
+#: So long Spark has for its end when it is interrupted or stopped: it removes what it has written.
+_LAST_SECONDS = 2.0
+
+
+class SparkRunner(Protocol):
+    """Runs an application to its end."""
+
+    def __call__(self, application: SparkApplication, /) -> None:
+        """Run it.
+
+        Raises:
+            SparkJobError: When it ended with an error; its jobs' results may say which.
+        """
+
+
+@dataclass(frozen=True)
+class SparkConnection:
+    """Where applications run, and as whom.
+
+    Attributes:
+        master: The Spark master.
+        options: Further options of spark-submit, such as `--queue`.
+        binary: The program, by name or path.
+        keytab: Content of a Kerberos keytab; empty for none.
+    """
+
+    master: str
+    options: Sequence[str] = ()
+    binary: str = "spark-submit"
+    keytab: bytes = field(default=b"", repr=False)
+
+
+class SparkSubmit:
+    """Runs applications by spark-submit, one at a time.
+
+    Args:
+        connection: Where to.
+        hear: Takes each line that spark-submit prints; None lets them pass to standard error.
+    """
+
+    def __init__(
+        self, connection: SparkConnection, hear: Callable[[str], None] | None = None
+    ) -> None:
+        self._connection = connection
+        self._hear = hear
+        self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self, application: SparkApplication) -> None:
+        """Run an application.
+
+        Raises:
+            SparkJobError: When spark-submit ended with an error.
+        """
+        connection = self._connection
+        # mkdtemp makes it for this user alone.
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            options = list(connection.options)
+            if connection.keytab:
+                keytab = Path(folder) / "keytab"
+                keytab.touch(mode=0o600)
+                keytab.write_bytes(connection.keytab)
+                options += ["--keytab", str(keytab)]
+            code = self._run(
+                application.command(connection.master, options, connection.binary),
+                run_environment(application, connection.master),
+            )
+        if code:
+            raise SparkJobError(f"spark-submit ended with exit code {code}")
+
+    def stop(self) -> None:
+        """End what runs; nothing where nothing does."""
+        if self._process is not None:
+            _end(self._process)
+
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdout=sys.stderr if self._hear is None else subprocess.PIPE,
+            stderr=None if self._hear is None else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            self._process = process
+            try:
+                for line in process.stdout or ():
+                    assert self._hear is not None
+                    self._hear(line.rstrip("\n"))
+                return process.wait()
+            except BaseException:
+                # Whoever interrupts at a terminal interrupts Spark as well, which then cleans up.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_LAST_SECONDS)
+                process.kill()
+                raise
+            finally:
+                self._process = None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=_LAST_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def run_environment(application: SparkApplication, master: str) -> dict[str, str]:
+    """Return the environment of spark-submit."""
+    environment = {**os.environ, **application.environment}
+    if master.startswith("local"):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment

@@ -1,0 +1,10 @@
+"""The Spark application: runs jobs of one kind. `spark-submit main.py KIND SPEC…`."""
+
+from __future__ import annotations
+
+import sys
+
+from kafka_drain_spark.job import main
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Spark applications are run to their end, wherever and by whom."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import ConfigError, SparkJobError
+from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.runner import SparkConnection, SparkSubmit
+from tests.faults.injection import wait_for
+
+CONNECTION = SparkConnection("local[1]")
+
+
+@dataclass
+class Program:
+    """Stands for an application: a Python program in the place of spark-submit."""
+
+    text: str
+    environment: dict[str, str] = field(default_factory=dict)
+    driver_memory: str = "1g"
+    asked: list[tuple[str, list[str], str]] = field(default_factory=list)
+
+    def command(self, master: str, options: Sequence[str], binary: str) -> list[str]:
+        self.asked.append((master, list(options), binary))
+        return [sys.executable, "-c", self.text, *options]
+
+
+def run(program: Program, hear: Any = None, connection: SparkConnection = CONNECTION) -> None:
+    SparkSubmit(connection, hear)(program)  # type: ignore[arg-type]
+
+
+def test_spark_submit_lines_heard() -> None:
+    """Each line is heard as it comes, of standard output and of standard error."""
+    heard: list[str] = []
+
+    program = "import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr)"
+    run(Program(program), heard.append)
+
+    assert heard == ["one", "two"]
+
+
+def test_spark_submit_passes_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where nobody listens, lines go to standard error: standard output is the command's answer."""
+    run(Program("print('one')"))
+
+    assert capfd.readouterr() == ("", "one\n")
+
+
+def test_spark_submit_failed() -> None:
+    """An error is an error, by its exit code."""
+    with pytest.raises(SparkJobError, match="spark-submit ended with exit code 3"):
+        run(Program("raise SystemExit(3)"))
+
+
+def test_spark_submit_connection() -> None:
+    """Master, options and program are the connection's."""
+    program = Program("")
+
+    run(program, connection=SparkConnection("yarn", ["--queue", "night"], "spark3-submit"))
+
+    assert program.asked == [("yarn", ["--queue", "night"], "spark3-submit")]
+
+
+def test_spark_submit_keytab() -> None:
+    """A keytab is a file that only this user can read, and that is gone afterwards."""
+    heard: list[str] = []
+    look = "import os, sys; path = sys.argv[-1]; print(path, oct(os.stat(path).st_mode)); "
+    look += "print(open(path).read())"
+
+    run(Program(look), heard.append, SparkConnection("yarn", keytab=b"secret"))
+
+    (path, mode), content = heard[0].split(), heard[1]
+    assert stat.S_IMODE(int(mode, 8)) == 0o600
+    assert content == "secret"
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_spark_submit_stopped(ignores: bool) -> None:
+    """Who stops it ends what it has started, also what doesn't care about that."""
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if ignores else ""
+    waits = "print(os.getpid(), flush=True); time.sleep(300)"
+    program = Program(f"import os, signal, time; {deaf}{waits}")
+    heard: list[str] = []
+    submit = SparkSubmit(CONNECTION, heard.append)
+    errors: list[Exception] = []
+
+    def target() -> None:
+        try:
+            submit(program)  # type: ignore[arg-type]
+        except SparkJobError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=target)
+    thread.start()
+    wait_for(lambda: bool(heard), "the program's start")
+
+    submit.stop()
+
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(heard[0]), 0)
+
+
+def test_spark_submit_stopped_without_any() -> None:
+    """To stop what doesn't run is nothing."""
+    SparkSubmit(CONNECTION).stop()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "result", "kind", "says"),
+    [
+        (0, {"records": 3}, None, ""),
+        (0, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
+        (1, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
+        (1, {"error": "java.lang.X"}, SparkJobError, "the job failed in Spark: java.lang.X"),
+        (0, None, SparkJobError, "ended before the job wrote a result"),
+        (1, None, SparkJobError, "ended before the job wrote a result"),
+        (1, {"records": 3}, SparkJobError, "spark-submit ended with exit code 1"),
+    ],
+)
+def test_job_result(
+    exit_code: int,
+    result: dict[str, Any] | None,
+    kind: type[Exception] | None,
+    says: str,
+    tmp_path: Path,
+) -> None:
+    """A job's result says what went wrong; without a word of it, the exit code does."""
+    job = SparkJob(Program(f"raise SystemExit({exit_code})"), tmp_path / "result.json")  # type: ignore[arg-type]
+    if result is not None:
+        write_private(job.result_path, result)
+    runner = SparkSubmit(CONNECTION)
+
+    if kind is None:
+        assert job.run(runner) == result
+    else:
+        with pytest.raises(kind, match=says):
+            job.run(runner)
