@@ -20,6 +20,7 @@ import pytest
 import demo.local_airflow
 from demo.__main__ import ROOT
 from demo.local_airflow import AirflowError, LocalAirflow
+from tests.faults.injection import wait_for
 
 
 def make_ui(folder: Path, port: int) -> subprocess.CompletedProcess[str]:
@@ -206,8 +207,9 @@ def test_airflow_of_an_older_release(tmp_path: Path) -> None:
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             (airflow.home / "standalone.pid").write_text(str(process.pid))
+            # Linux shows a program's words a moment after it has begun.
+            wait_for(lambda: airflow.pid() == process.pid, "the program's words")
             assert airflow.running_port() is None
-            assert airflow.pid() == process.pid
             assert airflow.stop()
             assert not is_group(process.pid)
         finally:
