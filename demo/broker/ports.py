@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import random
 import socket
 from collections.abc import Iterable, Sequence
 
@@ -14,16 +15,22 @@ __all__ = ["HOST", "all_free", "free_ports", "require_free"]
 HOST = "127.0.0.1"
 
 
+#: Below the ports that systems give to whoever asks for any (32768 and up on Linux): a client that
+#: still asks for a broker that has ended would else meet a stranger there, such as Spark's driver.
+_PORTS = range(10_240, 32_768)
+
+
 def free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:
             # All stay bound until the last is found, so that none comes twice.
             listener = stack.enter_context(socket.socket())
-            listener.bind((HOST, 0))
-            port = int(listener.getsockname()[1])
-            if port not in avoid:
-                ports.append(port)
+            port = random.choice(_PORTS)
+            with contextlib.suppress(OSError):
+                listener.bind((HOST, port))
+                if port not in avoid:
+                    ports.append(port)
     return tuple(ports)
 
 
