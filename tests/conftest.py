@@ -164,7 +164,7 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
     ) -> Receipt:
         plan = plan_repair(archive, validate_archive(archive, cluster, deep=deep))
         document = archive.document()
-        identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+        identity = Identity(document.pipeline, document.cluster_id, document.topics)
         window = open_window(
             archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
         )

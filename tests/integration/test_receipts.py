@@ -115,7 +115,7 @@ def test_validate_seals_each_batch(drained: Drained) -> None:
     assert second.files_so_far.files == len(first.files) + len(second.files) == 4
     assert first.fingerprint
     assert first.fingerprint != second.fingerprint
-    assert dict(first.topics) == drained.archive.document()["topics"]
+    assert dict(first.topics) == drained.archive.document().topics
     assert all((drained.archive.root / file.path).is_file() for file in second.files)
 
 
@@ -235,7 +235,7 @@ def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> Non
     assert drain(pipeline)["offsets"] == 0
     generation = archive.open_generation()
     assert generation is not None
-    assert (generation.number, generation.document()["reason"]) == (2, "archive was moved")
+    assert (generation.number, generation.document().reason) == (2, "archive was moved")
 
 
 def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> None:

@@ -484,7 +484,7 @@ def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
     file.write_text(f'"{restored.source}",0,8\n"{restored.source}",1,9\n"elsewhere",0,3\n')
     document = restored.archive.document()
     (restored.archive.root / "archive.json").write_text(
-        json.dumps(document | {"cluster_id": "gone"})
+        json.dumps(document.content() | {"cluster_id": "gone"})
     )
     with pytest.raises(ConfigError, match=r"expected cluster gone, which was drained"):
         restored.translate()

@@ -80,7 +80,7 @@ def open_next(archive: Archive, file_format: str, partition_by: list[str]) -> Ge
         starting_offsets={P0: END, P1: END},
         file_format=file_format,
         partition_by=partition_by,
-        topic_ids=archive.document()["topics"],
+        topic_ids=archive.document().topics,
         reason="rollover",
     )
     return generation
@@ -118,7 +118,7 @@ def add_batch(
         folder: Where its files lie in the data folder.
         changes: Columns that aren't as `row` has them.
     """
-    file_format = generation.document()["format"]
+    file_format = generation.document().format
     data = Path(str(generation.data))
     lines = ["v1"]
     paths = []
@@ -169,7 +169,7 @@ def note_batch(
         end: Where its offsets end.
         more: What else the drain knew, as `write_fingerprints` takes it.
     """
-    file_format, data = generation.document()["format"], Path(str(generation.data))
+    file_format, data = generation.document().format, Path(str(generation.data))
     taken = content_of(
         found
         for path in paths
@@ -218,7 +218,7 @@ def seal_repair(
         [(tp, r) for r in ranges[tp]],
         files,
         (),
-        identity=Identity(document["pipeline"], document["cluster_id"], document["topics"]),
+        identity=Identity(document.pipeline, document.cluster_id, document.topics),
         window=key,
         replaces=replaces,
         fingerprint=content_of(files).fingerprint,

@@ -368,13 +368,13 @@ class Sequence:
     def start(self) -> dict[int, int]:
         """Return where the newest generation starts, of the topic's life now; else 0."""
         generation = self.archive.open_generation()
-        if generation is None or generation.document()["topics"].get(self.topic.name) != (
+        if generation is None or generation.document().topics.get(self.topic.name) != (
             self.topic.life
         ):
             return {}
         first = {}
         for one in self.archive.generations():
-            if one.document()["topics"].get(self.topic.name) == self.topic.life:
+            if one.document().topics.get(self.topic.name) == self.topic.life:
                 for tp, offset in one.starting_offsets().items():
                     first.setdefault(tp.partition, offset)
         return first

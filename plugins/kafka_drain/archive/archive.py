@@ -9,7 +9,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
-from kafka_drain.archive.generation import FORMAT_VERSION, Generation
+from kafka_drain.archive.documents import FORMAT_VERSION, ArchiveDocument
+from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.json_files import create_document, read_document, write_document
@@ -39,7 +40,7 @@ class Archive:
         """Whether there is only a copy of `archive.json`."""
         return not self.exists and copy_path(self.root, "archive.json").is_file()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ArchiveDocument:
         """Read `archive.json`.
 
         Raises:
@@ -48,7 +49,7 @@ class Archive:
         """
         require_reachable(self.root)
         try:
-            document = read_document(self.root / "archive.json")
+            return ArchiveDocument.read(self.root / "archive.json")
         except FileNotFoundError as error:
             if self.has_lost_document:
                 raise ArchiveError(
@@ -61,15 +62,6 @@ class Archive:
             ) from error
         except NotADirectoryError as error:
             raise ArchiveError(f"{self.root} isn't a folder; check the archive's path") from error
-        if document.get("format_version") != FORMAT_VERSION:
-            raise ArchiveError(
-                f"{self.root} has archive format {document.get('format_version')!r}, this "
-                f"kafka-drain reads format {FORMAT_VERSION}; use the release that wrote it"
-            )
-        # The version first: another format may have other keys.
-        return read_document(
-            self.root / "archive.json", "pipeline", "cluster_id", "topics", "source"
-        )
 
     def create(
         self,
@@ -109,9 +101,7 @@ class Archive:
 
         An archive of version 0.1 has them in `archive.json` only.
         """
-        ids: dict[str, str] = self.document()["topics"]
-        own: dict[str, str] = generation.document().get("topics", {})
-        return ids | own
+        return self.document().topics | generation.document().topics
 
     def topic_lives(self) -> dict[tuple[str, str], int]:
         """Return the first generation that counts in each topic, by its name and id.
@@ -120,7 +110,7 @@ class Archive:
         """
         first: dict[tuple[str, str], int] = {}
         for generation in self.generations():
-            for name, topic_id in generation.document().get("topics", {}).items():
+            for name, topic_id in generation.document().topics.items():
                 first.setdefault((name, topic_id), generation.number)
         return first
 
@@ -144,8 +134,8 @@ class Archive:
     def update_topics(self, topic_ids: dict[str, str]) -> None:
         """Note new topic ids; those of other topics stay."""
         document = self.document()
-        document["topics"] = dict(sorted((document["topics"] | topic_ids).items()))
-        write_document(self.root / "archive.json", document)
+        topics = dict(sorted((document.topics | topic_ids).items()))
+        write_document(self.root / "archive.json", document.content() | {"topics": topics})
 
     def generations(self) -> list[Generation]:
         """Return the generations, oldest first.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
@@ -65,7 +65,7 @@ def read_closed(
     mended = [
         file
         for window, receipt in repairs
-        for file in files_of_receipt(window, receipt, window.plan()["format"])
+        for file in files_of_receipt(window, receipt, window.plan().format)
         if file.path not in replaced
     ]
     found = []
@@ -77,20 +77,21 @@ def read_closed(
         ]
         topic_ids = archive.topic_ids(generation)
         document = generation.document()
-        sealed = [(generation, receipt, document["format"]) for receipt in receipts]
+        sealed = [(generation, receipt, document.format) for receipt in receipts]
         found.append(
             ClosedSegments(
                 name=f"generation {generation.number}",
                 receipts=receipts,
                 files=[*_files(sealed, replaced), *_fitting(mended, topic_ids)],
-                file_format=document["format"],
-                partition_by=document["partition_by"],
+                file_format=document.format,
+                partition_by=document.partition_by,
             )
         )
     intervals = [
         (window.plan(), window, receipt)
         for window, receipt in drained
-        if "interval" in window.plan() and not _is_superseded(receipt, gone, replaced, mended)
+        if window.plan().interval is not None
+        and not _is_superseded(receipt, gone, replaced, mended)
     ]
     found += _windows(intervals, replaced, mended)
     for window, receipt in windows:
@@ -156,37 +157,39 @@ def _of_window(
     window: Window, receipt: Receipt, replaced: Collection[str], mended: Iterable[ArchiveFile]
 ) -> ClosedSegments:
     plan = window.plan()
-    own = _files([(window, receipt, plan["format"])], replaced)
+    own = _files([(window, receipt, plan.format)], replaced)
     return ClosedSegments(
         name=f"window {window.key}",
         receipts=[receipt],
         files=[*own, *_fitting(mended, receipt.topics)],
-        file_format=plan["format"],
-        partition_by=plan["partition_by"],
+        file_format=plan.format,
+        partition_by=plan.partition_by,
         is_compacted=window.is_maintained,
     )
 
 
 def _windows(
-    own: Iterable[tuple[dict[str, Any], Window, Receipt]],
+    own: Iterable[tuple[WindowPlan, Window, Receipt]],
     replaced: Collection[str],
     mended: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
     """Put the windows of data intervals together that are written alike."""
-    own = sorted(own, key=lambda found: (*_kind(found), Interval.parse(found[0]["interval"]).start))
+    own = sorted(
+        own, key=lambda found: (*_kind(found), Interval.parse(found[0].interval or ()).start)
+    )
     for _, group in groupby(own, _kind):
         members = list(group)
         plan, _, first = members[0]
-        files = _files([(w, receipt, p["format"]) for p, w, receipt in members], replaced)
+        files = _files([(w, receipt, p.format) for p, w, receipt in members], replaced)
         yield ClosedSegments(
             name=f"{len(members):,} windows",
             receipts=[receipt for _, _, receipt in members],
             files=[*files, *_fitting(mended, first.topics)],
-            file_format=plan["format"],
-            partition_by=plan["partition_by"],
+            file_format=plan.format,
+            partition_by=plan.partition_by,
         )
 
 
-def _kind(found: tuple[dict[str, Any], Window, Receipt]) -> tuple[str, ...]:
+def _kind(found: tuple[WindowPlan, Window, Receipt]) -> tuple[str, ...]:
     plan, _, receipt = found
-    return str(plan["format"]), str(plan["partition_by"]), str(sorted(receipt.topics.items()))
+    return str(plan.format), str(plan.partition_by), str(sorted(receipt.topics.items()))

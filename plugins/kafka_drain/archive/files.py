@@ -92,7 +92,7 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
                 _refuse_twice(generation, new, held)
                 files += new
         for window, receipt in receipts:
-            files += files_of_receipt(window, receipt, window.plan()["format"])
+            files += files_of_receipt(window, receipt, window.plan().format)
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -102,7 +102,7 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
 
 
 def _sealed_files(generation: Generation) -> Iterator[ArchiveFile]:
-    file_format = generation.document()["format"]
+    file_format = generation.document().format
     for receipt in generation.receipts():
         yield from files_of_receipt(generation, receipt, file_format)
 
@@ -132,7 +132,7 @@ def _new_files(archive: Archive, generation: Generation) -> Iterator[ArchiveFile
         yield ArchiveFile(
             path=f"{generation.data_name}/{sink_file.path}",
             bytes=sink_file.size,
-            file_format=document["format"],
+            file_format=document.format,
             owner=generation,
             topic_ids=topic_ids,
             listed=sink_file,

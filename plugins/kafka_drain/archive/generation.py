@@ -14,6 +14,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.copies import keep_copy
+from kafka_drain.archive.documents import FORMAT_VERSION, GenerationDocument
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
@@ -22,13 +23,11 @@ from kafka_drain.metadata_log import manifest as manifest_files
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
-from kafka_drain.offsets import TopicPartition, from_spark_json, to_spark_json
-from kafka_drain.storage.json_files import create_text, read_document, write_document
+from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.storage.json_files import create_text, write_document
 from kafka_drain.storage.paths import is_local, read_bytes
 
-__all__ = ["FORMAT_VERSION", "Generation", "list_data_files"]
-
-FORMAT_VERSION = 1
+__all__ = ["Generation", "list_data_files"]
 
 _RECEIPT = re.compile(r"\d{12}\.json")
 
@@ -69,17 +68,14 @@ class Generation:
         """Folder of Spark's checkpoint."""
         return self.folder / "checkpoint"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> GenerationDocument:
         """Read `generation.json`.
 
         Raises:
             ArchiveError: When it is missing or no JSON object.
         """
         try:
-            return read_document(
-                self.folder / "generation.json",
-                *("opened_at", "reason", "format", "partition_by", "starting_offsets"),
-            )
+            return GenerationDocument.read(self.folder / "generation.json")
         except FileNotFoundError as error:
             raise ArchiveError(
                 f"{self.folder} has no generation.json; restore it from a copy"
@@ -91,18 +87,7 @@ class Generation:
         Raises:
             ArchiveError: When they aren't numbers by topic and partition.
         """
-        written = self.document()["starting_offsets"]
-        try:
-            offsets = from_spark_json(json.dumps(written))
-            if min(offsets.values(), default=0) < 0:
-                raise ValueError("an offset is a number from 0 on")
-        except ValueError as error:
-            raise ArchiveError(
-                f"{self.folder / 'generation.json'} was changed: starting_offsets is "
-                f'{str(written)[:200]}, expected offsets such as {{"flights": {{"0": 23}}}}; '
-                "restore it from a copy"
-            ) from error
-        return offsets
+        return self.document().first_offsets()
 
     def write(
         self,
@@ -133,10 +118,10 @@ class Generation:
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Note the ids of topics that are drained from now on as well."""
         document = self.document()
-        known = document.get("topics", {})
+        known = document.topics
         if not topic_ids.items() <= known.items():
-            document["topics"] = dict(sorted((topic_ids | known).items()))
-            write_document(self.folder / "generation.json", document)
+            topics = dict(sorted((topic_ids | known).items()))
+            write_document(self.folder / "generation.json", document.content() | {"topics": topics})
 
     def read_manifest(self) -> tuple[Manifest, list[Finding]]:
         """Read `_spark_metadata` and say what is wrong with it."""

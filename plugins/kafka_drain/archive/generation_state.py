@@ -257,7 +257,7 @@ def _hidden_by_retention(
     generation: Generation, manifest: Manifest, gone: set[str], receipts: Iterable[Receipt]
 ) -> bool:
     """Say whether Spark's `retention` explains what is gone: the oldest files, in a compaction."""
-    if manifest.compacted is None or not Archive(generation.root).document().get("retention"):
+    if manifest.compacted is None or not Archive(generation.root).document().retention:
         return False
     any_kept = False
     for receipt in receipts:

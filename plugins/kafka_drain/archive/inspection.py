@@ -23,8 +23,8 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
     document = archive.document()
     return {
         "archive": str(archive.root),
-        "pipeline": document["pipeline"],
-        "cluster_id": document["cluster_id"],
+        "pipeline": document.pipeline,
+        "cluster_id": document.cluster_id,
         "generations": [_describe(generation) for generation in archive.generations()],
         "windows": _describe_windows(archive),
     }
@@ -40,7 +40,7 @@ def _describe_windows(archive: Archive) -> list[dict[str, Any]]:
         described.append(
             {
                 "window": window.key,
-                "format": window.plan()["format"],
+                "format": window.plan().format,
                 "files": len(files),
                 "bytes": sum(file.bytes for file in files),
                 "records": sum(content.records for file in files for content in file.contents),
@@ -63,9 +63,9 @@ def _describe(generation: Generation) -> dict[str, Any]:
         end = generation.read_receipt(names[-1]).ends
     return {
         "generation": generation.number,
-        "opened_at": document["opened_at"],
-        "reason": document["reason"],
-        "format": document["format"],
+        "opened_at": document.opened_at,
+        "reason": document.reason,
+        "format": document.format,
         "batches": 0 if manifest.last_batch is None else manifest.last_batch + 1,
         "files": len(manifest.files),
         "bytes": sum(sink_file.size for sink_file in manifest.files.values()),

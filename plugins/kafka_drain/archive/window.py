@@ -8,10 +8,11 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.storage.json_files import create_text, read_document
+from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["MAINTAINED", "SUPERSEDING", "Window", "range_rows", "ranges_of"]
@@ -68,20 +69,20 @@ class Window:
         """Folder of the files; each attempt of a drain has one of its own in it."""
         return self.folder / "data"
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> WindowPlan:
         """Read `plan.json`: the offsets, frozen before the drain.
 
         Raises:
             ArchiveError: When it is missing or no JSON object.
         """
         try:
-            return read_document(self.folder / "plan.json", "ranges", "format", "replaces")
+            return WindowPlan.read(self.folder / "plan.json")
         except FileNotFoundError as error:
             raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy") from error
 
     def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the planned offsets, sorted and disjoint for each partition."""
-        return ranges_of(self.plan()["ranges"])
+        return self.plan().offsets()
 
     @property
     def supersedes(self) -> bool:
@@ -96,7 +97,7 @@ class Window:
     @property
     def is_repair(self) -> bool:
         """Whether a repair made it: neither for a data interval nor to stand for sound files."""
-        return not self.supersedes and "interval" not in self.plan()
+        return not self.supersedes and self.plan().interval is None
 
     @property
     def is_sealed(self) -> bool:

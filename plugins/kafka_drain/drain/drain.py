@@ -222,7 +222,7 @@ def prepare_drain(
             file_format=pipeline.format,
             partition_by=pipeline.partition_by,
             topic_ids=topic_ids,
-            reason=generation.document()["reason"] if plan.generation else "first",
+            reason=generation.document().reason if plan.generation else "first",
             values=job.values.frozen,
         )
     generation.add_topics(topic_ids)
@@ -231,12 +231,12 @@ def prepare_drain(
 
 def _retention(plan: DrainPlan) -> str | None:
     """Return the sink's retention; where it is no longer set, what it was: lines are gone by it."""
-    known = plan.archive.document().get("retention") if plan.archive.exists else None
+    known = plan.archive.document().retention if plan.archive.exists else None
     return plan.pipeline.sink_options.get("retention") or known
 
 
 def _topic_ids(plan: DrainPlan) -> dict[str, str]:
-    known = plan.archive.document()["topics"] if plan.archive.exists else {}
+    known = plan.archive.document().topics if plan.archive.exists else {}
     return known | {name: topic.id for name, topic in plan.topics.items()}
 
 

@@ -288,21 +288,21 @@ def check_identity(
         TopicError: When a topic was made again since it was drained.
     """
     document = archive.document()
-    if document["pipeline"] != pipeline.name:
+    if document.pipeline != pipeline.name:
         raise ArchiveError(
-            f"{archive.root} is the archive of pipeline {document['pipeline']!r}, not of "
+            f"{archive.root} is the archive of pipeline {document.pipeline!r}, not of "
             f"{pipeline.name!r}; give each pipeline an archive of its own"
         )
-    if document["cluster_id"] != cluster_id:
+    if document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, the "
             f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
             "mean other records; correct the connection or choose another archive"
         )
     generation = archive.open_generation()
     # Topics that it was rolled without don't count in it.
-    counted = generation.document().get("topics") if generation else None
-    for name, topic_id in document["topics"].items():
+    counted = generation.document().topics if generation else None
+    for name, topic_id in document.topics.items():
         if counted and name not in counted:
             continue
         if name in topics and topics[name].id != topic_id:
@@ -316,7 +316,7 @@ def check_identity(
 
 def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> None:
     document = generation.document()
-    seen = (document["format"], document["partition_by"])
+    seen = (document.format, document.partition_by)
     if seen != (pipeline.format, pipeline.partition_by):
         raise ArchiveError(
             f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, the pipeline says "

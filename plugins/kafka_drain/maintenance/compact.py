@@ -196,7 +196,7 @@ def finish_compaction(
         [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
         files,
         proof.gaps,
-        identity=Identity(document["pipeline"], document["cluster_id"], topics),
+        identity=Identity(document.pipeline, document.cluster_id, topics),
         window=window.key,
         replaces=piece.replaces,
         fingerprint=result["fingerprint"],

@@ -129,7 +129,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
     document = archive.document()
     receipt = seal_deletion(
         [Gap(tp, r, GapReason.DELETED) for tp in sorted(ranges) for r in ranges[tp]],
-        identity=Identity(document["pipeline"], document["cluster_id"], deletion.topic_ids),
+        identity=Identity(document.pipeline, document.cluster_id, deletion.topic_ids),
         window=window.key,
         replaces=paths,
         sealed_at=now_text(),

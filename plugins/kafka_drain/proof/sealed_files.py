@@ -80,7 +80,7 @@ def check_all_sealed(
         forgotten: Lost receipts that somebody has given up, as `check_link` takes them.
     """
     names = generation.receipt_names()
-    file_format = generation.document()["format"]
+    file_format = generation.document().format
     check = SealedCheck(receipts=len(names), last_hash=previous)
     ticker = Ticker("validate", Progress("receipts", len(names)), say)
     before: Receipt | None = None

@@ -140,9 +140,7 @@ def validate_archive(
     began = time.monotonic()
     acknowledged = parse_acknowledgements(acknowledge_expired)
     document = archive.document()
-    report = Report(
-        archive=str(archive.root), pipeline=document["pipeline"], scope=scope, deep=deep
-    )
+    report = Report(archive=str(archive.root), pipeline=document.pipeline, scope=scope, deep=deep)
     generations = archive.generations()
     newest = [generation.name for generation in generations[-1:]]
     report.findings += unreadable_notes(archive.root, newest)
@@ -195,7 +193,7 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
     )
     if validation.writes:
         write_observations(archive, observed)
-    if archive.document().get("isolation_level") == "read_uncommitted":
+    if archive.document().isolation_level == "read_uncommitted":
         return []
     return stalled_findings(observed)
 
@@ -244,7 +242,7 @@ def _validate_closed(
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
-    missing = lost_ranges(generation.root, sealed.damaged, generation.document()["format"])
+    missing = lost_ranges(generation.root, sealed.damaged, generation.document().format)
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
     gaps = _explain(validation, _identity(validation.archive, generation), missing)
@@ -256,13 +254,13 @@ def _explain_windows(validation: _Validation) -> None:
     """Say what damaged files of windows held, and whether Kafka still has it."""
     for window, receipt, files in validation.windows.damaged:
         try:
-            file_format = window.plan()["format"]
+            file_format = window.plan().format
         except ArchiveError:
             # A finding of its own.
             continue
         lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
         document = validation.archive.document()
-        identity = Identity(document["pipeline"], document["cluster_id"], receipt.topics)
+        identity = Identity(document.pipeline, document.cluster_id, receipt.topics)
         validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
 
 
@@ -271,7 +269,7 @@ def _explain_holes(validation: _Validation) -> None:
     document, sealed = validation.archive.document(), validation.sealed
     for hole in sealed.holes:
         topic_ids = {hole.tp.topic: hole.topic_id}
-        identity = Identity(document["pipeline"], document["cluster_id"], topic_ids)
+        identity = Identity(document.pipeline, document.cluster_id, topic_ids)
         gaps = _explain(validation, identity, {hole.tp: [hole.range]})
         validation.report.add_gaps(gaps, topic_ids)
         if all(gap.harmless for gap in gaps):
@@ -323,7 +321,7 @@ def _validate_open(
     else:
         sealed = check_listed_sealed(state, listing, previous)
     read = validation.read_many if len(state.new) > MANY_FILES else read_committed_files
-    files, found = read(generation, state.new, document["format"], validation.say)
+    files, found = read(generation, state.new, document.format, validation.say)
     files, replaced = windows.without_replaced(files)
     found += replaced
     parts = segments(
@@ -338,12 +336,12 @@ def _validate_open(
             [*state.findings, *found],
             without_whole(generation, missing, parts, files),
             orphans,
-            document["format"],
+            document.format,
         )
     # A checkpoint that doesn't know the last batches can't say what they may hold.
     covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
     found += check_offsets(parts, files) if covered else check_duplicates(files)
-    lost = lost_ranges(generation.root, sealed.damaged, document["format"])
+    lost = lost_ranges(generation.root, sealed.damaged, document.format)
     for _, tp, ranges in missing:
         lost[tp] = merge([*lost.get(tp, []), *ranges])
     found = [windows.excuse(finding) for finding in found]
@@ -379,7 +377,7 @@ def _validate_open(
 
 def _identity(archive: Archive, generation: Generation) -> Identity:
     document = archive.document()
-    return Identity(document["pipeline"], document["cluster_id"], archive.topic_ids(generation))
+    return Identity(document.pipeline, document.cluster_id, archive.topic_ids(generation))
 
 
 def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:

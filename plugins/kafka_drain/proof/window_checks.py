@@ -120,7 +120,7 @@ def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWind
 
 def _replaced(window: Window) -> dict[str, Any] | None:
     try:
-        return window.plan().get("replaced")
+        return window.plan().replaced
     except ArchiveError:
         # A finding of its own, where what is sealed is compared with the journal.
         return None

@@ -42,7 +42,7 @@ def content_of_windows(
     for receipt in receipts:
         own = [f for f in receipt.files if f.path not in left_out and _overlaps(f, ranges)]
         if own:
-            file_format = Window(root, receipt.window).plan()["format"]
+            file_format = Window(root, receipt.window).plan().format
             found += [_content_of_file(root, f.path, file_format, ranges) for f in own]
     return together(found)
 

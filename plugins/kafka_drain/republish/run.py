@@ -118,7 +118,7 @@ def plan_republish(
         ConfigError: When the run was planned for something else.
         KafkaDrainError: Of the kind that says what is wrong; nothing was sent then.
     """
-    pipeline = archive.document()["pipeline"]
+    pipeline = archive.document().pipeline
     name = run or request.name(pipeline)
     folder = RepublishRun(archive.root, run_key(name))
     since: Mapping[str, Any] = {}

@@ -80,7 +80,7 @@ def decoded_values(archive: Archive) -> dict[str, Any] | None:
     generation = archive.open_generation()
     if generation is None:
         return None
-    return _spec(generation.document().get("values"), _known(archive.root))
+    return _spec(generation.document().values, _known(archive.root))
 
 
 def plan_values(
@@ -113,7 +113,7 @@ def plan_values(
     warnings = []
     frozen = None
     if generation is not None:
-        frozen = generation.document().get("values")
+        frozen = generation.document().values
         if frozen is None or frozen["settings"] != settings:
             what = "aren't decoded in" if frozen is None else "are decoded as before in"
             warnings.append(

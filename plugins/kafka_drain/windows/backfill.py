@@ -78,7 +78,7 @@ def finish_backfill(
         SparkJobError: When the job failed.
     """
     document = plan.archive.document()
-    identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
+    identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
     refuse_fewer(plan.window, receipt, plan.held)
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):

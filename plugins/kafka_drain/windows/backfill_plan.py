@@ -192,7 +192,7 @@ def _frozen(window: Window, topic_ids: Mapping[str, str]) -> dict[TopicPartition
     """Return the offsets that an attempt before this one has frozen; empty when none has."""
     if not (window.folder / "plan.json").is_file():
         return {}
-    ids = window.plan().get("topics", {})
+    ids = window.plan().topics
     changed = sorted(name for name, topic_id in ids.items() if topic_ids.get(name) != topic_id)
     if changed:
         raise TopicError(
@@ -235,7 +235,7 @@ def _neighbours(
     for window in archive.windows():
         if not (window.key.endswith(f"_{start}") or window.key.startswith(f"{end}_")):
             continue
-        bounds = window.plan().get("interval")
+        bounds = window.plan().interval
         if bounds is None:
             continue
         if Interval.parse(bounds).end == interval.start:
@@ -372,7 +372,7 @@ def _replaced(
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
     own = own_windows(archive, window)
-    begun = (w for w in own if not w.is_sealed and w.plan()["replaces"] == sorted(files))
+    begun = (w for w in own if not w.is_sealed and w.plan().replaces == sorted(files))
     following = next(begun, Window(archive.root, f"{window.key}_{len(own) + 1}"))
     replaced = [files[path] for path in sorted(files)]
     return following, {tp: rs for tp, rs in whole.items() if rs}, replaced

@@ -155,9 +155,9 @@ def plan_roll(
     if generation is None:
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
     cluster_id = cluster.cluster_id()
-    if document["cluster_id"] != cluster_id:
+    if document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document['cluster_id']}, the "
+            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, the "
             f"connection leads to cluster {cluster_id}; correct the connection"
         )
     _refuse_other_ends(archive)
@@ -209,7 +209,7 @@ def _given_up(
         return {}
     generation = state.generation
     files, _ = read_committed_files(
-        generation, state.new, generation.document()["format"], lambda line: None
+        generation, state.new, generation.document().format, lambda line: None
     )
     return given_up({tp: first[tp] for tp in same}, held_ranges(files))
 
@@ -377,11 +377,11 @@ def roll(
     opened = plan.archive.generation(plan.closed.number + 1)
     opened.write(
         starting_offsets=plan.starting_offsets,
-        file_format=file_format or document["format"],
-        partition_by=document["partition_by"] if partition_by is None else partition_by,
+        file_format=file_format or document.format,
+        partition_by=document.partition_by if partition_by is None else partition_by,
         topic_ids=plan.topic_ids,
         reason=reason or plan.reason,
-        values=document.get("values"),
+        values=document.values,
     )
     # After the generation: a roll that is killed between the two is refused by preflight, and
     # then run again.
@@ -418,7 +418,7 @@ def due_for_roll(archive: Archive, max_manifest_lines: int, max_days: int, now: 
         return ""
     if lines > max_manifest_lines:
         return f"its manifest has {lines:,} lines, max_manifest_lines is {max_manifest_lines:,}"
-    days = (now - datetime.fromisoformat(generation.document()["opened_at"])).days
+    days = (now - datetime.fromisoformat(generation.document().opened_at)).days
     if days >= max_days:
         return f"it was opened {days:,} days ago, max_generation_days is {max_days:,}"
     return ""

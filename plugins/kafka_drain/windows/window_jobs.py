@@ -117,7 +117,7 @@ def open_window(
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
     for window in archive.windows():
-        if not window.is_sealed and window.plan().items() >= plan.items():
+        if not window.is_sealed and window.plan().content().items() >= plan.items():
             return window
     window = Window(archive.root, key)
     if not _create(window, plan):
@@ -213,11 +213,11 @@ def prepare_window(
         offsets=offsets,
         reader_options=options | bounds | connection,
         where=_condition(ranges),
-        file_format=plan["format"],
+        file_format=plan.format,
         writer_options=pipeline.writer_options,
         path=hadoop_path(window.data / attempt),
-        partition_by=plan["partition_by"],
-        columns={column: PARTITION_COLUMNS[column] for column in plan["partition_by"]},
+        partition_by=plan.partition_by,
+        columns={column: PARTITION_COLUMNS[column] for column in plan.partition_by},
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,
@@ -376,7 +376,7 @@ def prove_window(
         gaps,
         identity=identity,
         window=window.key,
-        replaces=plan["replaces"],
+        replaces=plan.replaces,
         fingerprint=result["fingerprint"],
         acknowledged=acknowledged,
         sealed_at=now_text(),
@@ -426,7 +426,7 @@ def read_written(
         for path, size in sorted(listing.items())
     ]
     window = job.window
-    files, findings = read_committed_files(window, sink_files, window.plan()["format"], say)
+    files, findings = read_committed_files(window, sink_files, window.plan().format, say)
     who = f"window {window.key}"
     findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
     if not errors(findings):

@@ -68,7 +68,7 @@ def write_checkpoint(generation: Generation, name: str, text: str) -> None:
 def test_archive_create(archive: Archive) -> None:
     """A new archive says whose it is."""
     assert archive.exists
-    assert archive.document() == {
+    assert archive.document().content() == {
         "format_version": 1,
         "pipeline": "p",
         "cluster_id": "c",
@@ -184,7 +184,7 @@ def test_generation_write(generation: Generation) -> None:
         reason="first",
     )
 
-    document = generation.document()
+    document = generation.document().content()
     assert generation.starting_offsets() == {T0: 0, T1: 7}
     assert document["starting_offsets"] == {"t": {"0": 0, "1": 7}}
     assert tuple(

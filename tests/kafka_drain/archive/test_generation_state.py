@@ -128,7 +128,7 @@ def mended(tmp_path: Path) -> Archive:
     manifest, _ = generation.read_manifest()
     lost = next(file for file in manifest.files.values() if file.batch == 13)
     [content] = read_offsets(generation.data / lost.path, "parquet", topic_of(lost.path))
-    identity = Identity("golden", archive.document()["cluster_id"], archive.document()["topics"])
+    identity = Identity("golden", archive.document().cluster_id, archive.document().topics)
     window = Window(archive.root, "repair_1")
     replaces = [f"{generation.data_name}/{lost.path}"]
     write_document(
@@ -170,7 +170,7 @@ def test_read_state_mended_before_and_after_seal(mended: Archive) -> None:
     sealed = generation.read_receipt(generation.receipt_names()[-2]).files[0].path
     window = mended.windows()[0]
     other = Window(mended.root, "repair_2")
-    write_document(other.folder / "plan.json", window.plan())
+    write_document(other.folder / "plan.json", window.plan().content())
     other.write_receipt(replace(window.receipt(), window=other.key, files=(), replaces=(sealed,)))
 
     state = read_state(generation)

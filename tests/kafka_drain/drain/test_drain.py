@@ -260,7 +260,7 @@ def test_prepare_drain_retention_option_removed(
         folder.mkdir(mode=0o700)
         prepare_drain(drained, cluster, folder)
 
-        assert Archive.at(pipeline.archive).document()["retention"] == "7d"
+        assert Archive.at(pipeline.archive).document().retention == "7d"
 
 
 def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:
@@ -293,7 +293,7 @@ def test_open_drain_killed(is_there: bool, tmp_path: Path) -> None:
         assert not run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-2", 0, 100.0)
         opened = Archive.at(str(archive)).open_generation()
         assert opened is not None
-        assert opened.document()["reason"] == "first"
+        assert opened.document().reason == "first"
         left = [path for path in archive.rglob("*.tmp") if ".lock.json." not in path.name]
         assert left == []
     assert change > 10

@@ -123,7 +123,7 @@ def test_seal_deletions(tmp_path: Path) -> None:
     assert run(made) == ["retention_0001"]
 
     [window] = made.archive.windows()
-    receipt, document = window.receipt(), window.plan()
+    receipt, document = window.receipt(), window.plan().content()
     gone = sorted(file.path for file in files)
     assert [(part.tp, part.range, part.gaps) for part in receipt.partitions] == [
         (tp, r, {GapReason.DELETED: (r,)})

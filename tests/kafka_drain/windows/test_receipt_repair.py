@@ -205,7 +205,7 @@ def test_mend_window_never_sealed(copy: Path) -> None:
     mend_sealed(archive.root, print)
 
     assert [w.key for w in archive.windows() if not w.is_sealed] == [key]
-    assert Window(archive.root, key).plan()["ranges"] == []
+    assert Window(archive.root, key).plan().ranges == []
     for _ in range(2):
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
 

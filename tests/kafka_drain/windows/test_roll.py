@@ -55,7 +55,7 @@ def archive(tmp_path: Path) -> Archive:
         starting_offsets={P0: END, P1: END, G0: 7},
         file_format="parquet",
         partition_by=["topic"],
-        topic_ids=archive.document()["topics"],
+        topic_ids=archive.document().topics,
         reason="rollover",
     )
     return archive
@@ -71,7 +71,7 @@ def cluster_with(**logs: Log) -> Any:
 def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPlan:
     document, any_cluster = archive.document(), cluster
     pipeline = Pipeline(
-        name=document["pipeline"],
+        name=document.pipeline,
         topics=list(topics),
         archive=str(archive.root),
         partition_by=["topic"],

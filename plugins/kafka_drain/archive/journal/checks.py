@@ -5,13 +5,12 @@ Reads, of each generation, its document and the newest receipt, and of each wind
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import GenerationDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.digests import (
     digest_of,
@@ -47,7 +46,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange, from_spark_json, merge
+from kafka_drain.offsets import OffsetRange, merge
 from kafka_drain.storage.paths import read_bytes
 
 __all__ = [
@@ -397,16 +396,15 @@ class _Look:
         """Compare generation.json with what was noted, and with the newest receipt."""
         path = f"{generation.name}/generation.json"
         try:
-            document: dict[str, Any] | None = generation.document()
+            document = generation.document()
         except ArchiveError as error:
             self._find(Reason.DOCUMENT_CHANGED, path, str(error))
             return
-        assert document is not None
         differs = generation_differs(document, receipt)
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, path, differs)
             return
-        self._look_at_document(path, generation_digest(document))
+        self._look_at_document(path, generation_digest(document.content()))
 
     def _look_at_windows(self) -> list[Receipt]:
         """Return the receipts of the sealed windows, where they are in order."""
@@ -455,7 +453,8 @@ class _Look:
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
         elif receipts:
-            self._look_at_document("archive.json", identity_digest(self._archive.document()))
+            document = self._archive.document()
+            self._look_at_document("archive.json", identity_digest(document.content()))
 
     def _look_at_document(self, path: str, seen: str | None) -> None:
         noted = self._journal.noted.documents.get(path)
@@ -495,37 +494,35 @@ def _read_receipt(archive: Archive, where: str) -> Receipt:
     return archive.generation(int(name)).read_receipt(rest[-1])
 
 
-def generation_differs(document: Mapping[str, Any], receipt: Receipt) -> str:
+def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
     """Say in what `generation.json` contradicts the generation's newest receipt; empty if nowhere.
 
     An archive that no journal was kept of yet has only this.
     """
-    number = document.get("generation", receipt.generation)
-    if number != receipt.generation:
+    number = document.generation
+    if number not in (None, receipt.generation):
         return f"says it is generation {number!r}, its receipts are of {receipt.generation}"
     for topic, topic_id in receipt.topics.items():
-        said = document.get("topics", {}).get(topic, topic_id)
+        said = document.topics.get(topic, topic_id)
         if said != topic_id:
             return f"says topic {topic} has id {said!r}, its receipts {topic_id!r}"
-    try:
-        starts = from_spark_json(json.dumps(document["starting_offsets"]))
-    except (AttributeError, TypeError, ValueError) as error:
-        return f"has starting_offsets that can't be understood: {error!r}"
+    starts = document.first_offsets()
     for part in receipt.partitions:
-        said = starts.get(part.tp, part.start_so_far)
-        if said != part.start_so_far:
-            return f"starts {part.tp} at {said:,}, its receipts at {part.start_so_far:,}"
+        start = starts.get(part.tp, part.start_so_far)
+        if start != part.start_so_far:
+            return f"starts {part.tp} at {start:,}, its receipts at {part.start_so_far:,}"
     return ""
 
 
 def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) -> Noted:
     """Return what is noted of a generation whose newest receipt was just written."""
     names = [name for name in generation.receipt_names() if name <= receipt.name]
+    written = generation.document()
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {
-            "archive.json": identity_digest(archive.document()),
-            f"{generation.name}/generation.json": generation_digest(generation.document()),
+            "archive.json": identity_digest(archive.document().content()),
+            f"{generation.name}/generation.json": generation_digest(written.content()),
         },
     )
 
@@ -533,16 +530,16 @@ def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) 
 def note_of_window(archive: Archive, window: Window, receipt: Receipt) -> Noted:
     """Return what is noted of a window whose receipt was just written."""
     documents = {
-        "archive.json": identity_digest(archive.document()),
+        "archive.json": identity_digest(archive.document().content()),
         f"{window.name}/receipt.json": receipt.sha256,
-        f"{window.name}/plan.json": plan_digest(window.plan()),
+        f"{window.name}/plan.json": plan_digest(window.plan().content()),
     }
     return Noted(documents=documents)
 
 
 def _identity(archive: Archive) -> tuple[str, str]:
     document = archive.document()
-    return document["pipeline"], document["cluster_id"]
+    return document.pipeline, document.cluster_id
 
 
 def _plan_digest(window: Window) -> str | None:

@@ -30,15 +30,15 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
     keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
     if archive.exists:
         document = archive.document()
-        keys |= {"name": document["pipeline"], **document["source"]}
-        if document.get("isolation_level", "read_committed") != "read_committed":
-            keys["source_options"] = {"kafka.isolation.level": document["isolation_level"]}
+        keys |= {"name": document.pipeline, **document.source}
+        if document.isolation_level != "read_committed":
+            keys["source_options"] = {"kafka.isolation.level": document.isolation_level}
         generation = archive.open_generation()
         if generation is not None:
             written = generation.document()
-            keys |= {"format": written["format"], "partition_by": written["partition_by"]}
-            if written.get("values"):
-                keys["values"] = written["values"]["settings"]
+            keys |= {"format": written.format, "partition_by": written.partition_by}
+            if written.values:
+                keys["values"] = written.values["settings"]
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
         given |= json_file(options.pipeline)

@@ -112,7 +112,7 @@ def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: Repa
     # Not only when hours of draining are over: what is unsound now can't be sealed then.
     refuse_unsound(archive, filling=True)
     document = archive.document()
-    identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+    identity = Identity(document.pipeline, document.cluster_id, document.topics)
     window = open_window(
         archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
     )

@@ -162,14 +162,14 @@ def _new_files(
         number = str(generation.number)
         after, until = (at.get("generations", {}).get(number, "") for at in (since, through))
         names = [name for name in generation.receipt_names() if after < name <= until]
-        file_format = generation.document()["format"] if names else ""
+        file_format = generation.document().format if names else ""
         for name in names:
             found += files_of_receipt(generation, generation.read_receipt(name), file_format)
     new = {w: receipt for w, receipt in windows.items() if w not in sent_windows}
     wanted = {path for receipt in new.values() for path in receipt.replaces}
     sent = _sent_files(archive, since, sent_windows.values(), wanted)
     for window, receipt in new.items():
-        files = files_of_receipt(window, receipt, window.plan()["format"])
+        files = files_of_receipt(window, receipt, window.plan().format)
         before = [sent[path] for path in receipt.replaces if path in sent]
         if window.supersedes:
             found += _unsent_superseding(window, receipt, files, before)

@@ -108,7 +108,7 @@ def check_sources(
     Raises:
         TopicError: Names the topic, what it holds, and what to do.
     """
-    if cluster.cluster_id() != archive.document()["cluster_id"]:
+    if cluster.cluster_id() != archive.document().cluster_id:
         return []
     notes = []
     existing = set(cluster.topic_names())
@@ -127,9 +127,9 @@ def _look(
 ) -> tuple[Standing, str]:
     """Return what a topic of the archive's own cluster is to the archive, and what was seen."""
     document = archive.document()
-    pattern = document["source"].get("topic_pattern")
+    pattern = document.source.get("topic_pattern")
     lives = {life for topic, life in archive.topic_lives() if topic == name}
-    known = {document["topics"][name]} if name in document["topics"] else set()
+    known = {document.topics[name]} if name in document.topics else set()
     is_archived = bool(lives or known)
     id, offsets = "", 0
     if exists and is_archived:

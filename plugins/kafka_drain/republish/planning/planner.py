@@ -114,7 +114,7 @@ def make_plan(
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    pipeline = archive.document()["pipeline"]
+    pipeline = archive.document().pipeline
     listed = files() if files else archive_files(archive)
     sealed = _sealed(archive, listed, request)
     _refuse_damaged(archive, sealed)
@@ -300,7 +300,7 @@ def _refuse_unknown(
     An interval without records is no mistake, nor is a follower that has sent all there is.
     """
     held = {content.tp.topic for _, sealed in files for content in sealed.contents}
-    known = held | set(archive.document()["topics"])
+    known = held | set(archive.document().topics)
     selection = request.selection
     asked = {*selection.topics, *(tp.topic for tp in selection.offsets), *request.rename}
     if unknown := sorted(asked - known):

@@ -240,7 +240,7 @@ def finish_piece(
     """
     piece = plan.pieces[job.window.key]
     document = plan.archive.document()
-    identity = Identity(document["pipeline"], document["cluster_id"], plan.topic_ids)
+    identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say)
     way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"
     refuse_fewer(job.window, receipt, piece.records, way_out)

@@ -77,7 +77,7 @@ def make_sealed(folder: Path) -> Archive:
     files = sealed_files(archive.generation(1), P0)
     _, repair, reprocess, compact, retention = WINDOWS
     backfill = {P0: range(900, 910), P1: range(900, 910)}
-    seal_rows(archive, BACKFILL, backfill, interval=HOUR, topics=archive.document()["topics"])
+    seal_rows(archive, BACKFILL, backfill, interval=HOUR, topics=archive.document().topics)
     repaired, reprocessed, compacted, deleted = files[0:1], files[1:3], files[3:5], files[5:6]
     for key, own in ((repair, repaired), (reprocess, reprocessed), (compact, compacted)):
         seal_rows(archive, key, {P0: offsets_of(own)}, replaces=own)
@@ -128,7 +128,7 @@ def write_window(
     """Write a window with the records of some offsets; return its receipt, not written yet."""
     window = Window(archive.root, key)
     document = archive.document()
-    identity = Identity(document["pipeline"], document["cluster_id"], document["topics"])
+    identity = Identity(document.pipeline, document.cluster_id, document.topics)
     paths = [file.path for file in replaces]
     held = {tp: sorted(offsets) for tp, offsets in rows.items()}
     ranges = {tp: OffsetRange(offsets[0], offsets[-1] + 1) for tp, offsets in held.items()}
@@ -703,7 +703,7 @@ def test_unsound_archive_refused(what: str, copy: Path) -> None:
     """Nobody plans by an archive of which something that was sealed is missing or changed."""
     archive, cluster = Archive.at(str(copy)), golden_cluster()
     pipeline = Pipeline(name="flights", topics=["flights"], archive=str(copy))
-    pipeline = pipeline.model_copy(update={"name": archive.document()["pipeline"]})
+    pipeline = pipeline.model_copy(update={"name": archive.document().pipeline})
     (GONE | EDITED | JOURNAL)[what](copy)
     before = sealed_now(copy)
     refused = pytest.raises((ManifestInvalidError, CheckpointError, ArchiveError, TopicError))

@@ -41,7 +41,7 @@ def archive(tmp_path: Path) -> Archive:
 @pytest.fixture
 def pipeline(archive: Archive) -> Pipeline:
     """Its pipeline."""
-    name = archive.document()["pipeline"]
+    name = archive.document().pipeline
     return Pipeline(name=name, topics=["flights"], archive=str(archive.root))
 
 

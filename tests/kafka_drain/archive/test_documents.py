@@ -1,0 +1,146 @@
+"""Typed documents: read as they were written, kept as they were read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import (
+    ArchiveDocument,
+    Document,
+    GenerationDocument,
+    WindowPlan,
+)
+from kafka_drain.archive.journal.digests import digest_of, generation_digest, plan_digest
+from kafka_drain.errors import ArchiveError
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+KINDS: dict[type[Document], dict[str, Any]] = {
+    ArchiveDocument: {
+        "format_version": 1,
+        "pipeline": "p",
+        "cluster_id": "c",
+        "topics": {"t": "id"},
+        "source": {"topics": ["t"]},
+    },
+    GenerationDocument: {
+        "format_version": 1,
+        "generation": 1,
+        "opened_at": "2026-01-31T00:00:00.000+00:00",
+        "reason": "first",
+        "format": "parquet",
+        "partition_by": ["topic"],
+        "topics": {"t": "id"},
+        "starting_offsets": {"t": {"0": 7}},
+    },
+    WindowPlan: {
+        "ranges": [{"topic": "t", "partition": 0, "start": 3, "end": 9}],
+        "replaces": [],
+        "format": "parquet",
+        "partition_by": [],
+        "opened_at": "2026-01-31T00:00:00.000+00:00",
+    },
+}
+
+
+def written(folder: Path, document: object) -> UPath:
+    """Write a document as anybody may have."""
+    path = UPath(folder / "document.json")
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_document_content_as_read(kind: type[Document], tmp_path: Path) -> None:
+    """A document's content is what its file says: no default is added, no unknown key lost."""
+    document = KINDS[kind] | {"of_a_later_release": {"a": [1, None, 2.5]}}
+
+    assert kind.read(written(tmp_path, document)).content() == document
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_document_of_another_format(kind: type[Document], tmp_path: Path) -> None:
+    """A document of a later format is refused by its version, whatever else it says."""
+    with pytest.raises(ArchiveError, match="format 2, this kafka-drain reads format 1; use the re"):
+        kind.read(written(tmp_path, {"format_version": 2}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (kind, key)
+        for kind, document in KINDS.items()
+        for key in document
+        if kind.model_fields[key].is_required()
+    ],
+)
+def test_document_without_key(kind: type[Document], key: str, tmp_path: Path) -> None:
+    """A document that lacks what it has to say is refused, naming file and key."""
+    document = {name: value for name, value in KINDS[kind].items() if name != key}
+
+    with pytest.raises(ArchiveError, match=rf"document\.json has no {key}; restore it"):
+        kind.read(written(tmp_path, document))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [(kind, key) for kind, document in KINDS.items() for key in document]
+)
+def test_document_of_another_type(kind: type[Document], key: str, tmp_path: Path) -> None:
+    """A value of another type is refused, naming file, key and value: nothing is converted."""
+    other = "7" if isinstance(KINDS[kind][key], int) else 7
+
+    with pytest.raises(ArchiveError, match=rf"{key} is 7;|has archive format '?7'?"):
+        kind.read(written(tmp_path, KINDS[kind] | {key: other}))
+
+
+def test_generation_document_without_topics(tmp_path: Path) -> None:
+    """Release 0.1 had topic ids in archive.json alone."""
+    document = {
+        name: value for name, value in KINDS[GenerationDocument].items() if name != "topics"
+    }
+    found = GenerationDocument.read(written(tmp_path, document))
+
+    assert found.topics == {}
+    assert "topics" not in found.content()
+
+
+def test_window_plan_offsets(tmp_path: Path) -> None:
+    """A plan's rows are offsets by partition."""
+    rows = [{"topic": "t", "partition": 0, "start": a, "end": b} for a, b in ((3, 9), (12, 13))]
+    plan = WindowPlan.read(written(tmp_path, KINDS[WindowPlan] | {"ranges": rows}))
+
+    assert plan.offsets() == {TopicPartition("t", 0): [OffsetRange(3, 9), OffsetRange(12, 13)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "digest"),
+    [
+        ("generation.json", GenerationDocument, generation_digest),
+        ("plan.json", WindowPlan, plan_digest),
+    ],
+)
+def test_document_digest_as_of_its_bytes(
+    name: str, kind: type[Document], digest: Any, tmp_path: Path
+) -> None:
+    """What the journal notes of a document is the same, read as a value or as bytes."""
+    path = written(tmp_path, KINDS[kind] | {"of_a_later_release": 1})
+
+    assert digest(kind.read(path).content()) == digest_of(name, path.read_bytes())
+
+
+def test_archive_keeps_unknown_keys(tmp_path: Path) -> None:
+    """A release that adds topics keeps what a later one has written."""
+    path = UPath(tmp_path / "archive.json")
+    path.write_text(json.dumps(KINDS[ArchiveDocument] | {"later": "kept"}))
+
+    Archive.at(str(tmp_path)).update_topics({"u": "other"})
+
+    assert json.loads(path.read_text()) == KINDS[ArchiveDocument] | {
+        "later": "kept",
+        "topics": {"t": "id", "u": "other"},
+    }
