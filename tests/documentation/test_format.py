@@ -1,0 +1,704 @@
+"""The archive's format, as docs/format.md and its JSON Schemas say it, is the one that is written."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.copies import keep_copies
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.journal.checks import note_of_holes
+from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.receipts import KafkaBounds
+from kafka_drain.archive.segment_overlaps import Hole
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.archive.watermarks import observe, write_observations
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.events.published import begin_telling, note_windows
+from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason
+from kafka_drain.kafka.consumer_groups import Committed
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance.compact import plan_compactions
+from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.report import note_overview, write_report
+from kafka_drain.proof.topic_lives import ReadFrom, write_read_from
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.translation import Row, TranslationPlan
+from kafka_drain.republish.planning.openings import claim_opening
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.planner import make_plan
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.republish.run import Limits, Republish, plan_republish
+from kafka_drain.republish.verifying.matching import PartitionMatch
+from kafka_drain.republish.verifying.offset_map import Block
+from kafka_drain.schemas.decoding import plan_values
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import window_jobs
+from kafka_drain.windows.reprocess.plan import Cut
+from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_piece
+from tests.documentation.blocks import ROOT
+from tests.fake_registry import fake_registry
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.kafka_drain.golden import (
+    END,
+    NOON,
+    P0,
+    P1,
+    add_batch,
+    golden_cluster,
+    golden_copy,
+    note_batch,
+    open_next,
+    row,
+    seal,
+    seal_repair,
+    sealed_copy,
+)
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.maintenance.test_compact import TARGET, compacted, finish
+from tests.kafka_drain.windows.test_backfill import Backfilled
+
+FOLDER = ROOT / "docs" / "format"
+PAGE = (ROOT / "docs" / "format.md").read_text()
+SCHEMAS: Mapping[str, dict[str, Any]] = {
+    path.name.removesuffix(".schema.json"): json.loads(path.read_text())
+    for path in sorted(FOLDER.iterdir())
+}
+
+_BATCH = r"\d{12}"
+_GROUP = r"republish/[^/]+/groups/[^/]+-\d{8}T\d{12}Z"
+#: Which schema a document has, by its path in the archive.
+PATTERNS: Mapping[str, str] = {
+    r"archive\.json": "archive",
+    r"identity\.json": "identity",
+    r"schemas\.json": "schemas",
+    r"topics\.json": "topics",
+    r"observed\.json": "observed",
+    r"overview\.json": "overview",
+    r"((windows|maintenance|maintenance/reprocess)/)?lock\.json": "lease",
+    r"generations/\d{4,}/generation\.json": "generation",
+    rf"generations/\d{{4,}}/receipts/{_BATCH}\.json": "receipt",
+    rf"generations/\d{{4,}}/fingerprints/{_BATCH}\.json": "fingerprint",
+    r"generations/\d{4,}/read_from\.json": "read-from",
+    r"windows/[^/]+/plan\.json": "window-plan",
+    r"windows/[^/]+/receipt\.json": "receipt",
+    rf"journal/{_BATCH}\.json": "journal-entry",
+    r"journal\.json": "journal-head",
+    r"maintenance/reprocess\.json": "reprocess",
+    r"reports/[^/]+\.json": "report",
+    r"told/generations\.json": "told-generations",
+    r"told/windows/[^/]+\.json": "told-window",
+    r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
+    r"republish/[^/]+/opened\.json": "republish-opened",
+    r"republish/[^/]+/abandoned\.json": "republish-abandoned",
+    r"republish/[^/]+/receipt\.json": "republish-receipt",
+    r"republish/[^/]+/offset-map\.json": "offset-map",
+    rf"{_GROUP}\.json": "group-record",
+    rf"{_GROUP}-applied\.json": "group-applied",
+    rf"{_GROUP}-undone\.json": "group-undone",
+    r"republish/openings/\d{8}\.json": "opening-claim",
+    r"republish/openings/\d{8}\.decided\.json": "opening-decision",
+}
+#: Files of other formats: records, Spark's own, and a report's page.
+OTHERS = (
+    r"(generations|windows)/[^/]+/data/.+",
+    r"generations/\d{4,}/checkpoint/.+",
+    r"reports/[^/]+\.html",
+)
+
+#: Values of every type of JSON; no key of any document takes all of them.
+WRONG: tuple[Any, ...] = (None, True, -1.5, "", [[]], {"?": [[]]})
+
+#: Of each document the name of its archive, its path and what it holds.
+Documents = list[tuple[str, str, Any]]
+
+
+def schemas_of(path: str) -> list[str]:
+    """Return the schemas whose pattern a path fits; a copy has that of what it is a copy of."""
+    path = path.removeprefix("copies/")
+    return [name for pattern, name in PATTERNS.items() if re.fullmatch(pattern, path)]
+
+
+def files_of(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield path and file of everything in an archive that isn't of another format."""
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not any(re.fullmatch(other, name) for other in OTHERS):
+            yield name, path
+
+
+def is_valid(name: str, document: Any) -> bool:
+    """Whether a document is what its schema says."""
+    return bool(Draft202012Validator(SCHEMAS[name]).is_valid(document))
+
+
+def closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that refuses each key that it doesn't name."""
+    shut = {name: value for name, value in schema.items() if name not in ("if", "then", "else")}
+    if "properties" in shut:
+        shut["properties"] = {name: closed(value) for name, value in shut["properties"].items()}
+        shut.setdefault("additionalProperties", False)
+    for name in ("items", "additionalProperties"):
+        if isinstance(shut.get(name), dict):
+            shut[name] = closed(shut[name])
+    return shut
+
+
+def named(schema: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield each key that a schema names, as the page writes it, and whether it is required."""
+    for name, value in schema.get("properties", {}).items():
+        yield f"{before}{name}", value, name in schema["required"]
+        yield from named(value, f"{before}{name}.")
+    if isinstance(schema.get("items"), dict):
+        yield from named(schema["items"], f"{before.rstrip('.')}[].")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from named(schema["additionalProperties"], f"{before}*.")
+
+
+def type_of(schema: dict[str, Any]) -> str:
+    """Return the type of a value as the page writes it."""
+    if "type" not in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return " or ".join(f"`{json.dumps(value)}`" for value in values)
+    types = schema["type"]
+    return str(types) if isinstance(types, str) else " or ".join(types)
+
+
+def places(document: Any, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a document that have, or may have, the last of some keys."""
+    if len(keys) == 1:
+        if isinstance(document, dict):
+            yield document
+        return
+    key, *left = keys
+    if key == "*":
+        inner = list(document.values()) if isinstance(document, dict) else []
+    elif key.endswith("[]"):
+        inner = (document.get(key[:-2]) or []) if isinstance(document, dict) else []
+    else:
+        inner = [document.get(key)] if isinstance(document, dict) else []
+    for value in inner:
+        yield from places(value, tuple(left))
+
+
+# archives
+
+
+def drained(folder: Path) -> Archive:
+    """An archive after drains, validations and a repair, with values that are decoded."""
+    archive = golden_copy(folder)
+    telling = begin_telling(archive, None)
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    generation.add_topics({"later": "id-of-later"})
+    paths = add_batch(generation, 0, END, END + 3)
+    note_batch(
+        generation, 0, paths, END, END + 3, skipped={TopicPartition("gone", 0): [OffsetRange(2, 5)]}
+    )
+    write_read_from(generation, ReadFrom(0, archive.document()["topics"]))
+    seal(archive)
+    [damaged] = [path for path in archive.generation(2).list_data_files() if "00000" in path]
+    seal_repair(
+        archive,
+        "repair_20260101T000000Z",
+        [row(P0, offset) for offset in range(END, END + 3)],
+        [f"{generation.data_name}/{damaged}"],
+    )
+    # Of an unsealed batch, a file is lost.
+    add_batch(generation, 1, END + 3, END + 6)[0].unlink()
+    settings = {"flights": TopicSettings(2, 1, config={"retention.ms": "604800000"})}
+    write_topic_settings(archive.root, settings)
+    bounds = {P0: KafkaBounds(0, 50, 60), P1: KafkaBounds(0, 60, 60)}
+    write_observations(archive, observe({}, bounds, "run", 1_767_268_800.5))
+    report = validate_archive(archive, None)
+    note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
+    telling.note(telling.receipts())
+    note_windows(archive, [window.receipt() for window in archive.windows()], "run")
+    hole = Hole("generations/0002", "generations/0001", "id", P0, OffsetRange(3, 5))
+    note_sealed(archive.root, note_of_holes([hole]))
+    note_sealed(archive.root, Noted(forgotten={"windows/gone/receipt.json": "0" * 64}))
+    keep_copies(archive.root, ["archive.json", "windows/repair_20260101T000000Z/plan.json"])
+    return archive
+
+
+def decoded(folder: Path) -> Archive:
+    """An archive whose values are decoded, with the schemas that a registry and a file have."""
+    reader = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    schema = folder.parent / "orders.avsc"
+    schema.write_text(json.dumps(reader))
+    archive = Archive.at(str(folder))
+    values = {
+        "encoding": "avro",
+        "registry_conn_id": "registry",
+        "subjects": ["orders-value"],
+        "schema_files": {7: str(schema)},
+        "reader_schema": str(schema),
+    }
+    pipeline = Pipeline(name="orders", topics=["orders"], archive=str(folder), values=values)
+    with fake_registry() as registry:
+        registry.register("orders-value", 9, reader)
+        plan = plan_values(pipeline, archive, None, SchemaRegistry({"url": registry.url}))
+    archive.create(
+        pipeline="orders",
+        cluster_id="cluster-1",
+        topic_ids={"orders": "id"},
+        source=pipeline.source,
+        retention="30 days",
+    )
+    plan.keep(archive.root)
+    json_values = {"encoding": "json", "columns": "id BIGINT"}
+    in_json = pipeline.model_validate(
+        {"name": "orders", "topics": ["orders"], "archive": str(folder), "values": json_values}
+    )
+    for number, frozen in ((1, plan.frozen), (2, plan_values(in_json, archive, None, None).frozen)):
+        archive.generation(number).write(
+            starting_offsets={TopicPartition("orders", 0): 5},
+            file_format="orc",
+            partition_by=["topic", "date", "hour"],
+            topic_ids={"orders": "id"},
+            reason="first",
+            values=frozen,
+        )
+    return archive
+
+
+def maintained(folder: Path) -> Archive:
+    """An archive of which a part was compacted and a part was deleted as too old."""
+    made = MadeArchive(folder, {"flights": "id-1"})
+    tp = TopicPartition("flights", 0)
+    for n in range(5):
+        made.seal({tp: dense(10 * n, 10 * n + 10)})
+    made.seal({TopicPartition("flights", 1): dense(0, 10, first_ms=1_000)})
+    made.open_generation()
+    closed_ones = made.archive.generations()[:-1]
+    deletions = plan_deletions(made.archive, closed_ones, 30, NOW)
+    seal_deletions(made.archive, deletions, run="tests", say=print)
+    [compaction] = plan_compactions(made.archive, closed_ones, TARGET)
+    job = compacted(made, compaction, folder.parent / "compact")
+    finish(made, compaction, job)
+    return made.archive
+
+
+class WithWholePlan(Backfilled):
+    """A backfilled interval whose first window has a plan as the product writes it."""
+
+    def in_plan(self) -> dict[str, object]:
+        """Return what the plan of a window of the interval says."""
+        return {**super().in_plan(), "opened_at": NOW.isoformat()}
+
+
+def backfilled(folder: Path) -> Archive:
+    """An archive with the window of an interval that was drained again, and another's place."""
+    folder.mkdir()
+    filled = WithWholePlan(folder)
+    plan = filled.plan()
+    rows = {TopicPartition("flights", p): dense(0, 10) for p in (0, 1)}
+    filled.finish(plan, filled.drained(plan, rows))
+    return filled.made.archive
+
+
+def reprocessed(folder: Path) -> Archive:
+    """An archive of which a part is drained again; nothing of it is sealed yet."""
+    archive = sealed_copy(folder)
+    name = archive.document()["pipeline"]
+    pipeline = Pipeline(name=name, topics=["flights"], archive=str(archive.root))
+    cluster: Any = golden_cluster()
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_a_piece=1)
+    open_reprocess(plan, cluster, run="tests", say=print)
+    spec = folder.parent / "reprocess"
+    spec.mkdir(mode=0o700)
+    prepare_piece(plan, next(iter(plan.pieces)), pipeline, cluster, spec)
+    return archive
+
+
+class Engine:
+    """Sends nothing, and finds all of it."""
+
+    def __call__(self, plan: RepublishPlan, groups: object, tick: object) -> None:
+        """Send nothing."""
+
+    def verify(
+        self, plan: RepublishPlan, jobs: object, say: Callable[[str], None]
+    ) -> dict[TopicPartition, PartitionMatch]:
+        """Find every record."""
+        found = {}
+        for shard in plan.shards:
+            assert shard.target_partition is not None
+            tp = TopicPartition(shard.target_topic, shard.target_partition)
+            block = Block(shard.first, shard.end, 0, shard.records, shard.records)
+            mappings = {shard.number: (block,)}
+            numbers = (shard.records, shard.records, 0, 0, 0, 0, 0)
+            found[tp] = PartitionMatch(*numbers, "0" * 32, mappings, ("a note",))
+        return found
+
+
+def republished(folder: Path) -> Archive:
+    """An archive that was republished: in full, as a follower, in part, and given up."""
+    archive = sealed_copy(folder)
+    logs = {TopicPartition(topic, p): Log(end=5) for topic in ("copy", "mirror") for p in (0, 1)}
+    configs = {topic: {"retention.ms": "-1"} for topic in ("copy", "mirror")}
+    cluster: Any = FakeCluster(logs, id="elsewhere", configs=configs)
+    for target, follows in (("copy", False), ("mirror", True)):
+        request = RepublishRequest(
+            target_topic=target,
+            selection=Selection.of(topics=["flights"], partitions=[0, 1]),
+            delivery="at_least_once",
+        )
+        planned: Republish = plan_republish(
+            archive, cluster, request, now=NOW, say=print, run=target, follows=follows
+        )
+        planned.execute(Engine(), lambda: NOW, Limits())
+        folder_of_run = planned.run
+    selection = Selection.of(
+        topics=["flights"],
+        partitions=[0],
+        offsets=["flights:0:3-9"],
+        from_time=NOON.isoformat(),
+        to_time=NOON.replace(hour=13).isoformat(),
+    )
+    by_key = RepublishRequest(
+        target_topic=None,
+        rename={"flights": "copy"},
+        selection=selection,
+        placement="key",
+        repeats=True,
+    )
+    part = make_plan(archive, cluster, by_key, run="part", now=NOW, identify=archive.identify)
+    run = RepublishRun(archive.root, part.key)
+    first = run.write_plan(part)
+    again = make_plan(archive, cluster, by_key, run="part", now=NOW)
+    run.write_plan(again, instead_of=first)
+    claim_opening(archive.root, part, repeats=True).withdraw("copy")
+    run.abandon(NOW)
+    translate(folder_of_run, cluster.cluster_id())
+    return archive
+
+
+def translate(run: RepublishRun, cluster_id: str) -> None:
+    """Leave what a translation of a group leaves that is applied and undone."""
+    source = TopicPartition("flights", 0)
+    plan = TranslationPlan(
+        run=run.key,
+        cluster_id=cluster_id,
+        group="readers",
+        to_group="readers/2",
+        committed={source: 5},
+        rows=tuple(
+            Row(source, 5, TopicPartition("mirror", partition), 7, 7, "exact")
+            for partition in (0, 1)
+        ),
+    )
+    records = GroupRecords(run.folder, plan.to_group)
+    before = {TopicPartition("mirror", 0): Committed(3, "metadata")}
+    record = records.write(plan, before, group_existed=True)
+    records.mark_applied(record)
+    records.mark_undone(record)
+
+
+MADE: Mapping[str, Callable[[Path], Archive]] = {
+    "drained": drained,
+    "decoded": decoded,
+    "maintained": maintained,
+    "backfilled": backfilled,
+    "reprocessed": reprocessed,
+    "republished": republished,
+}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
+    """Every document of archives that were drained, maintained, reprocessed and republished."""
+    found: Documents = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (compacting, window_jobs):
+            patch.setattr(module, "prepare_application", fake_application)
+        for name, make in MADE.items():
+            root = make(tmp_path_factory.mktemp(name) / "archive").root
+            with (
+                hold_lease(root, run="tests", say=print),
+                hold_lease(root / "windows", run="tests", say=print),
+                hold_lease(root / "maintenance" / "reprocess", run="tests", say=print),
+            ):
+                found += [
+                    (name, path, json.loads(file.read_bytes()))
+                    for path, file in files_of(Path(str(root)))
+                ]
+    return found
+
+
+# schemas
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schema_valid(name: str) -> None:
+    """Each schema is one of draft 2020-12, and says what it is of."""
+    schema = SCHEMAS[name]
+
+    Draft202012Validator.check_schema(schema)
+
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"]
+    assert schema["description"]
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schema_open(name: str) -> None:
+    """Each schema takes keys that are added later, and describes each key that it names."""
+    assert '"additionalProperties": false' not in json.dumps(SCHEMAS[name])
+    assert all(value["description"].endswith(".") for _, value, _ in named(SCHEMAS[name]))
+
+
+def test_schema_reasons() -> None:
+    """The reasons of gaps and findings in the schemas are those of the code."""
+    partition = SCHEMAS["receipt"]["properties"]["partitions"]["items"]["properties"]
+    finding = SCHEMAS["report"]["properties"]["findings"]["items"]["properties"]
+
+    assert partition["gaps"]["propertyNames"]["enum"] == list(map(str, GapReason))
+    assert finding["reason"]["enum"] == list(map(str, Reason))
+
+
+def test_schema_of_each_pattern() -> None:
+    """Each schema is that of some path, and no path has one that isn't there."""
+    assert set(PATTERNS.values()) == SCHEMAS.keys()
+
+
+# documents
+
+
+def test_document_of_each_schema(documents: Documents) -> None:
+    """The archives hold a document of each schema."""
+    assert {name for _, path, _ in documents for name in schemas_of(path)} == SCHEMAS.keys()
+
+
+def test_document_has_one_schema(documents: Documents) -> None:
+    """Each file that isn't Spark's, records or a page is a document of exactly one schema."""
+    assert [path for _, path, _ in documents if len(schemas_of(path)) != 1] == []
+
+
+def test_document_valid(documents: Documents) -> None:
+    """Each document is what its schema says."""
+    for archive, path, document in documents:
+        [name] = schemas_of(path)
+        errors = Draft202012Validator(SCHEMAS[name]).iter_errors(document)
+
+        assert [error.message for error in errors] == [], f"{path} of {archive}"
+
+
+def test_document_has_only_named_keys(documents: Documents) -> None:
+    """No document has a key that its schema doesn't name."""
+    for archive, path, document in documents:
+        [name] = schemas_of(path)
+        errors = Draft202012Validator(closed(SCHEMAS[name])).iter_errors(document)
+
+        assert [error.message for error in errors] == [], f"{path} of {archive}"
+
+
+#: Keys that these archives lack: two of three ways to name topics; what a republish is asked for
+#: that needs Kafka's transactions, which its plan has as well.
+UNSEEN = {
+    "archive": {"source.topic_pattern", "source.assign"},
+    "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")},
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_key_seen(name: str, documents: Documents) -> None:
+    """Each key that a schema names is in some document, so that none is named that isn't there."""
+    mine = [document for _, path, document in documents if schemas_of(path) == [name]]
+    unseen = set()
+    for path, _, _ in named(SCHEMAS[name]):
+        keys = tuple(path.split("."))
+        if not any(keys[-1] in place for each in mine for place in places(each, keys)):
+            unseen.add(path)
+
+    assert unseen == UNSEEN.get(name, set())
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_key_required(name: str, documents: Documents) -> None:
+    """A document without a key that is always there is refused."""
+    mine = [document for _, path, document in documents if schemas_of(path) == [name]]
+    for path, _, is_required in named(SCHEMAS[name]):
+        keys = tuple(path.split("."))
+        for document in mine if is_required else ():
+            without = copy.deepcopy(document)
+            held = [place for place in places(without, keys) if keys[-1] in place]
+            if held:
+                del held[0][keys[-1]]
+
+                assert not is_valid(name, without), path
+                break
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_key_wrong_type(name: str, documents: Documents) -> None:
+    """Each key refuses values of other types."""
+    mine = [document for _, path, document in documents if schemas_of(path) == [name]]
+    for path, _, _ in named(SCHEMAS[name]):
+        keys = tuple(path.split("."))
+        for document in mine:
+            changed = copy.deepcopy(document)
+            held = [place for place in places(changed, keys) if keys[-1] in place]
+            if held:
+                refused = 0
+                for value in WRONG:
+                    held[0][keys[-1]] = value
+                    refused += not is_valid(name, changed)
+
+                assert refused >= 2, path
+                break
+    assert not any(is_valid(name, value) for value in (*WRONG[:-1], []))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("archive", "format_version", 2),
+        ("receipt", "sha256", "0" * 63),
+        ("receipt", "generation", 0),
+        ("receipt", "sealed_at", "2026-01-01T00:00:00"),
+        ("receipt", "first_batch", -1),
+        ("generation", "format", "csv"),
+        ("journal-entry", "documents", {"archive.json": "gone"}),
+        ("window-plan", "interval", ["2026-01-01T00:00:00Z"]),
+        ("offset-map", "partitions", [{"blocks": [[0, 1, 2, 3]]}]),
+        ("report", "verdict", "perhaps"),
+        ("lease", "expires_at", 0),
+        ("republish-plan", "format_version", 3),
+    ],
+)
+def test_document_wrong(name: str, key: str, value: Any, documents: Documents) -> None:
+    """A document of another version, or with a hash, offset or time that is none, is refused."""
+    document = next(d for _, path, d in documents if schemas_of(path) == [name])
+
+    assert is_valid(name, document)
+    assert not is_valid(name, {**document, key: value})
+
+
+def test_receipt_of_window_in_a_chain(documents: Documents) -> None:
+    """A window's receipt with a predecessor is refused, and one of a batch that replaces files."""
+    receipts = [(path, d) for _, path, d in documents if schemas_of(path) == ["receipt"]]
+    of_window = next(d for path, d in receipts if path.startswith("windows/"))
+    of_batch = next(d for path, d in receipts if path.startswith("generations/"))
+
+    assert not is_valid("receipt", {**of_window, "previous": "0" * 64})
+    assert not is_valid("receipt", {**of_batch, "replaces": ["a file"]})
+
+
+# the page
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_page_has_table(name: str) -> None:
+    """Each schema has a section of its title, with its link and a row for each key."""
+    section = PAGE.partition(f"\n### {SCHEMAS[name]['title']}\n")[2].partition("\n### ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+
+    assert f"(format/{name}.schema.json)" in section
+    assert rows == [
+        f"| `{path}` | {type_of(value)} | {'yes' if must else 'no'} | {value['description']} |"
+        for path, value, must in named(SCHEMAS[name])
+    ]
+
+
+def test_page_names_gap_reasons() -> None:
+    """Each reason of gaps is in the page's table, with its meaning."""
+    for reason in GapReason:
+        assert re.search(rf"^\| `{reason}` \| (yes|no\b.*) \| ", PAGE, flags=re.M)
+
+
+def test_page_shows_each_path(documents: Documents) -> None:
+    """Each kind of document is in the page's tree: its file name, or what stands for a number."""
+    tree = PAGE.partition("```text\n")[2].partition("```")[0]
+    for _, path, _ in documents:
+        name = path.rpartition("/")[2]
+        shown = re.sub(r"^\d{12}\.json$", "00000000000", name)
+        shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
+        shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
+        shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)
+        for folder, stands_for in (("reports/", "<run>.json"), ("told/windows/", "<name>.json")):
+            shown = stands_for if path.startswith(folder) else shown
+
+        assert shown in tree, path
+
+
+# how hashes are computed
+
+
+def test_canonical_digest_of_page(tmp_path: Path) -> None:
+    """Digests of the journal and of file sets come out by the page's words alone."""
+    archive = sealed_copy(tmp_path / "archive")
+    root = Path(str(archive.root))
+    entries = [json.loads(path.read_bytes()) for path in sorted((root / "journal").iterdir())]
+
+    assert by_the_page(root) == {
+        path: value for entry in entries for path, value in entry["documents"].items()
+    }
+
+
+def by_the_page(root: Path) -> dict[str, str]:
+    """Compute the digests of archive.json and generation.json as the page says."""
+    archive = json.loads((root / "archive.json").read_text())
+    generation = json.loads((root / "generations/0001/generation.json").read_text())
+    generation.pop("topics", None)
+    return {
+        "archive.json": canonical([archive["pipeline"], archive["cluster_id"]]),
+        "generations/0001/generation.json": canonical(generation),
+    }
+
+
+def canonical(value: object) -> str:
+    """Return SHA-256 of a value's canonical form."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_seals_and_chain_of_page(tmp_path: Path) -> None:
+    """Seals, the chain of receipts and the digest of file sets come out by the page's words."""
+    archive = sealed_copy(tmp_path / "archive")
+    folder = Path(str(archive.root)) / "generations" / "0001" / "receipts"
+    previous, total = None, 0
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        receipt = json.loads(content)
+        for file in receipt["files"]:
+            named_file = f"{file['path']}\0{file['bytes']}".encode()
+            hashed = hashlib.blake2b(named_file, digest_size=16).digest()
+            total = (total + int.from_bytes(hashed, "big")) % 2**128
+
+        assert receipt["previous"] == previous
+        assert receipt["files_so_far"]["digest"] == f"{total:032x}"
+        body = content[: content.rindex(b',"sha256":')]
+        previous = receipt["sha256"]
+        assert previous == hashlib.sha256(body).hexdigest()
+
+
+def test_live_files_of_page(tmp_path: Path) -> None:
+    """By the page's words alone, receipts' files without replaced ones are those readers take."""
+    archive = drained(tmp_path / "archive")
+    receipts = [
+        json.loads(path.read_bytes())
+        for pattern in ("generations/*/receipts/*.json", "windows/*/receipt.json")
+        for path in Path(str(archive.root)).glob(pattern)
+    ]
+    live = {file["path"] for receipt in receipts for file in receipt["files"]}
+    live -= {path for receipt in receipts for path in receipt["replaces"]}
+
+    assert live == {file.path for file in archive_files(archive) if file.sealed is not None}
