@@ -1,4 +1,4 @@
-"""The archive's format, as docs/format.md and its JSON Schemas say it, is the one that is written."""
+"""The archive's format is what docs/format.md and its JSON Schemas say."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.journal.checks import note_of_holes
-from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.entries import Noted, parse_entry
 from kafka_drain.archive.journal.files import note_sealed
-from kafka_drain.archive.receipts import KafkaBounds
+from kafka_drain.archive.receipts import KafkaBounds, parse_receipt
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError
 from kafka_drain.events.published import begin_telling, note_windows
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
@@ -46,10 +47,11 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.republish.run import Limits, Republish, plan_republish
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.republish.verifying.offset_map import Block
+from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.decoding import plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_piece
@@ -123,6 +125,9 @@ OTHERS = (
     r"reports/[^/]+\.html",
 )
 
+#: So many values the page shows in place of their type.
+FEW = 5
+
 #: Values of every type of JSON; no key of any document takes all of them.
 WRONG: tuple[Any, ...] = (None, True, -1.5, "", [[]], {"?": [[]]})
 
@@ -174,9 +179,11 @@ def named(schema: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[
 
 def type_of(schema: dict[str, Any]) -> str:
     """Return the type of a value as the page writes it."""
-    if "type" not in schema:
-        values = schema.get("enum", [schema.get("const")])
-        return " or ".join(f"`{json.dumps(value)}`" for value in values)
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    values = schema.get("enum", [])
+    if 0 < len(values) <= FEW:
+        return " or ".join("null" if value is None else f"`{value}`" for value in values)
     types = schema["type"]
     return str(types) if isinstance(types, str) else " or ".join(types)
 
@@ -639,6 +646,53 @@ def test_page_shows_each_path(documents: Documents) -> None:
         assert shown in tree, path
 
 
+# versions
+
+
+def resealed(path: Path, **changes: Any) -> bytes:
+    """Return a sealed document with some keys changed or added."""
+    document = json.loads(path.read_bytes())
+    del document["sha256"]
+    return seal_document({**document, **changes})
+
+
+def test_added_key_ignored(tmp_path: Path) -> None:
+    """Documents with a key that is added later are read as before."""
+    root = Path(str(republished(tmp_path / "archive").root))
+    [receipt, *_] = sorted((root / "generations/0001/receipts").iterdir())
+    [entry, *_] = sorted((root / "journal").iterdir())
+    [plan, *_] = sorted(root.glob("republish/*/plan.json"))
+    [offset_map, *_] = sorted(root.glob("republish/*/offset-map.json"))
+
+    assert parse_receipt(resealed(receipt, later=1)) == parse_receipt(receipt.read_bytes())
+    assert parse_entry(resealed(entry, later=1)) == parse_entry(entry.read_bytes())
+    for path, parse in ((plan, RepublishPlan.from_bytes), (offset_map, OffsetMap.from_bytes)):
+        assert parse(resealed(path, later=1)) == parse(path.read_bytes())
+
+
+def test_newer_version_refused(tmp_path: Path) -> None:
+    """Documents of a version that is higher than known are refused."""
+    archive = republished(tmp_path / "archive")
+    root = Path(str(archive.root))
+    [receipt, *_] = sorted((root / "generations/0001/receipts").iterdir())
+    [entry, *_] = sorted((root / "journal").iterdir())
+    [plan, *_] = sorted(root.glob("republish/*/plan.json"))
+    [offset_map, *_] = sorted(root.glob("republish/*/offset-map.json"))
+    document = {**archive.document(), "format_version": 2}
+    (root / "archive.json").write_text(json.dumps(document))
+
+    for path, parse in (
+        (receipt, parse_receipt),
+        (entry, parse_entry),
+        (plan, RepublishPlan.from_bytes),
+        (offset_map, OffsetMap.from_bytes),
+    ):
+        with pytest.raises(ValueError, match="format version 3"):
+            parse(resealed(path, format_version=3))
+    with pytest.raises(ArchiveError, match="has archive format 2, this kafka-drain reads format 1"):
+        archive.document()
+
+
 # how hashes are computed
 
 
@@ -690,9 +744,12 @@ def test_seals_and_chain_of_page(tmp_path: Path) -> None:
         assert previous == hashlib.sha256(body).hexdigest()
 
 
-def test_live_files_of_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["drained", "maintained", "backfilled", "reprocessed"])
+def test_live_files_of_page(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the page's words alone, receipts' files without replaced ones are those readers take."""
-    archive = drained(tmp_path / "archive")
+    for module in (compacting, window_jobs):
+        monkeypatch.setattr(module, "prepare_application", fake_application)
+    archive = MADE[name](tmp_path / "archive")
     receipts = [
         json.loads(path.read_bytes())
         for pattern in ("generations/*/receipts/*.json", "windows/*/receipt.json")
