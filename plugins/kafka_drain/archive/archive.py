@@ -9,7 +9,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
-from kafka_drain.archive.documents import FORMAT_VERSION, ArchiveDocument
+from kafka_drain.archive.documents import ArchiveDocument
+from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
@@ -83,9 +84,11 @@ class Archive:
             isolation_level: How the source reads transactions.
             retention: The sink's option of that name: Spark drops older files from the manifest.
         """
+        known = self.document().content() if self.exists else {}
         write_document(
             self.root / "archive.json",
             {
+                **known,
                 "format_version": FORMAT_VERSION,
                 "pipeline": pipeline,
                 "cluster_id": cluster_id,

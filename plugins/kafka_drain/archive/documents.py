@@ -14,16 +14,13 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from upath import UPath
 
+from kafka_drain.archive.format_version import READABLE
 from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import Interval
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["FORMAT_VERSION", "ArchiveDocument", "Document", "GenerationDocument", "WindowPlan"]
-
-#: What this release writes. It reads this version, and the one before where there is one.
-FORMAT_VERSION = 1
-READABLE = (1,)
+__all__ = ["ArchiveDocument", "Document", "GenerationDocument", "WindowPlan"]
 
 D = TypeVar("D", bound="Document")
 

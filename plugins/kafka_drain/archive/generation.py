@@ -14,7 +14,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.copies import keep_copy
-from kafka_drain.archive.documents import FORMAT_VERSION, GenerationDocument
+from kafka_drain.archive.documents import GenerationDocument
+from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason

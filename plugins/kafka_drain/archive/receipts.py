@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kafka_drain.archive.format_version import FORMAT_VERSION, known_fields, require_readable
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
@@ -28,7 +29,6 @@ __all__ = [
     "records_of",
 ]
 
-FORMAT_VERSION = 1
 
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
 
@@ -335,8 +335,7 @@ def _partition_to_dict(part: SealedPartition) -> dict[str, Any]:
 
 
 def _from_dict(document: dict[str, Any]) -> Receipt:
-    if document["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"format version {document['format_version']!r}")
+    require_readable(document["format_version"])
     so_far = document["files_so_far"]
     return Receipt(
         pipeline=document["pipeline"],
@@ -396,7 +395,7 @@ def _partition_from_dict(part: dict[str, Any]) -> SealedPartition:
             GapReason.of(reason): tuple(OffsetRange(a, b) for a, b in pairs)
             for reason, pairs in part["gaps"].items()
         },
-        kafka=KafkaBounds(**part["kafka"]) if part["kafka"] else None,
+        kafka=known_fields(KafkaBounds, part["kafka"]) if part["kafka"] else None,
         start_so_far=so_far["start"],
         records_so_far=so_far["records"],
         gaps_so_far={GapReason.of(reason): number for reason, number in so_far["gaps"].items()},

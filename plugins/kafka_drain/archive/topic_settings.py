@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from upath import UPath
 
+from kafka_drain.archive.format_version import known_fields
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.storage.json_files import read_document, read_note, write_document
 
@@ -26,14 +27,14 @@ def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
         document = read_document(root / "topics.json")
     except FileNotFoundError:
         return {}
-    return {name: TopicSettings(**settings) for name, settings in document.items()}
+    return {name: known_fields(TopicSettings, settings) for name, settings in document.items()}
 
 
 def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
     """Read the settings by topic; none where they can't be read: the next drain notes them anew."""
     document = read_note(root / "topics.json") or {}
     try:
-        return {name: TopicSettings(**settings) for name, settings in document.items()}
+        return {name: known_fields(TopicSettings, settings) for name, settings in document.items()}
     except TypeError:
         # JSON, and of something else.
         return {}

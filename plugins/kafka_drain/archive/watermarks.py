@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.format_version import known_fields
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
@@ -155,7 +156,7 @@ def read_observations(archive: Archive) -> dict[TopicPartition, Observation]:
     if document is None:
         return {}
     return {
-        TopicPartition(row.pop("topic"), row.pop("partition")): Observation(**row)
+        TopicPartition(row.pop("topic"), row.pop("partition")): known_fields(Observation, row)
         for row in document["partitions"]
     }
 

@@ -15,6 +15,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.format_version import known_fields
 from kafka_drain.archive.generation import Generation
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
@@ -140,7 +141,7 @@ def _known(root: UPath) -> dict[int, WriterSchema]:
         rows = read_document(root / "schemas.json", "schemas")["schemas"]
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {row["id"]: WriterSchema(**row) for row in rows}
+    return {row["id"]: known_fields(WriterSchema, row) for row in rows}
 
 
 def _learn(

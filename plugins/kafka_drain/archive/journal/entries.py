@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from kafka_drain.archive.format_version import FORMAT_VERSION, require_readable
 from kafka_drain.storage.sealed_json import SealError, seal, unseal
 
 __all__ = [
@@ -39,7 +40,6 @@ __all__ = [
     "parse_head",
 ]
 
-FORMAT_VERSION = 1
 
 #: Each so many entries, one says all that was sealed so far.
 WHOLE_EVERY = 16
@@ -230,8 +230,7 @@ def parse_entry(content: bytes) -> Entry:
     """
     try:
         document = unseal(content)
-        if document["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format version {document['format_version']!r}")
+        require_readable(document["format_version"])
         return Entry(
             number=document["entry"],
             previous=document["previous"],

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from upath import UPath
 
+from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
@@ -24,8 +25,6 @@ from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.storage.json_files import create_document, read_document
 
 __all__ = ["GroupRecord", "GroupRecords"]
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ class GroupRecords:
     def _read(self, name: str) -> GroupRecord:
         path = self._folder / name
         document = read_document(path, "format_version")
-        if document["format_version"] != FORMAT_VERSION:
+        if document["format_version"] not in READABLE:
             raise ArchiveError(
                 f"{path} has format {document['format_version']!r}, this kafka-drain reads format "
                 f"{FORMAT_VERSION}; use the release that wrote it"

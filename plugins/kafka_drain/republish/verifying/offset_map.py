@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from kafka_drain.archive.format_version import FORMAT_VERSION, require_readable
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.storage.sealed_json import seal, unseal
@@ -27,7 +28,6 @@ __all__ = [
     "place_and_offset",
 ]
 
-FORMAT_VERSION = 1
 
 #: Records that a block of joined ones has at most: what a translated consumer reads again.
 JOINED_RECORDS = 1_000
@@ -264,8 +264,7 @@ class OffsetMap:
             ValueError: When it is a map of another format.
         """
         document = unseal(content)
-        if document.get("format_version") != FORMAT_VERSION:
-            raise ValueError(f"format version {document.get('format_version')!r}")
+        require_readable(document.get("format_version"))
         return cls(
             run=document["run"],
             pipeline=document["pipeline"],
