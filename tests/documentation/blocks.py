@@ -14,7 +14,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).resolve().parents[2]
 #: In the order in which one reads them.
 DOCUMENTS = (
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
 
