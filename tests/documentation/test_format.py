@@ -219,7 +219,7 @@ def drained(folder: Path) -> Archive:
     note_batch(
         generation, 0, paths, END, END + 3, skipped={TopicPartition("gone", 0): [OffsetRange(2, 5)]}
     )
-    write_read_from(generation, ReadFrom(0, archive.document()["topics"]))
+    write_read_from(generation, ReadFrom(0, dict(archive.document().topics)))
     seal(archive)
     [damaged] = [path for path in archive.generation(2).list_data_files() if "00000" in path]
     seal_repair(
@@ -324,7 +324,7 @@ def backfilled(folder: Path) -> Archive:
 def reprocessed(folder: Path) -> Archive:
     """An archive of which a part is drained again; nothing of it is sealed yet."""
     archive = sealed_copy(folder)
-    name = archive.document()["pipeline"]
+    name = archive.document().pipeline
     pipeline = Pipeline(name=name, topics=["flights"], archive=str(archive.root))
     cluster: Any = golden_cluster()
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_a_piece=1)
@@ -678,7 +678,7 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     [entry, *_] = sorted((root / "journal").iterdir())
     [plan, *_] = sorted(root.glob("republish/*/plan.json"))
     [offset_map, *_] = sorted(root.glob("republish/*/offset-map.json"))
-    document = {**archive.document(), "format_version": 2}
+    document = {**archive.document().content(), "format_version": 2}
     (root / "archive.json").write_text(json.dumps(document))
 
     for path, parse in (
