@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
-    archive.document()
+    archive.require()
     run = abandon_run(archive, options.abandon, utc_now())
     say(
         f"abandon {archive.root}: run {run.key} has ended here; what it sent stays in its target, "

@@ -248,8 +248,8 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
 def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) -> None:
     """What an older release began without a target goes on with `{topic}`, which means the same."""
     cluster = FakeCluster(
-        {TopicPartition(t, p): Log() for t in sealed.document().topics for p in range(2)},
-        configs={t: {"retention.ms": "-1"} for t in sealed.document().topics},
+        {TopicPartition(t, p): Log() for t in sealed.snapshot().document.topics for p in range(2)},
+        configs={t: {"retention.ms": "-1"} for t in sealed.snapshot().document.topics},
     )
     begun = planned(sealed, cluster, request=RepublishRequest(None), follows=True)
     plan = begun.run.write_plan(begun.plan)
