@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import kafka_drain
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.receipts import ReceiptError
@@ -314,6 +315,16 @@ def test_documents_read_once(archive: Archive, command: Callable[[Archive], None
     validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
 
     command(archive)
+
+
+def test_archive_document_read_in_one_place() -> None:
+    """Nothing but the snapshot reads archive.json."""
+    core = Path(kafka_drain.__file__).parent
+    readers = [
+        path.name for path in core.rglob("*.py") if "ArchiveDocument.read" in path.read_text()
+    ]
+
+    assert readers == ["snapshot.py"]
 
 
 def test_snapshot_opens_nothing_unasked(made: MadeArchive) -> None:
