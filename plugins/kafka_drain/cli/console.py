@@ -33,6 +33,7 @@ __all__ = [
     "print_lines",
     "print_table",
     "say",
+    "say_lines",
     "say_table",
 ]
 
@@ -61,6 +62,12 @@ def say(line: str) -> None:
         console.print(styled(line), soft_wrap=True)
     else:
         print(line, file=sys.stderr, flush=True)
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    """Print some lines to standard error."""
+    for line in lines:
+        say(line)
 
 
 def say_table(

@@ -5,7 +5,7 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
@@ -15,6 +15,7 @@ __all__ = [
     "MILLISECONDS",
     "PARTITION_COLUMNS",
     "check_sink_options",
+    "partition_columns",
     "writer_defaults",
 ]
 
@@ -38,6 +39,12 @@ PARTITION_COLUMNS: dict[str, str] = {
     "date": "to_date(timestamp)",
     "hour": "lpad(hour(timestamp), 2, '0')",
 }
+
+
+def partition_columns(partition_by: Iterable[str]) -> dict[str, str]:
+    """Return the Spark SQL expression of each column that files are partitioned by."""
+    return {column: PARTITION_COLUMNS[column] for column in partition_by}
+
 
 _COMMON: dict[str, Check] = {"maxRecordsPerFile": integer(1), "retention": duration}
 _PER_FORMAT: dict[str, dict[str, Check]] = {

@@ -31,6 +31,7 @@ __all__ = [
     "OPTIONS",
     "STARTING_POSITIONS",
     "check_source_options",
+    "reader_options",
     "subscribed_topics",
     "whole_pattern",
 ]
@@ -76,6 +77,23 @@ DEFAULTS: dict[str, str] = {
     # consumer has sent meanwhile; at the end of the log, the broker holds that for 500 ms.
     "kafka.fetch.max.wait.ms": "10",
 }
+
+# Of a streaming query; a bounded read has no use for them.
+_STREAMING = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss")
+
+
+def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, str]:
+    """Return the options of Spark's source, but for where it starts and what it reads.
+
+    Args:
+        given: A pipeline's source options.
+        is_bounded: Whether offsets are read up to an end, not by a streaming query.
+    """
+    left_out = {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"}
+    left_out |= set(_STREAMING) if is_bounded else set()
+    options = DEFAULTS | {name: str(value) for name, value in given.items()}
+    return {name: value for name, value in options.items() if name not in left_out}
+
 
 # Options of Spark's source that something else decides.
 _ELSEWHERE = {

@@ -15,8 +15,8 @@ from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.sink_options import PARTITION_COLUMNS
-from kafka_drain.config.source_options import DEFAULTS, STARTING_POSITIONS, whole_pattern
+from kafka_drain.config.sink_options import partition_columns
+from kafka_drain.config.source_options import reader_options, whole_pattern
 from kafka_drain.drain.preflight import DrainPlan, preflight
 from kafka_drain.errors import (
     ArchiveError,
@@ -31,8 +31,9 @@ from kafka_drain.proof.topic_lives import ReadFrom, refuse_other_lives, write_re
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.errors import too_far_records
-from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import (
     check_spark_version,
     for_offsets,
@@ -43,7 +44,7 @@ from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.storage.paths import hadoop_path
 
-__all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain"]
+__all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain", "run_drain"]
 
 
 @dataclass(frozen=True)
@@ -250,9 +251,7 @@ def compile_spec(
 ) -> DrainSpec:
     """Translate a pipeline into Spark's own option names; writes the secret ones to a file."""
     connection, secrets_path = kafka_options(cluster.config, folder)
-    options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
-    for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"):
-        options.pop(name, None)
+    options = reader_options(pipeline.source_options, is_bounded=False)
     # Resolved when the generation was opened; Spark reads them on its first run only.
     options["startingOffsets"] = to_spark_json(plan.starting_offsets)
     if plan.skips_expired:
@@ -273,13 +272,59 @@ def compile_spec(
             "checkpointLocation": hadoop_path(generation.checkpoint),
         },
         partition_by=pipeline.partition_by,
-        columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},
+        columns=partition_columns(pipeline.partition_by),
         log_levels=pipeline.log_levels,
         start=to_spark_json(plan.start),
         planned_end=to_spark_json(plan.end),
         result_path=str(folder / "result.json"),
         secrets_path=secrets_path,
     )
+
+
+def run_drain(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    show: Callable[[list[str]], None],
+    acknowledge_expired: Collection[str] = (),
+    registry: SchemaRegistry | None = None,
+) -> tuple[DrainPlan, dict[str, Any]]:
+    """Drain what Kafka holds now, as the archive's one writer; without Spark when nothing is new.
+
+    Args:
+        pipeline: What to drain.
+        cluster: Where from.
+        runner: Runs Spark applications.
+        run: Who drains, for people: Airflow's run id, or `terminal`.
+        say: Takes lines about the lease: taken over, or lost.
+        show: Takes the plan's lines before anything is drained.
+        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        registry: Where the values' schemas are registered.
+
+    Returns:
+        The plan, and the job's result.
+
+    Raises:
+        LockedError: When another drain holds the lease; nothing was changed then.
+        KafkaDrainError: As `open_drain` and `DrainJob.result` do.
+    """
+    with (
+        private_folder() as folder,
+        open_drain(
+            pipeline,
+            cluster,
+            folder,
+            run=run,
+            say=say,
+            acknowledge_expired=acknowledge_expired,
+            registry=registry,
+        ) as job,
+    ):
+        show(job.plan.lines())
+        return job.plan, nothing_new(job.plan) if job.plan.nothing_new else job.run(runner)
 
 
 def nothing_new(plan: DrainPlan) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.sink_options import COMPRESSIONS, PARTITION_COLUMNS
+from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Reason
 from kafka_drain.maintenance.compaction_plan import Compaction, plan_pieces
@@ -141,7 +141,7 @@ def prepare_compaction(
         writer_options=_writer_options(compaction, pipeline),
         path=hadoop_path(window.data / attempt),
         partition_by=list(compaction.partition_by),
-        columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
+        columns=partition_columns(compaction.partition_by),
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         values=frozen_values(snapshot, pipeline),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.sink_options import PARTITION_COLUMNS
+from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.errors import MachineError
 from kafka_drain.spark.cds import (
     archive_folder,
@@ -99,7 +99,7 @@ def _application(folder: Path, connector: list[str], archive: Path) -> SparkAppl
             "checkpointLocation": f"{pipeline.archive}/checkpoint",
         },
         partition_by=pipeline.partition_by,
-        columns={column: PARTITION_COLUMNS[column] for column in pipeline.partition_by},
+        columns=partition_columns(pipeline.partition_by),
         log_levels=pipeline.log_levels,
         start="{}",
         planned_end="{}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kafka_drain.archive.coverage import read_owned
 from kafka_drain.archive.journal.entries import REMOVED, Noted
@@ -17,6 +18,8 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files, refuse_fewer
+from kafka_drain.spark.job import private_folder
+from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.backfill_plan import BackfillPlan, own_windows, standing_windows
 from kafka_drain.windows.window_jobs import (
@@ -28,7 +31,13 @@ from kafka_drain.windows.window_jobs import (
     seal_proven,
 )
 
-__all__ = ["finish_backfill", "open_backfill", "refuse_incomplete", "sealed_windows"]
+__all__ = [
+    "finish_backfill",
+    "open_backfill",
+    "refuse_incomplete",
+    "run_backfill",
+    "sealed_windows",
+]
 
 
 def open_backfill(
@@ -57,6 +66,30 @@ def open_backfill(
     return prepare_window(
         plan.window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder
     )
+
+
+def run_backfill(
+    plan: BackfillPlan,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Drain what a plan with something to do says, prove it and seal it.
+
+    Returns:
+        The plan as JSON types, and records and receipt (relative to the archive).
+
+    Raises:
+        KafkaDrainError: As `open_backfill` and `finish_backfill` do.
+    """
+    with private_folder() as folder:
+        job = open_backfill(plan, pipeline, cluster, folder)
+        job.run(runner)
+        receipt = finish_backfill(plan, job, cluster, run=run, say=say)
+    return plan.to_dict() | {"records": receipt.records, "receipt": receipt.where}
 
 
 def finish_backfill(

@@ -24,8 +24,8 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.sink_options import PARTITION_COLUMNS
-from kafka_drain.config.source_options import DEFAULTS, STARTING_POSITIONS
+from kafka_drain.config.sink_options import partition_columns
+from kafka_drain.config.source_options import reader_options
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
@@ -67,9 +67,6 @@ __all__ = [
 ]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
-
-# Of a streaming query; a bounded read has no use for them.
-_STREAMING = {"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss"}
 
 
 @dataclass(frozen=True)
@@ -195,9 +192,6 @@ def prepare_window(
     spec_path, result_path = folder / "window.json", folder / "result.json"
     connection, secrets_path = kafka_options(cluster.config, folder)
     plan, attempt = window.read_plan(), uuid.uuid4().hex[:8]
-    options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
-    for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy", *_STREAMING):
-        options.pop(name, None)
     partitions: dict[str, list[int]] = {}
     for tp in ranges:
         partitions.setdefault(tp.topic, []).append(tp.partition)
@@ -211,13 +205,17 @@ def prepare_window(
     WindowSpec(
         window=window.key,
         offsets=offsets,
-        reader_options=options | bounds | connection,
+        reader_options={
+            **reader_options(pipeline.source_options, is_bounded=True),
+            **bounds,
+            **connection,
+        },
         where=_condition(ranges),
         file_format=plan.format,
         writer_options=pipeline.writer_options,
         path=hadoop_path(window.data / attempt),
         partition_by=plan.partition_by,
-        columns={column: PARTITION_COLUMNS[column] for column in plan.partition_by},
+        columns=partition_columns(plan.partition_by),
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,

@@ -102,42 +102,29 @@ class KafkaDrainOperator(SparkJobOperator):
             return self._drain_window(pipeline, cluster, interval, context)
 
     def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
-        from kafka_drain.drain.drain import nothing_new, open_drain
-        from kafka_drain.spark.job import private_folder
+        from kafka_drain.drain.drain import run_drain
         from kafka_drain_airflow.observability.metrics import tell_drain
 
-        with (
-            private_folder() as folder,
-            open_drain(
-                pipeline,
-                cluster,
-                folder,
-                run=context["run_id"],
-                say=self.log.warning,
-                acknowledge_expired=listed(self.acknowledge_expired),
-                registry=schema_registry(pipeline),
-            ) as job,
-        ):
-            self.say_plan(job.plan.lines())
-            if job.plan.nothing_new:
-                self.log.info("drain %s: nothing new, Spark isn't started", pipeline.name)
-                result = nothing_new(job.plan)
-            else:
-                result = job.run(self.run_application)
-            tell_drain(pipeline.name, result)
-            self._lineage = drain_lineage(
-                cluster.config.bootstrap_servers,
-                job.plan.topics,
-                pipeline.archive,
-                result["records"],
-            )
-            return result
+        plan, result = run_drain(
+            pipeline,
+            cluster,
+            self.run_application,
+            run=context["run_id"],
+            say=self.log.warning,
+            show=self.say_plan,
+            acknowledge_expired=listed(self.acknowledge_expired),
+            registry=schema_registry(pipeline),
+        )
+        tell_drain(pipeline.name, result)
+        self._lineage = drain_lineage(
+            cluster.config.bootstrap_servers, plan.topics, pipeline.archive, result["records"]
+        )
+        return result
 
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.spark.job import private_folder
-        from kafka_drain.windows.backfill import finish_backfill, open_backfill
+        from kafka_drain.windows.backfill import run_backfill
         from kafka_drain.windows.backfill_plan import plan_backfill
 
         plan = plan_backfill(
@@ -150,17 +137,18 @@ class KafkaDrainOperator(SparkJobOperator):
         self.say_plan(plan.lines())
         if plan.nothing_to_do:
             return plan.to_dict() | {"records": 0, "receipt": None}
-        with private_folder() as folder:
-            job = open_backfill(plan, pipeline, cluster, folder)
-            job.run(self.run_application)
-            receipt = finish_backfill(plan, job, cluster, run=context["run_id"], say=self.log.info)
+        result = run_backfill(
+            plan,
+            pipeline,
+            cluster,
+            self.run_application,
+            run=context["run_id"],
+            say=self.log.info,
+        )
         self._lineage = drain_lineage(
             cluster.config.bootstrap_servers,
-            {tp.topic for tp in receipt.ends},
+            {tp.topic for tp in plan.ranges},
             pipeline.archive,
-            receipt.records,
+            result["records"],
         )
-        return plan.to_dict() | {
-            "records": receipt.records,
-            "receipt": f"{plan.window.name}/receipt.json",
-        }
+        return result

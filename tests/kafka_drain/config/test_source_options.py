@@ -10,7 +10,9 @@ import pytest
 from kafka_drain.config.source_options import (
     DEFAULTS,
     OPTIONS,
+    STARTING_POSITIONS,
     check_source_options,
+    reader_options,
     subscribed_topics,
     whole_pattern,
 )
@@ -248,3 +250,22 @@ def test_whole_pattern(pattern: str) -> None:
 def test_subscribed_topics(options: dict[str, str], named: set[str]) -> None:
     """Topics are found where options name them; a pattern names none."""
     assert subscribed_topics(options) == named
+
+
+@pytest.mark.parametrize("is_bounded", [False, True])
+def test_reader_options(is_bounded: bool) -> None:
+    """Where a query starts is said apart; a bounded read has no triggers, and fails by itself."""
+    given = {
+        "startingOffsets": "latest",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "maxOffsetsPerTrigger": 1000,
+        "minPartitions": 4,
+        "failOnDataLoss": False,
+    }
+
+    options = reader_options(given, is_bounded=is_bounded)
+
+    assert not options.keys() & {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"}
+    assert options["minPartitions"] == "4"
+    assert options["includeHeaders"] == "true"
+    assert ("maxOffsetsPerTrigger" in options) is ("failOnDataLoss" in options) is not is_bounded

@@ -16,8 +16,7 @@ from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.intervals import Interval
-from kafka_drain.spark.job import private_folder
-from kafka_drain.windows.backfill import finish_backfill, open_backfill
+from kafka_drain.windows.backfill import run_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
 
 __all__ = ["add_arguments", "run"]
@@ -39,14 +38,9 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         say("dry run: nothing was changed")
     elif not plan.nothing_to_do:
-        with private_folder() as folder:
-            job = open_backfill(plan, pipeline, cluster, folder)
-            job.run(runner_of(options.master))
-            receipt = finish_backfill(plan, job, cluster, run="terminal", say=say)
-            document |= {
-                "records": receipt.records,
-                "receipt": f"{plan.window.name}/receipt.json",
-            }
+        document = run_backfill(
+            plan, pipeline, cluster, runner_of(options.master), run="terminal", say=say
+        )
     answer(options, document, print_fields(document))
     return OK
 

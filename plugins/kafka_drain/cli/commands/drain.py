@@ -13,11 +13,10 @@ from kafka_drain.cli.commands.arguments import (
     the_registry,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
-from kafka_drain.drain.drain import nothing_new, open_drain
-from kafka_drain.spark.job import private_folder
+from kafka_drain.drain.drain import run_drain
 
 __all__ = ["add_arguments", "run"]
 
@@ -69,23 +68,15 @@ def run(options: argparse.Namespace) -> int:
     pipeline = the_pipeline(options)
     if options.log_level:
         pipeline = pipeline.with_log_level(options.log_level)
-    with (
-        private_folder() as folder,
-        open_drain(
-            pipeline,
-            the_cluster(options),
-            folder,
-            run="terminal",
-            say=say,
-            acknowledge_expired=options.acknowledge_expired,
-            registry=the_registry(options),
-        ) as job,
-    ):
-        for line in job.plan.lines():
-            say(line)
-        if job.plan.nothing_new:
-            result = nothing_new(job.plan)
-        else:
-            result = job.run(runner_of(options.master))
+    _, result = run_drain(
+        pipeline,
+        the_cluster(options),
+        runner_of(options.master),
+        run="terminal",
+        say=say,
+        show=say_lines,
+        acknowledge_expired=options.acknowledge_expired,
+        registry=the_registry(options),
+    )
     answer(options, result, print_fields(result))
     return OK
