@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from kafka_drain.offsets import TopicPartition
+
 __all__ = ["OF_SEALED", "Finding", "Reason", "errors", "summary", "without_echoes"]
 
 
@@ -337,14 +339,20 @@ class Finding:
 
     Attributes:
         reason: Its code.
-        where: Path relative to the archive, with `:line` where a line is meant, or a
-            topic-partition.
+        subject: What it is of: a path relative to the archive, or a topic-partition.
         detail: What was seen and what was expected.
+        line: Which line of the file is meant, from 1 on; None for the whole file.
     """
 
     reason: Reason
-    where: str
+    subject: str | TopicPartition
     detail: str
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The subject for display, with `:line` where a line is meant; decides nothing."""
+        return str(self.subject) if self.line is None else f"{self.subject}:{self.line}"
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.where}: {self.detail}"
@@ -360,7 +368,7 @@ class Finding:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, str]) -> Finding:
-        """Read what `to_dict` returned."""
+        """Read what `to_dict` returned of a whole file."""
         # mypy takes `__new__`, which makes the members, for the look-up.
         reason = Reason(document["reason"])  # type: ignore[call-arg]
         return cls(reason, document["where"], document["detail"])
@@ -369,8 +377,8 @@ class Finding:
 def without_echoes(findings: Iterable[Finding]) -> list[Finding]:
     """Leave out checksums that don't fit where another finding says what is wrong with the file."""
     findings = list(findings)
-    named = {f.where.partition(":")[0] for f in findings if f.reason != Reason.CHECKSUM_MISMATCH}
-    return [f for f in findings if f.reason != Reason.CHECKSUM_MISMATCH or f.where not in named]
+    named = {f.subject for f in findings if f.reason != Reason.CHECKSUM_MISMATCH}
+    return [f for f in findings if f.reason != Reason.CHECKSUM_MISMATCH or f.subject not in named]
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

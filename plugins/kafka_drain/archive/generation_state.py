@@ -11,7 +11,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.findings import Finding, Reason, without_echoes
 from kafka_drain.metadata_log import checkpoint as checkpoint_files
 from kafka_drain.metadata_log.checkpoint import Checkpoint
-from kafka_drain.metadata_log.manifest import Manifest, SinkFile
+from kafka_drain.metadata_log.manifest import KnownDamage, Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition
 
 __all__ = ["GenerationState", "is_of_sealed_batch", "read_state"]
@@ -234,7 +234,7 @@ def _compare_files(
             line = generation.manifest_line(sink_file)
             detail = f"lists {path}, which {sealing}"
             findings.append(
-                Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}:{line}", detail)
+                Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail, line=line)
             )
         else:
             new.append(sink_file)
@@ -297,19 +297,15 @@ def _unlisted(
     known: Iterable[Finding],
 ) -> list[Finding]:
     """Name the manifest files that no longer list sealed files; once for each."""
-    known = list(known)
-    suspects = {f.where for f in known if f.reason == Reason.CHECKSUM_MISMATCH}
-    damaged = {f.where.partition(":")[0] for f in known if f.reason != Reason.CHECKSUM_MISMATCH}
+    damage = KnownDamage.of(known)
     unlisted: dict[str, list[str]] = {}
     for receipt in receipts:
         paths = [file.path for file in receipt.files if file.path in gone]
         names = manifest.logs_of(receipt.first_batch, receipt.last_batch)
         logs = {f"{folder}/{name}" for name in names}
-        if paths and logs and not logs & damaged:
+        if paths and logs and not logs & damage.damaged:
             # A receipt of several batches can't tell which of their files lost the line.
-            changed = logs & suspects or logs
-            where = min(changed) if len(changed) == 1 else folder
-            unlisted.setdefault(where, []).extend(paths)
+            unlisted.setdefault(damage.blame(logs, folder), []).extend(paths)
     return [
         Finding(
             Reason.MANIFEST_TRUNCATED,

@@ -110,7 +110,7 @@ def stalled_findings(observed: Observations) -> list[Finding]:
                 f"stands at offset {seen.last_stable} since {since:%Y-%m-%d %H:%M:%S} UTC or "
                 f"longer; {seen.hidden:,} offsets wait behind an open transaction"
             )
-            findings.append(Finding(Reason.STALLED, str(tp), detail))
+            findings.append(Finding(Reason.STALLED, tp, detail))
     return findings
 
 

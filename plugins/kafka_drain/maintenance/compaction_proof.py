@@ -72,7 +72,7 @@ def prove_compaction(
             findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
     for tp, missing in lost.items():
         detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and was no gap before"
-        findings.append(Finding(Reason.OFFSET_MISSING, str(tp), detail))
+        findings.append(Finding(Reason.OFFSET_MISSING, tp, detail))
     sealed = sealed_fingerprint(piece.receipts, sum(piece.records.values()))
     if sealed is not None and fingerprint != sealed:
         detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"

@@ -169,7 +169,7 @@ def parse_log(
     first = next(lines)
     if first != VERSION:
         detail = f"starts with {first[:40]!r}, expected {VERSION!r}"
-        return None, [Finding(Reason.MANIFEST_CORRUPT, f"{where}:1", detail)]
+        return None, [Finding(Reason.MANIFEST_CORRUPT, where, detail, line=1)]
     findings: list[Finding] = []
     added: list[SinkFile] = []
     deleted: set[str] = set()
@@ -181,7 +181,7 @@ def parse_log(
             uri, size, modified, action = _parse_line(line)
             root, path = _split_path(uri, data_folder)
         except _LineError as error:
-            findings.append(Finding(error.reason, f"{where}:{number}", str(error)))
+            findings.append(Finding(error.reason, where, str(error), line=number))
             continue
         roots.add(root)
         if action == "delete":
@@ -252,6 +252,34 @@ def _split_path(uri: str, data_folder: str) -> tuple[str, str]:
     if not found:
         raise _LineError(Reason.FILE_OUTSIDE, f"{uri} isn't under {data_folder}")
     return root, path
+
+
+@dataclass(frozen=True)
+class KnownDamage:
+    """Manifest files with which something is wrong already.
+
+    Attributes:
+        suspects: Those that don't fit their checksum: they may have lost lines.
+        damaged: Those of which another finding says what is wrong.
+    """
+
+    suspects: frozenset[str]
+    damaged: frozenset[str]
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> KnownDamage:
+        """Return what some findings say."""
+        by_checksum: dict[bool, set[str]] = {True: set(), False: set()}
+        for finding in findings:
+            if isinstance(finding.subject, str):
+                by_checksum[finding.reason == Reason.CHECKSUM_MISMATCH].add(finding.subject)
+        return cls(frozenset(by_checksum[True]), frozenset(by_checksum[False]))
+
+    def blame(self, logs: Iterable[str], folder: str) -> str:
+        """Name the one of some files that has lost lines; their folder where nobody can tell."""
+        logs = set(logs)
+        changed = logs & self.suspects or logs
+        return min(changed) if len(changed) == 1 else folder
 
 
 def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, list[Finding]]:

@@ -125,10 +125,10 @@ def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
     for gap in gaps:
         if gap.acknowledged:
             detail = f"{gap.range} is in no file; expired, and acknowledged"
-            findings.append(Finding(Reason.OFFSET_EXPIRED, str(gap.tp), detail))
+            findings.append(Finding(Reason.OFFSET_EXPIRED, gap.tp, detail))
         elif not gap.reason.harmless:
             detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
             if gap.reason == GapReason.EXPIRED:
                 detail += f" (--acknowledge-expired {range_name(gap.tp, gap.range)})"
-            findings.append(Finding(Reason.OFFSET_MISSING, str(gap.tp), detail))
+            findings.append(Finding(Reason.OFFSET_MISSING, gap.tp, detail))
     return findings

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kafka_drain.archive.generation import Generation
 from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.metadata_log.manifest import Manifest
+from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.offset_checks import Segment
 
@@ -30,28 +30,21 @@ def unlisted_files(
     tried again. A manifest file that fits its checksum lost nothing, and batches with a receipt
     need no such guess.
     """
-    missing, findings = list(missing), list(findings)
+    missing = list(missing)
     if not missing:
         return []
     lying = _offsets_in(generation, orphans, file_format)
     folder = f"{generation.data_name}/_spark_metadata"
-    suspects = {f.where for f in findings if f.reason == Reason.CHECKSUM_MISMATCH}
-    damaged = {
-        finding.where.partition(":")[0]
-        for finding in findings
-        if finding.reason != Reason.CHECKSUM_MISMATCH
-    }
+    known = KnownDamage.of(findings)
     unlisted: dict[str, list[str]] = {}
     for part, tp, ranges in missing:
         logs = [f"{folder}/{name}" for name in manifest.logs_of(part.first_batch, part.last_batch)]
         found = [r for wanted in ranges for r in overlapping(lying.get(tp, []), wanted)]
-        if not found or damaged.intersection(logs):
+        if not found or known.damaged.intersection(logs):
             continue
         cut = [log for log in logs if not generation.is_as_spark_wrote(log.rpartition("/")[2])]
         if cut:
-            changed = suspects.intersection(cut) or cut
-            where = min(changed) if len(changed) == 1 else folder
-            unlisted.setdefault(where, []).append(f"{found[0]} of {tp}")
+            unlisted.setdefault(known.blame(cut, folder), []).append(f"{found[0]} of {tp}")
     return [
         Finding(
             Reason.MANIFEST_TRUNCATED,

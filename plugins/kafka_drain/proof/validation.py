@@ -407,8 +407,10 @@ def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:
 
 def _damaged_batches(state: GenerationState, findings: Iterable[Finding]) -> set[int | None]:
     """Return the batches whose files something is wrong with; None for what is of no one file."""
-    batch_of = {f"{state.generation.data_name}/{f.path}": f.batch for f in state.new}
-    return {batch_of.get(finding.where) for finding in errors(findings)}
+    batch_of: dict[str | TopicPartition, int | None] = {
+        f"{state.generation.data_name}/{f.path}": f.batch for f in state.new
+    }
+    return {batch_of.get(finding.subject) for finding in errors(findings)}
 
 
 def _compare(

@@ -73,7 +73,7 @@ class HeldByWindows:
 
     def excuse(self, finding: Finding) -> Finding:
         """Make a warning of a damaged file whose records a window holds."""
-        if finding.reason in _DAMAGE and finding.where in self.replaced:
+        if finding.reason in _DAMAGE and finding.subject in self.replaced:
             return replace(
                 finding,
                 reason=Reason.FILE_REPLACED,
@@ -94,14 +94,14 @@ def check_windows(snapshot: Snapshot, report: Report, *, deep: bool) -> HeldByWi
         receipt = window.receipt
         damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
         report.add_window(window.key, receipt, _replaced(window))
-        broken = {finding.where for finding in damage[window]}
+        broken = {finding.subject for finding in damage[window]}
         report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
     replaced = _replaced_by_whole(sealed, damage)
     whole: list[SnapshotWindow] = []
     damaged: list[tuple[SnapshotWindow, list[SealedFile]]] = []
     for window in sealed:
         files = window.receipt.files
-        broken = {finding.where for finding in damage[window]} - replaced
+        broken = {finding.subject for finding in damage[window]} - replaced
         if broken:
             damaged.append((window, [file for file in files if file.path in broken]))
         elif not files or not all(file.path in superseded for file in files):
@@ -125,7 +125,7 @@ def _replaced_by_whole(
     """Return the files that whole windows stand for; a window may be mended by another one."""
     replaced: frozenset[str] = frozenset()
     while True:
-        whole = (w for w in sealed if all(f.where in replaced for f in damage[w]))
+        whole = (w for w in sealed if all(f.subject in replaced for f in damage[w]))
         more = frozenset(path for window in whole for path in window.receipt.replaces)
         if more == replaced:
             return replaced

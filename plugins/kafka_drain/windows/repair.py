@@ -112,19 +112,19 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     files = [
         finding
         for finding in report.findings
-        if finding.reason in _FILES and finding.where not in report.replaced
+        if finding.reason in _FILES and finding.subject not in report.replaced
     ]
     if any(finding.reason in OF_SEALED for finding in report.findings):
         # What looks lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
-    ranges, staying = _split(report, {finding.where for finding in files})
+    ranges, staying = _split(report, {str(finding.subject) for finding in files})
     expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
     manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
     handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
     left = [
-        replace(finding, detail=f"{finding.detail}; {staying[finding.where]}")
+        replace(finding, detail=f"{finding.detail}; {staying[str(finding.subject)]}")
         for finding in files
-        if finding.where in staying
+        if finding.subject in staying
     ]
     left += [
         finding
@@ -132,13 +132,13 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         if finding.reason.severity == "error"
         and (
             finding.reason not in handled
-            or (finding.reason == Reason.OFFSET_MISSING and finding.where in map(str, expired))
+            or (finding.reason == Reason.OFFSET_MISSING and finding.subject in expired)
         )
     ]
     return RepairPlan(
         archive=archive,
         ranges=ranges,
-        replaces=sorted({f.where for f in files} - staying.keys()) if ranges else [],
+        replaces=sorted({str(f.subject) for f in files} - staying.keys()) if ranges else [],
         manifest=manifest,
         left=left,
         acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
@@ -228,7 +228,7 @@ def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Gen
     if generation is None or not generation.receipt_names():
         return None
     folder = f"{generation.name}/"
-    damaged = any(f.reason in _MANIFEST and f.where.startswith(folder) for f in findings)
+    damaged = any(f.reason in _MANIFEST and str(f.subject).startswith(folder) for f in findings)
     return generation if damaged else None
 
 

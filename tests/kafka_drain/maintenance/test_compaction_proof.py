@@ -88,7 +88,7 @@ def test_prove_compaction_damaged(
         expected.append(Finding(Reason.CONTENT_CHANGED, "windows/c flights-0", detail))
     if lacks:
         detail = "[19, 20) is in no new file, and was no gap before"
-        expected.append(Finding(Reason.OFFSET_MISSING, "flights-0", detail))
+        expected.append(Finding(Reason.OFFSET_MISSING, TopicPartition("flights", 0), detail))
     if is_changed and is_known:
         detail = f"its records have fingerprint {CHANGED}, Spark read {BOTH}"
         expected.append(Finding(Reason.CONTENT_CHANGED, "windows/c", detail))

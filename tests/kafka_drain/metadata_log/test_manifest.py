@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import (
+    KnownDamage,
     Manifest,
     ManifestLog,
     SinkFile,
@@ -17,6 +18,7 @@ from kafka_drain.metadata_log.manifest import (
     logs_to_read,
     parse_log,
 )
+from kafka_drain.offsets import TopicPartition
 
 DATA = "generations/0001/data"
 WHERE = f"{DATA}/_spark_metadata"
@@ -216,7 +218,7 @@ def test_parse_log_outside(written: str) -> None:
 
     assert log == ManifestLog("0", 0, compacted=False)
     assert [
-        Finding(Reason.FILE_OUTSIDE, f"{WHERE}/0:2", f"{written} isn't under {DATA}")
+        Finding(Reason.FILE_OUTSIDE, f"{WHERE}/0", f"{written} isn't under {DATA}", line=2)
     ] == findings
 
 
@@ -336,3 +338,40 @@ def test_assemble_delete() -> None:
     assert list(before.files) == ["b"]
     assert {path: file.batch for path, file in after.files.items()} == {"a": 2, "b": 0}
     assert findings == []
+
+
+# which manifest file lost lines
+
+
+@pytest.mark.parametrize(
+    ("suspects", "logs", "blamed"),
+    [
+        ([], ["0"], "0"),
+        ([], ["0", "1"], ""),
+        (["1"], ["0", "1"], "1"),
+        (["0", "1"], ["0", "1"], ""),
+        # Of another batch.
+        (["2"], ["0", "1"], ""),
+        (["2"], ["0"], "0"),
+    ],
+)
+def test_known_damage_blame(suspects: list[str], logs: list[str], blamed: str) -> None:
+    """The one file that may have lost lines is named, else their folder."""
+    findings = [Finding(Reason.CHECKSUM_MISMATCH, f"{WHERE}/{name}", "") for name in suspects]
+
+    found = KnownDamage.of(findings).blame([f"{WHERE}/{name}" for name in logs], WHERE)
+
+    assert found == f"{WHERE}/{blamed}".rstrip("/")
+
+
+def test_known_damage_of() -> None:
+    """A line's finding is of its file; a partition's is of none."""
+    found = KnownDamage.of(
+        [
+            Finding(Reason.MANIFEST_CORRUPT, "a", "", line=3),
+            Finding(Reason.CHECKSUM_MISMATCH, "b", ""),
+            Finding(Reason.OFFSET_MISSING, TopicPartition("c", 0), ""),
+        ]
+    )
+
+    assert (found.damaged, found.suspects) == ({"a"}, {"b"})

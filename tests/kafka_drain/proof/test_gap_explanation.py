@@ -192,14 +192,14 @@ def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
 
     if is_acknowledged:
         detail = "[3, 7) is in no file; expired, and acknowledged"
-        assert found == [Finding(Reason.OFFSET_EXPIRED, "t-0", detail)]
+        assert found == [Finding(Reason.OFFSET_EXPIRED, TP, detail)]
     elif reason.harmless:
         assert found == []
     else:
         detail = f"[3, 7) is in no file; {reason}: {reason.meaning}"
         if reason == GapReason.EXPIRED:
             detail += " (--acknowledge-expired t:0:3-7)"
-        assert found == [Finding(Reason.OFFSET_MISSING, "t-0", detail)]
+        assert found == [Finding(Reason.OFFSET_MISSING, TP, detail)]
 
 
 def test_gap_findings_each() -> None:
