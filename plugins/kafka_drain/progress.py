@@ -28,6 +28,40 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 86400:,} days {whole % 86400 // 3600} h"
 
 
+class ProgressLine(str):
+    """A line of progress, which carries what it says: no one in this process has to parse it.
+
+    Attributes:
+        what: The work: what stands before the colon.
+        done: How many are done.
+        total: How many there will be.
+        unit: What is counted.
+        percent: Whole percents; 100 when all is done, never before.
+        rate: Such as `8,367/s`; empty when none is known.
+        left: Time left, such as `14 s`; empty when none is known.
+    """
+
+    what: str
+    done: int
+    total: int
+    unit: str
+    percent: int
+    rate: str
+    left: str
+
+    def __new__(
+        cls, what: str, done: int, total: int, unit: str, rate: str = "", left: str = ""
+    ) -> ProgressLine:
+        """Make the line."""
+        percent = 100 * done // total if total else 100
+        text = f"{what}: {done:,} of {total:,} {unit} ({percent} %)"
+        text += f", {rate}" if rate else ""
+        line = super().__new__(cls, text + (f", {left} left" if left else ""))
+        line.what, line.done, line.total, line.unit = what, done, total, unit
+        line.percent, line.rate, line.left = percent, rate, left
+        return line
+
+
 @dataclass
 class Progress:
     """How far a piece of work has got.
@@ -52,56 +86,27 @@ class Progress:
         """Seconds since the work began; never 0."""
         return max(self.clock() - self.started, 1e-3)
 
-    def line(self, done: int) -> str:
-        """Note how much is done and return the line for the log."""
+    def line(self, what: str, done: int) -> ProgressLine:
+        """Note how much of the work `what` is done, and return the line for the log."""
         # Work that was found on the way belongs to the total.
         self.done, self.total = done, max(self.total, done)
-        percent = 100 * done // self.total if self.total else 100
-        text = f"{done:,} of {self.total:,} {self.unit} ({percent} %)"
+        rate = left = ""
         if done:
-            rate = done / self.seconds
-            text += f", {rate:,.0f}/s" if rate >= 1 else f", {60 * rate:.2g}/min"
+            per_second = done / self.seconds
+            rate = f"{per_second:,.0f}/s" if per_second >= 1 else f"{60 * per_second:.2g}/min"
             if done < self.total:
-                text += f", {duration_text((self.total - done) / rate)} left"
-        return text
-
-
-@dataclass(frozen=True)
-class ProgressLine:
-    """What a line of progress says.
-
-    Attributes:
-        what: The work: what stands before the colon.
-        done: How many are done.
-        total: How many there will be.
-        unit: What is counted.
-        percent: Whole percents; 100 when all is done, never before.
-        rate: Such as `8,367/s`; empty when none is known.
-        left: Time left, such as `14 s`; empty when none is known.
-    """
-
-    what: str
-    done: int
-    total: int
-    unit: str
-    percent: int
-    rate: str
-    left: str
+                left = duration_text((self.total - done) / per_second)
+        return ProgressLine(what, done, self.total, self.unit, rate, left)
 
 
 def read_progress_line(line: str) -> ProgressLine | None:
-    """Read `<what>: ` and a line of `Progress`; None for any other line."""
+    """Read a line of progress that another process wrote; None for any other line."""
     found = _LINE.match(line.rstrip())
     if found is None:
         return None
+    done, total = (int(found[name].replace(",", "")) for name in ("done", "total"))
     return ProgressLine(
-        what=found["what"],
-        done=int(found["done"].replace(",", "")),
-        total=int(found["total"].replace(",", "")),
-        unit=found["unit"],
-        percent=int(found["percent"]),
-        rate=found["rate"] or "",
-        left=found["left"] or "",
+        found["what"], done, total, found["unit"], found["rate"] or "", found["left"] or ""
     )
 
 
@@ -126,4 +131,4 @@ class Ticker:
         """Note how much is done."""
         if self._progress.clock() - self._shown >= self.SECONDS:
             self._shown = self._progress.clock()
-            self._say(f"{self._what}: {self._progress.line(done)}")
+            self._say(self._progress.line(self._what, done))

@@ -156,7 +156,7 @@ def _wait(dag_id: str, backfill_id: int) -> None:
         done = states[DagRunState.SUCCESS] + states[DagRunState.FAILED]
         if states != shown or time.monotonic() - shown_at > QUIET_SECONDS:
             detail = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-            print(f"backfill {dag_id}: {progress.line(done)} ({detail})", flush=True)
+            print(f"{progress.line(f'backfill {dag_id}', done)} ({detail})", flush=True)
             if states == shown and not done and not states[DagRunState.RUNNING]:
                 print(f"backfill {dag_id}: no run has started; is a scheduler running?", flush=True)
             shown, shown_at = states, time.monotonic()

@@ -50,7 +50,7 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     save = Background(lambda: writer.mode("overwrite").save(spec.path))
     progress = Progress("records", spec.records)
     while not save.ended(PROGRESS_SECONDS):
-        print(f"compact {spec.window}: {progress.line(records_read(spark))}", flush=True)
+        print(progress.line(f"compact {spec.window}", records_read(spark)), flush=True)
     before = fingerprint_of(observation.get)
     written = read_files(
         spark,

@@ -161,7 +161,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
     if len(batches):
         behind = batches.behind_latest
         lag = ", ".join(f"{name} {value:,.0f}" for name, value in behind.items()) or "unknown"
-        print(f"drain {spec.pipeline}: {progress.line(batches.offsets)}", flush=True)
+        print(progress.line(f"drain {spec.pipeline}", batches.offsets), flush=True)
         print(
             f"drain {spec.pipeline}: {batches.records:,} records in {len(batches)} "
             f"batch{'es' if len(batches) > 1 else ''}, offsets behind latest: {lag}",
@@ -236,8 +236,8 @@ def follow(
         batches.update(query)
         # Running tasks may be of a batch that ended a moment ago: never show more than planned.
         done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
-        line = progress.line(max(done, progress.done))
+        line = progress.line(f"drain {spec.pipeline}", max(done, progress.done))
         if line != last:
-            print(f"drain {spec.pipeline}: {line}", flush=True)
+            print(line, flush=True)
             last = line
     batches.update(query)

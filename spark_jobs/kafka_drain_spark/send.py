@@ -48,7 +48,7 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
 
     def tick() -> None:
         sent = sum(at.records for at in ledger.read(slots).values() if at is not None)
-        print(f"republish {spec.run}: {progress.line(sent)}", flush=True)
+        print(progress.line(f"republish {spec.run}", sent), flush=True)
 
     try:
         return send_groups(spark, groups, tick)

@@ -50,7 +50,7 @@ def run_sink(spark: SparkSession, spec: SinkSpec) -> dict[str, Any]:
     save = Background(lambda: sent.write.format("kafka").options(**options).save())
     try:
         while not save.ended(PROGRESS_SECONDS):
-            print(f"republish {spec.run}: {progress.line(finished_tasks(spark))}", flush=True)
+            print(progress.line(f"republish {spec.run}", finished_tasks(spark)), flush=True)
     except SPARK_ERRORS as error:
         raise JobFailed(f"{explain(error)}; some records may have been sent") from error
     print(f"republish {spec.run}: {rows:,} records sent", flush=True)

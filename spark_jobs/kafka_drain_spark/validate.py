@@ -39,7 +39,7 @@ def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
     reading = Background(context.parallelize(spec.files, tasks).mapPartitions(read).collect)
     progress = Progress("tasks", tasks)
     while not reading.ended(PROGRESS_SECONDS):
-        print(f"validate: {progress.line(finished_tasks(spark))}", flush=True)
+        print(progress.line("validate", finished_tasks(spark)), flush=True)
     answers = reading.result()
     path = Path(spec.answers_path)
     path.touch(mode=0o600)

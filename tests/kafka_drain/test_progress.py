@@ -56,7 +56,7 @@ def test_progress_line(total: int, seconds: float, done: int, expected: str) -> 
     progress = Progress("files", total, clock)
     clock.now += seconds
 
-    assert expected == progress.line(done)
+    assert progress.line("plan", done) == f"plan: {expected}"
     assert done == progress.done
 
 
@@ -65,16 +65,16 @@ def test_progress_more_than_planned() -> None:
     clock = Clock()
     progress = Progress("offsets", 10, clock)
     clock.now += 2
-    progress.line(15)
+    progress.line("plan", 15)
 
-    assert "14 of 15 offsets (93 %)" in progress.line(14)
+    assert "14 of 15 offsets (93 %)" in progress.line("plan", 14)
 
 
 def test_progress_clock_stands_still() -> None:
     """A clock that hasn't moved doesn't divide by zero."""
     progress = Progress("offsets", 10, Clock())
 
-    assert progress.line(5) == "5 of 10 offsets (50 %), 5,000/s, 0 s left"
+    assert progress.line("plan", 5) == "plan: 5 of 10 offsets (50 %), 5,000/s, 0 s left"
     assert progress.seconds > 0
 
 
@@ -85,7 +85,7 @@ def test_progress_percent(total: int, done: int, seconds: float) -> None:
     progress = Progress("offsets", total, clock)
     clock.now += seconds
 
-    assert ("(100 %)" in progress.line(done)) == (done >= total)
+    assert ("(100 %)" in progress.line("plan", done)) == (done >= total)
 
 
 @given(
@@ -95,20 +95,20 @@ def test_progress_percent(total: int, done: int, seconds: float) -> None:
     st.floats(0.01, 1e7),
 )
 def test_read_progress_line_property(what: str, total: int, done: int, seconds: float) -> None:
-    """What a line of progress says can be read from it, whatever the work is called."""
+    """A line carries what it says, and another process reads the same from its text."""
     clock = Clock()
     progress = Progress("source partitions", total, clock)
     clock.now += seconds
-    line = f"{what}: {progress.line(done)}"
+    line = progress.line(what, done)
 
-    read = read_progress_line(line)
-
-    assert read is not None
-    assert (read.what, read.unit) == (what, "source partitions")
-    assert (read.done, read.total) == (done, max(total, done))
-    assert (read.percent == 100) == (done >= total)
-    assert bool(read.rate) == bool(done)
-    assert bool(read.left) == (0 < done < total)
+    for at in (line, read_progress_line(f"{line}\n")):
+        assert at is not None
+        assert at == line
+        assert (at.what, at.unit) == (what, "source partitions")
+        assert (at.done, at.total) == (done, max(total, done))
+        assert (at.percent == 100) == (done >= total)
+        assert bool(at.rate) == bool(done)
+        assert bool(at.left) == (0 < done < total)
 
 
 @pytest.mark.parametrize(

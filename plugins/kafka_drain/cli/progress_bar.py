@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kafka_drain.progress import ProgressLine, read_progress_line
+from kafka_drain.progress import ProgressLine
 
 __all__ = ["Screen", "bar", "styled"]
 
@@ -75,13 +75,12 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print a line, or move the bar."""
-        at = read_progress_line(line)
         with self._lock:
-            if at is None:
+            if not isinstance(line, ProgressLine):
                 self._say_other(line)
             # Jobs say twice that they are done: when they see it, and at their end.
-            elif at.percent < 100 or self._ended != (at.what, at.done):
-                self._move(at)
+            elif line.percent < 100 or self._ended != (line.what, line.done):
+                self._move(line)
 
     def close(self, *, keep: bool) -> None:
         """Leave the bar as it stands, or take it away."""

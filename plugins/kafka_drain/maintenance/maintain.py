@@ -241,8 +241,9 @@ def _compact(
         done += found.piece.bytes
         say(
             f"maintain {archive.root}: window {receipt.window} holds {receipt.records:,} records "
-            f"of {len(found.files):,} files in {len(receipt.files):,}; {progress.line(done)}"
+            f"of {len(found.files):,} files in {len(receipt.files):,}"
         )
+        say(progress.line(f"maintain {archive.root}", done))
         # Piece by piece: two of everything may be more than there is space for.
         remove_superseded(archive, say)
     return sealed

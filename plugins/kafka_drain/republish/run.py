@@ -345,7 +345,7 @@ class Republish:
         self, plan: RepublishPlan, engine: Engine, attempt: int, before: int, limits: Limits
     ) -> None:
         ledger = Ledger(self.settings, waits=False)
-        progress = Progress("records", plan.records - before)
+        progress, what = Progress("records", plan.records - before), f"republish {plan.pipeline}"
         shown = progress.clock()
 
         is_quiet = False
@@ -355,20 +355,19 @@ class Republish:
             if progress.clock() - shown < 2.0:
                 return
             try:
-                line = progress.line(self._sent(plan, ledger, timeout=5.0) - before)
+                self.say(progress.line(what, self._sent(plan, ledger, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
                 # Those who send have patience of their own.
-                line, was_quiet, is_quiet = f"the progress isn't known: {error}", is_quiet, True
-                if was_quiet:
-                    return
+                if not is_quiet:
+                    self._tell(f"the progress isn't known: {error}")
+                is_quiet = True
             finally:
                 shown = progress.clock()
-            self._tell(line)
 
         try:
             engine(plan, self._jobs(plan, attempt, limits), tick)
-            self._tell(progress.line(self._sent(plan, ledger) - before))
+            self.say(progress.line(what, self._sent(plan, ledger) - before))
         finally:
             ledger.close()
 

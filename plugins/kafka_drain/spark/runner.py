@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafka_drain.errors import SparkJobError
+from kafka_drain.progress import read_progress_line
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = ["SparkConnection", "SparkRunner", "SparkSubmit", "run_environment"]
@@ -54,7 +55,8 @@ class SparkSubmit:
 
     Args:
         connection: Where to.
-        hear: Takes each line that spark-submit prints; None lets them pass to standard error.
+        hear: Takes each line that spark-submit prints, those of progress as such; None lets them
+            pass to standard error.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class SparkSubmit:
             try:
                 for line in process.stdout or ():
                     assert self._hear is not None
-                    self._hear(line.rstrip("\n"))
+                    self._hear(read_progress_line(line) or line.rstrip("\n"))
                 return process.wait()
             except BaseException:
                 # Whoever interrupts at a terminal interrupts Spark as well, which then cleans up.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, TypeGuard
 
-from kafka_drain.progress import read_progress_line
+from kafka_drain.progress import ProgressLine
 
 __all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
 
@@ -57,12 +56,6 @@ class TaskProgress:
         self._next = -1.0
         self._spark_ui = ""
 
-    def through(self, lines: Iterable[str]) -> Iterator[str]:
-        """Pass lines on, listening to each."""
-        for line in lines:
-            self.hear(line)
-            yield line
-
     def hear(self, line: str) -> None:
         """Take in a line; most say nothing of progress."""
         if self._task_instance is None:
@@ -70,21 +63,21 @@ class TaskProgress:
         if told := _SPARK_UI.search(line.strip()):
             self._spark_ui = told[1]
             self._push(SPARK_UI_KEY, self._spark_ui)
-        found = read_progress_line(line.strip())
-        named = found and _JOB.search(found.what)
-        if not (found and named):
+        named = _JOB.search(line.what) if isinstance(line, ProgressLine) else None
+        if not isinstance(line, ProgressLine) or named is None:
             return
         now = self._clock()
-        if found.percent < 100 and now < self._next:
+        if line.percent < 100 and now < self._next:
             return
         self._next = now + SECONDS
         document = {
-            **asdict(found),
             **named.groupdict(),
+            **{name: getattr(line, name) for name in ("done", "total", "unit", "percent")},
+            "rate": line.rate,
+            "left": line.left,
             "spark_ui": self._spark_ui,
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
-        del document["what"]
         self._push(PROGRESS_KEY, document)
 
     def _push(self, key: str, value: object) -> None:

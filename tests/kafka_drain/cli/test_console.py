@@ -25,7 +25,11 @@ LINES = [
     "validate: 500 of 600 files (83 %), 100/s, 1 s left",
     "republish flights: verify: 1 records are in Kafka once, in order, as in the files",
 ]
-SAY = f"from kafka_drain.cli import console\nfor line in {LINES!r}: console.say(line)\n"
+SAY = f"""
+from kafka_drain.cli import console
+from kafka_drain.progress import read_progress_line
+for line in {LINES!r}: console.say(read_progress_line(line) or line)
+"""
 ANSWER = """
 import argparse
 console.answer(argparse.Namespace(json=JSON), {"records": 1234}, console.print_fields(

@@ -31,7 +31,7 @@ def test_bar_is_one_line(what: str, done: int, more: int, width: int) -> None:
     total = done + more
     percent = 100 * done // total if total else 100
     line = drawn(
-        ProgressLine(what, done, total, "source partitions", percent, "8,367/s", "3 min 20 s"),
+        ProgressLine(what, done, total, "source partitions", "8,367/s", "3 min 20 s"),
         width,
     )
 
@@ -42,11 +42,11 @@ def test_bar_is_one_line(what: str, done: int, more: int, width: int) -> None:
 
 @pytest.mark.parametrize(
     ("done", "total", "expected"),
-    [(0, 4, "     "), (2, 4, "━━━━━     "), (4, 4, "━━━━━"), (0, 0, "━━━━━")],
+    [(0, 4, "     "), (2, 4, "━━━━━╸    "), (4, 4, "━━━━━"), (0, 0, "━━━━━")],
 )
 def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
     """Nothing of something is an empty bar; nothing of nothing a full one."""
-    assert expected in drawn(ProgressLine("a", done, total, "files", 0, "", ""), 60)
+    assert expected in drawn(ProgressLine("a", done, total, "files"), 60)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ class Engines:
 
         ticker = Ticker("verify", progress, say)
         self._worker.run(groups, processes, lambda: ticker.at(done()), answered)
-        say(f"verify: {progress.line(done())}")
+        say(progress.line("verify", done()))
         return matches
 
     def _run(self, job: RepublishJob) -> None:
