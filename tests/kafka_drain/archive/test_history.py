@@ -213,10 +213,24 @@ def test_archive_page_empty() -> None:
 
 
 def test_archive_page_escapes() -> None:
-    """Topics can't be more than text."""
-    page = page_of(run(0, tp=TopicPartition("<script>x", 0)))
+    """What others name can't be more than text: topics, gaps, files, tasks, findings."""
+    evil = """<script>alert("1")</script>'><img src=x onerror=alert(1)>"""
+    seen = overview(verdict="findings", findings={evil: 1}, gaps={evil: 1})
+    row = ArchiveRow(
+        evil, evil, evil, report=evil, overview=seen, runs=[Run(evil, evil, evil)], page=evil
+    )
+    odd = replace(run(0, {evil: 5}, TopicPartition(evil, 0)), receipt=evil, sealed_at=evil)
+    span = Span(None, evil, 1, 1, 1, 1, 0, 1, evil)
+    history = History([odd], {evil: odd.cells, "b": odd.cells}, spans={evil: span})
+    said = {**SAID, "unit": evil, "rate": evil, "left": evil, "at": evil, "spark_ui": evil}
+    tasks = [Doing(evil, evil, state, evil, said) for state in ("running", evil)]
+    drains = [Drained(evil, 9, 1.0)]
 
+    page = archive_page(row, history, NOW, evil, tasks, drains)
+
+    assert "Throughput" in page
     assert page.count("<script>") == 1
+    assert "<img" not in page
 
 
 def test_read_history_spans(tmp_path: Path) -> None:

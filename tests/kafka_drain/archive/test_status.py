@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -304,12 +305,19 @@ def test_overview_page_words() -> None:
 
 def test_overview_page_escapes() -> None:
     """Names are others' choice: they are shown, never run."""
-    evil = row('<script>alert("1")</script>', problem='"><img src=x>', report="javascript:alert(1)")
+    evil = """<script>alert("1")</script>'><img src=x onerror=alert(1)>"""
+    seen = overview(verdict="findings", findings={evil: 1}, gaps={evil: 1})
+    runs = [Run(evil, evil, evil)]
+    rows = [
+        ArchiveRow(evil, evil, evil, page=evil, report=evil, overview=seen, runs=runs),
+        ArchiveRow(evil, evil, evil, page=evil, problem=evil, runs=runs),
+    ]
 
-    page = overview_page([evil], NOW)
+    page = overview_page(rows, NOW, home=evil)
 
     assert page.count("<script>") == 1
     assert "<img" not in page
+    assert not re.search(r"<[^>]* onerror", re.sub(r'"[^"]*"', "", page))
 
 
 def test_overview_page_empty() -> None:

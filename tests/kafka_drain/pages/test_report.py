@@ -10,7 +10,7 @@ import pytest
 
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
-from kafka_drain.pages.html import Bar, bar_chart, size_text, table, time_text
+from kafka_drain.pages.humanize import time_text
 from kafka_drain.pages.report import BARS, PARTITIONS, ROWS, report_page
 from kafka_drain.proof.report import Report
 
@@ -249,39 +249,12 @@ def test_report_page_cuts_long_lists() -> None:
     assert f"part-{ROWS}" not in text
 
 
-def test_bar_chart_of_zeros() -> None:
-    """A chart has an axis even when all bars are 0."""
-    assert "<svg" in bar_chart([Bar(0, "0", "nothing", "covered")], "label", "batch")
+def test_report_page_sets_numbers_right() -> None:
+    """Numbers stand under each other with separators, text doesn't; what is missing is empty."""
+    windows = [{"name": "a", "records": 1_000, "bytes": 0}, {"name": "b", "files": 2}]
+    text = report_page(report(partitions=[partition(0)], windows=windows))
 
-
-def test_table_sets_numbers_right() -> None:
-    """Numbers stand under each other with separators, text doesn't."""
-    text = table(["a", "b"], [[1_000, "x"], [2, None]])
-
-    assert '<td class="number">1,000</td><td class="text">x</td>' in text
-    assert '<td class="number">2</td><td class="text"></td>' in text
-
-
-@pytest.mark.parametrize(
-    ("moment", "text"),
-    [
-        (0, "1970-01-01 00:00:00 UTC"),
-        ("2026-07-30T03:00:00+02:00", "2026-07-30 01:00:00 UTC"),
-        ("2026-07-30T03:00:00Z", "2026-07-30 03:00:00 UTC"),
-        (-1, "unknown"),
-        (None, "unknown"),
-        (1 << 62, str(1 << 62)),
-        ("yesterday", "yesterday"),
-    ],
-)
-def test_time_text(moment: str | int | None, text: str) -> None:
-    """Times are UTC and say so; what is no time stays what it is."""
-    assert time_text(moment) == text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(999, "999 bytes"), (1_500, "1.5 kB"), (2_500_000_000_000, "2,500.0 GB")]
-)
-def test_size_text(number: int, text: str) -> None:
-    """Sizes have the unit that people would say."""
-    assert size_text(number) == text
+    assert '<td class="number">5,000</td>\n<td>none</td>' in text
+    assert '<td>a</td>\n<td class="number">1,000</td>\n<td class="number"></td>' in text
+    assert '<td>b</td>\n<td class="number"></td>\n<td class="number">2</td>\n<td></td>' in text
+    assert "<td>0 bytes</td>" in text
