@@ -13,7 +13,7 @@ from typing import Any
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason, is_harmless
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
-from kafka_drain.pages.humanize import many, number_text, size_text, time_text
+from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.rendering import render
 
 __all__ = ["report_page"]
@@ -23,77 +23,38 @@ ROWS = 50
 PARTITIONS = 100
 BARS = 100
 
-_MEASURES = {
-    "earliest": "Kafka's earliest",
-    "last_stable": "last stable",
-    "high_watermark": "high watermark",
-}
-_TIMES = {"first_timestamp": "first record", "last_timestamp": "last record"}
 _SCOPES = {"open": "the open generation", "all": "all generations"}
-#: Lists of newer reports: their headings, and the keys of their rows.
-_LISTS = {
-    "generations": ("Generations", ("generation", "reason", "batches")),
-    "windows": ("Windows", ("name", "reason")),
-    "acknowledged": ("Acknowledged as gone", ("topic", "partition", "start", "end")),
-}
-_AMOUNTS = ("records", "offsets", "files", "bytes")
-#: The keys of those rows that are no whole numbers to the eye.
-_WORDS = {"reason", "name", "topic", "bytes"}
+_REASONS = {reason.value: reason for reason in Reason}
 
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
     """Findings of one reason, and so many of them as are shown."""
 
-    code: str
-    severity: str
-    meaning: str
-    remedy: str
+    reason: Reason
     number: int
     shown: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic: so many of its partitions as are shown, and the names of their further columns."""
+    """A topic, and so many of its partitions as are shown, each with its share in files."""
 
     name: str
     partitions: int
     records: int
     offsets: int
-    measures: Mapping[str, str]
-    times: Mapping[str, str]
     shown: Sequence[tuple[Mapping[str, Any], Drawing]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reason:
-    """Why offsets are in no file, and how many."""
+class _Missing:
+    """How many offsets are in no file for one reason."""
 
     code: str
     is_harmless: bool
     offsets: int
     meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """A row of the list of gaps."""
-
-    partition: str
-    start: int
-    end: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _List:
-    """A list of the report: each column's name and whether it has numbers, and so many rows."""
-
-    heading: str
-    columns: Sequence[tuple[str, bool]]
-    rows: Sequence[Sequence[str]]
-    left_out: int
 
 
 def report_page(report: dict[str, Any], document: str = "the JSON report") -> str:
@@ -111,15 +72,15 @@ def report_page(report: dict[str, Any], document: str = "the JSON report") -> st
         report=report,
         document=document,
         headline=_headline(report),
-        scope=_SCOPES.get(report.get("scope", ""), report.get("scope")),
-        missing=missing.total(),
+        scope=_SCOPES[report["scope"]],
         findings=_findings(report),
         topics=list(_topics(report)),
-        reasons=_reasons(missing),
-        gaps=_gaps(report),
+        missing=_reasons(missing),
+        offsets_missing=missing.total(),
+        gaps=sorted(report["gaps"], key=lambda gap: is_harmless(gap["reason"])),
         has_sealed_gaps=missing.total() > sum(gap["end"] - gap["start"] for gap in report["gaps"]),
         batches=_batches(report["batches"]),
-        lists=list(_lists(report)),
+        rows=ROWS,
     )
 
 
@@ -135,7 +96,7 @@ def _headline(report: dict[str, Any]) -> str:
         )
     missing: Counter[str] = Counter()
     for gap in report["gaps"]:
-        if not is_harmless(gap["reason"]) and not _acknowledged(gap, report):
+        if not is_harmless(gap["reason"]) and not gap["acknowledged"]:
             missing[f"{gap['topic']}-{gap['partition']}"] += gap["end"] - gap["start"]
     said = []
     if missing:
@@ -147,20 +108,17 @@ def _headline(report: dict[str, Any]) -> str:
     wrong = Counter(f["reason"] for f in report["findings"] if f["severity"] == "error")
     if missing:
         wrong.pop(str(Reason.OFFSET_MISSING), None)
-    said += [f"{_reason(code)[0]} ({code}: {number:,})" for code, number in wrong.most_common(2)]
+    said += [f"{_REASONS[code].meaning} ({code}: {n:,})" for code, n in wrong.most_common(2)]
     if len(wrong) > 2:
         said.append(f"and {many(len(wrong) - 2, 'other kind')} of findings")
     return "Not complete: " + "; ".join(said)
 
 
 def _findings(report: dict[str, Any]) -> list[_Findings]:
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for finding in sorted(report["findings"], key=lambda f: str(f["severity"]) != "error"):
-        groups.setdefault((finding["reason"], finding["severity"]), []).append(finding)
-    return [
-        _Findings(code, severity, *_reason(code), len(found), found[:ROWS])
-        for (code, severity), found in groups.items()
-    ]
+    groups: dict[Reason, list[dict[str, Any]]] = {}
+    for finding in sorted(report["findings"], key=lambda finding: finding["severity"] != "error"):
+        groups.setdefault(_REASONS[finding["reason"]], []).append(finding)
+    return [_Findings(reason, len(found), found[:ROWS]) for reason, found in groups.items()]
 
 
 def _topics(report: dict[str, Any]) -> Iterator[_Topic]:
@@ -179,8 +137,6 @@ def _topics(report: dict[str, Any]) -> Iterator[_Topic]:
             partitions=len(rows),
             records=sum(row["records"] for row in rows),
             offsets=sum(row["end"] - row["start"] for row in rows),
-            measures={k: head for k, head in _MEASURES.items() if any(k in row for row in rows)},
-            times={k: head for k, head in _TIMES.items() if any(k in row for row in rows)},
             shown=[(row, _share(row)) for row in shown],
         )
 
@@ -201,23 +157,12 @@ def _share(row: dict[str, Any]) -> Drawing:
     return Drawing("; ".join(words), max(x, 100), 10, boxes=boxes)
 
 
-def _reasons(missing: Counter[str]) -> list[_Reason]:
+def _reasons(missing: Counter[str]) -> list[_Missing]:
+    # A receipt may be a newer release's.
     meanings = {str(reason): reason.meaning for reason in GapReason}
     return [
-        _Reason(code, is_harmless(code), n, meanings.get(code, "this release doesn't know it"))
+        _Missing(code, is_harmless(code), n, meanings.get(code, "this release doesn't know it"))
         for code, n in sorted(missing.items(), key=lambda item: is_harmless(item[0]))
-    ]
-
-
-def _gaps(report: dict[str, Any]) -> list[_Gap]:
-    return [
-        _Gap(
-            f"{gap['topic']}-{gap['partition']}",
-            gap["start"],
-            gap["end"],
-            gap["reason"] + (", acknowledged" if _acknowledged(gap, report) else ""),
-        )
-        for gap in sorted(report["gaps"], key=lambda gap: is_harmless(gap["reason"]))[:ROWS]
     ]
 
 
@@ -238,9 +183,8 @@ def _batches(batches: Sequence[dict[str, Any]]) -> Figure | None:
         words = f"Offsets per batch: the last {len(shown)} of {len(batches):,} bars"
     if any(batch["first"] != batch["last"] for batch in batches):
         words += "; batches that Spark's checkpoint no longer tells apart are one bar"
-    sealed = sum(bool(batch.get("sealed") or batch.get("sealed_at")) for batch in batches)
-    if any("sealed" in batch or "sealed_at" in batch for batch in batches):
-        words += f"; {sealed:,} of {len(batches):,} were sealed before"
+    sealed = sum(batch["sealed_at"] is not None for batch in batches)
+    words += f"; {sealed:,} of {len(batches):,} were sealed before"
     bars = [
         Bar(batch["offsets"], _batch_number(batch), _batch_words(batch), _batch_colour(batch))
         for batch in shown
@@ -250,56 +194,18 @@ def _batches(batches: Sequence[dict[str, Any]]) -> Figure | None:
 
 def _batch_colour(batch: dict[str, Any]) -> str:
     """Let one generation be told from the next."""
-    return "covered" if int(batch.get("generation") or 1) % 2 else "alt"
+    return "covered" if batch["generation"] % 2 else "alt"
 
 
 def _batch_words(batch: dict[str, Any]) -> str:
-    words = [f"batch {_batch_number(batch)}: {many(batch['offsets'], 'offset')}"]
-    if batch.get("generation") is not None:
-        words[0] = f"generation {batch['generation']}, {words[0]}"
-    words += [many(batch[k], k[:-1]) for k in ("records", "files") if batch.get(k) is not None]
-    words += [size_text(batch["bytes"])] if batch.get("bytes") is not None else []
-    words += [f"sealed {time_text(batch['sealed_at'])}"] if batch.get("sealed_at") else []
-    return ", ".join(words)
+    words = f"generation {batch['generation']}, batch {_batch_number(batch)}: "
+    words += many(batch["offsets"], "offset")
+    if batch["sealed_at"] is None:
+        return words
+    held = f"{many(batch['records'], 'record')}, {many(batch['files'], 'file')}"
+    return f"{words}, {held}, {size_text(batch['bytes'])}, sealed {time_text(batch['sealed_at'])}"
 
 
 def _batch_number(batch: dict[str, Any]) -> str:
     first, last = batch["first"], batch["last"]
     return str(first) if first == last else f"{first} to {last}"
-
-
-def _lists(report: dict[str, Any]) -> Iterator[_List]:
-    for name, (heading, first) in _LISTS.items():
-        rows = report.get(name)
-        if not rows:
-            continue
-        keys = [key for key in (*first, *_AMOUNTS) if any(key in row for row in rows)]
-        yield _List(
-            heading=heading,
-            columns=[("size" if key == "bytes" else key, key not in _WORDS) for key in keys],
-            rows=[[_cell(key, row.get(key)) for key in keys] for row in rows[-ROWS:]],
-            left_out=len(rows) - ROWS,
-        )
-
-
-def _cell(key: str, value: Any) -> str:
-    if key == "bytes" and value is not None:
-        return size_text(value)
-    return str(value or "") if key in _WORDS else number_text(value)
-
-
-def _reason(code: str) -> tuple[str, str]:
-    """Return the meaning and the remedy of a code."""
-    known = next((reason for reason in Reason if reason == code), None)
-    if known is None:
-        return "this release doesn't know the reason", "look it up in the release that wrote it"
-    return known.meaning, known.remedy
-
-
-def _acknowledged(gap: dict[str, Any], report: dict[str, Any]) -> bool:
-    return bool(gap.get("acknowledged")) or any(
-        (part["topic"], part["partition"]) == (gap["topic"], gap["partition"])
-        and part["start"] <= gap["start"]
-        and gap["end"] <= part["end"]
-        for part in report.get("acknowledged", ())
-    )
