@@ -43,8 +43,13 @@ def test_counts_text() -> None:
     assert counts_text({}) == "none"
 
 
+@pytest.mark.parametrize("text", ["http://driver:4040", "https://history/app"])
+def test_is_web_address(text: str) -> None:
+    """An address of the web may become a link."""
+    assert is_web_address(text)
+
+
 @pytest.mark.parametrize("text", ["javascript:alert(1)", "data:text/html,x", "//host", "/path", ""])
 def test_is_web_address_of_others(text: str) -> None:
-    """Nothing but an address of the web becomes a link."""
+    """Nothing else that others wrote does."""
     assert not is_web_address(text)
-    assert is_web_address("http://driver:4040")
