@@ -9,29 +9,18 @@ from datetime import datetime
 from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pages.html import (
-    Bar,
-    Html,
-    bar_chart,
-    is_web_address,
-    many,
-    page,
-    rect,
-    size_text,
-    swatch,
-    table,
-    tag,
-    time_text,
-)
+from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
+from kafka_drain.pages.humanize import is_web_address, many, size_text, time_text
 from kafka_drain.pages.overview import (
+    REFRESH,
     ArchiveRow,
     Doing,
-    archive_figures,
-    frame,
+    Seen,
     verdict_class,
-    verdict_words,
+    verdict_text,
 )
 from kafka_drain.pages.placing import NOTHING, Placed
+from kafka_drain.pages.rendering import render
 from kafka_drain.pages.standing import ACTIVE, Proof, cell_colour, ended_of, proof_of
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
@@ -106,26 +95,24 @@ def archive_page(
     """
     proofs = _Proofs(row, placed)
     runs = history.runs[-COLUMNS:]
-    body = tag(
-        "body",
-        tag("p", tag("a", "All archives", href="../archives"), class_="quiet"),
-        tag("h1", row.name),
-        tag("p", tag("code", row.archive), class_="quiet"),
-        tag("p", *verdict_words(row, now), class_=verdict_class(row.standing(now).kind)),
-        archive_figures(row, now),
-        *_doing(doing),
-        *_maps(history, runs, proofs),
-        *_spans(history, proofs),
-        *_charts(runs, proofs),
-        *_throughput(drains),
-        *_receipts(history.runs[-RECEIPTS:], receipts),
-        *_report(row.report),
-        tag(
-            "footer", f"As of {time_text(now.isoformat())}. Told from receipts; all times are UTC."
-        ),
+    by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
+    return render(
+        "archive.html",
+        title=row.name,
+        verdict=row.verdict,
+        refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
+        row=row,
+        verdict_class=verdict_class(row.standing(now).kind),
+        verdict_text=verdict_text(row, now),
+        seen=Seen.of(row.overview, now) if row.overview else None,
+        tasks=[_Task.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
+        maps=_maps(by_run, by_day),
+        legend=_legend([*by_run, *by_day]),
+        figures=[*_spans(history, proofs), *_charts(runs, proofs), *_throughput(drains)],
+        receipts=list(reversed(history.runs[-RECEIPTS:])),
+        receipts_address=receipts,
+        now=now.isoformat(),
     )
-    is_busy = any(one.state in ACTIVE for one in doing)
-    return page(row.name, row.verdict, body, head=frame(BUSY) if is_busy else frame())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,55 +149,51 @@ class _Proofs:
         return {tp: self.of(tp in damaged) for tp in tps}
 
 
-def _doing(doing: Sequence[Doing]) -> list[Html]:
-    """Return a bar for each task, those that run first."""
-    parts = [tag("h2", "Progress")] if doing else []
-    for one in sorted(doing, key=lambda one: one.state not in ACTIVE):
-        name = tag("a", f"{one.dag_id}, {one.task_id}", href=one.link, data_outside="")
-        if not one.progress:
-            words = ", nothing done yet" if one.state in ACTIVE else ""
-            parts.append(tag("p", name, f": {one.state}{words}", *_bar(0, one.state)))
-            continue
-        seen = one.progress
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """How far a task has got, as the page says it.
+
+    Attributes:
+        name: The DAG and the task.
+        link: Where Airflow shows the run.
+        state: Airflow's word for its state, the class of its colour too.
+        words: State and progress.
+        percent: In whole percents.
+        spark_ui: Address of the UI of a Spark application that runs: with it, its UI ends.
+    """
+
+    name: str
+    link: str
+    state: str
+    words: str
+    percent: int = 0
+    spark_ui: str = ""
+
+    @classmethod
+    def of(cls, one: Doing) -> _Task:
+        """Return what is said of a task."""
+        name, seen = f"{one.dag_id}, {one.task_id}", one.progress
+        if not seen:
+            words = f"{one.state}, nothing done yet" if one.state in ACTIVE else one.state
+            return cls(name, one.link, one.state, words)
         end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
         words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
         if end.has_rate:
-            words += "".join(f", {more}" for more in (seen.get("rate"), _left(seen)) if more)
-        when = f", {time_text(seen.get('at'))}"
-        words = f": {one.state}, {words}{when}"
-        parts.append(tag("p", name, words, *_spark_ui(one), *_bar(end.percent, one.state)))
-    return parts
+            left = f"{seen['left']} left" if seen.get("left") else ""
+            words += "".join(f", {more}" for more in (seen.get("rate"), left) if more)
+        words = f"{one.state}, {words}, {time_text(seen.get('at'))}"
+        address = str(seen.get("spark_ui", ""))
+        is_there = one.state == "running" and is_web_address(address)
+        return cls(name, one.link, one.state, words, end.percent, address if is_there else "")
 
 
-def _bar(percent: int, state: str) -> list[Html]:
-    bar = tag(
-        "svg",
-        rect(0, 0, percent, 10, state),
-        class_="progress",
-        viewBox="0 0 100 10",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=f"{percent} %",
-    )
-    return [bar]
+def _maps(by_run: Sequence[_Column], by_day: Sequence[_Column]) -> list[Figure]:
+    maps = [_map("What each run has sealed", by_run, "run")] if by_run else []
+    return maps + ([_map("By day", by_day, "day")] if len(by_day) > 1 else [])
 
 
-def _spark_ui(one: Doing) -> list[object]:
-    """Return the link to the UI of a Spark application that runs: with it, its UI ends."""
-    address = str(one.progress.get("spark_ui", ""))
-    if one.state != "running" or not is_web_address(address):
-        return []
-    return [". ", tag("a", "Spark UI", href=address, data_outside="")]
-
-
-def _left(seen: Mapping[str, object]) -> str:
-    return f"{seen['left']} left" if seen.get("left") else ""
-
-
-def _maps(history: History, runs: Sequence[SealedRun], proofs: _Proofs) -> list[Html]:
-    if not runs:
-        return [tag("p", "Nothing has been sealed yet.")]
-    by_run = [
+def _by_run(runs: Sequence[SealedRun], proofs: _Proofs) -> list[_Column]:
+    return [
         _Column(
             time_text(run.sealed_at)[5:16],
             _run_words(run),
@@ -219,14 +202,13 @@ def _maps(history: History, runs: Sequence[SealedRun], proofs: _Proofs) -> list[
         )
         for run in runs
     ]
-    by_day = [
+
+
+def _by_day(history: History, runs: Sequence[SealedRun], proofs: _Proofs) -> list[_Column]:
+    return [
         _Column(day[5:], day, cells, proofs.cells(_of_day(runs, day), cells))
         for day, cells in sorted(history.days.items())[-COLUMNS:]
     ]
-    parts = [tag("h2", "What each run has sealed"), _figure(by_run, "run")]
-    if len(by_day) > 1:
-        parts += [tag("h2", "By day"), _figure(by_day, "day")]
-    return [*parts, _legend([*by_run, *by_day])]
 
 
 def _of_day(runs: Sequence[SealedRun], day: str) -> list[SealedRun]:
@@ -237,7 +219,7 @@ def _run_words(run: SealedRun) -> str:
     return f"generation {run.generation}, batch {run.batch}, sealed {time_text(run.sealed_at)}"
 
 
-def _figure(columns: Sequence[_Column], unit: str) -> Html:
+def _map(heading: str, columns: Sequence[_Column], unit: str) -> Figure:
     tps = sorted({tp for column in columns for tp in column.cells})
     # What is wrong isn't cut away.
     by_need = sorted(tps, key=lambda tp: not any(c.is_harmful(tp) for c in columns))
@@ -245,34 +227,29 @@ def _figure(columns: Sequence[_Column], unit: str) -> Html:
     words = f"{many(len(columns), unit)}, oldest first; a row is a partition"
     if len(shown) < len(tps):
         words += f": {len(shown)} of {len(tps):,}, those with gaps among them"
-    return tag("figure", coverage_map(columns, shown), tag("figcaption", words, "."))
+    return Figure(heading, coverage_map(columns, shown), f"{words}.")
 
 
-def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> Html:
+def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> Drawing:
     """Return a map: a rectangle for each partition and column, coloured by what it lacks."""
     left, top, height = 150, 4, 14
     width = min(800 / len(columns), 60)
-    parts = []
+    boxes, labels = [], []
     for number, tp in enumerate(rows):
         y = top + number * height
         name = str(tp) if len(str(tp)) < 22 else f"…{str(tp)[-20:]}"
-        text = tag("text", tag("title", tp), name, x=left - 8, y=y + 11, text_anchor="end")
-        parts.append(text)
+        labels.append(Label(name, left - 8, y + 11, "end", str(tp)))
         for place, column in enumerate(columns):
             cell = column.cells.get(tp)
             if cell is None or not cell.offsets:
                 continue
-            shape = rect(
-                left + place * width, y, max(width - 1, 0.8), height - 2, column.colour(tp)
-            )
-            parts.append(tag("g", tag("title", _cell_words(tp, column, cell)), shape))
+            x, words = left + place * width, _cell_words(tp, column, cell)
+            boxes.append(Box(x, y, max(width - 1, 0.8), height - 2, column.colour(tp), words))
     under = top + len(rows) * height + 14
     every = max(1, round(90 / width))
     for place in range(0, len(columns), every):
-        x = f"{left + place * width:.1f}"
-        parts.append(tag("text", columns[place].name, x=x, y=under))
-    box = f"0 0 {left + 810} {under + 8}"
-    return tag("svg", *parts, viewBox=box, role="img", aria_label="Coverage over time")
+        labels.append(Label(columns[place].name, left + place * width, under))
+    return Drawing("Coverage over time", left + 810, under + 8, boxes=boxes, labels=labels)
 
 
 def _cell_words(tp: TopicPartition, column: _Column, cell: Cell) -> str:
@@ -293,27 +270,19 @@ _WORDS = {
 }
 
 
-def _legend(columns: Sequence[_Column]) -> Html:
+def _legend(columns: Sequence[_Column]) -> list[tuple[str, str]]:
+    """Return colours and what they mean."""
     colours = {column.colour(tp) for column in columns for tp in column.cells}
-    swatches = [
-        tag(
-            "span",
-            swatch(colour),
-            _WORDS.get(colour, colour),
-            class_="badge quiet",
-        )
-        for colour in sorted(colours, key=lambda colour: colour != "covered")
-    ]
-    spaced = [part for swatch in swatches for part in (swatch, " ")]
-    return tag("p", *spaced)
+    by_need = sorted(colours, key=lambda colour: (colour != "covered", colour))
+    return [(colour, _WORDS.get(colour, colour)) for colour in by_need]
 
 
-def _charts(runs: Sequence[SealedRun], proofs: _Proofs) -> list[Html]:
+def _charts(runs: Sequence[SealedRun], proofs: _Proofs) -> list[Figure]:
     if not runs:
         return []
     return [
-        *_chart("Offsets of each run", runs, proofs, lambda run: run.offsets),
-        *_chart("Bytes of each run", runs, proofs, lambda run: run.bytes, size_text),
+        _chart("Offsets of each run", runs, proofs, lambda run: run.offsets),
+        _chart("Bytes of each run", runs, proofs, lambda run: run.bytes, size_text),
     ]
 
 
@@ -323,7 +292,7 @@ def _chart(
     proofs: _Proofs,
     value: Callable[[SealedRun], int],
     write: Callable[[int], str] = "{:,}".format,
-) -> list[Html]:
+) -> Figure:
     bars = [
         Bar(
             value(run),
@@ -334,7 +303,7 @@ def _chart(
         )
         for run in runs
     ]
-    return [tag("h2", heading), tag("figure", bar_chart(bars, heading, "sealed", write))]
+    return Figure(heading, bar_chart(bars, heading, "sealed", write))
 
 
 def _generation_colour(number: int, proof: Proof) -> str:
@@ -344,7 +313,7 @@ def _generation_colour(number: int, proof: Proof) -> str:
     return "covered" if number % 2 else "alt"
 
 
-def _throughput(drains: Sequence[Drained]) -> list[Html]:
+def _throughput(drains: Sequence[Drained]) -> list[Figure]:
     """Return how fast the newest drains were, those with something to drain."""
     bars = [
         Bar(
@@ -360,10 +329,10 @@ def _throughput(drains: Sequence[Drained]) -> list[Html]:
         return []
     words = "Offsets a second of each drain, Spark's start included."
     chart = bar_chart(bars, "Offsets a second of each drain", "drained")
-    return [tag("h2", "Throughput"), tag("figure", chart, tag("figcaption", words))]
+    return [Figure("Throughput", chart, words)]
 
 
-def _spans(history: History, proofs: _Proofs) -> list[Html]:
+def _spans(history: History, proofs: _Proofs) -> list[Figure]:
     """Return generations and windows on an axis of their records' time."""
     known = [
         span
@@ -378,13 +347,9 @@ def _spans(history: History, proofs: _Proofs) -> list[Html]:
     words = "From the first to the last timestamp of the records that each holds"
     if len(shown) < len(known):
         words += f": the newest {len(shown)} of {len(known):,}"
-    axis = time_axis(
-        [_stretch(span, proofs) for span in shown], "Generations and windows over time"
-    )
-    return [
-        tag("h2", "Generations and windows"),
-        tag("figure", axis, tag("figcaption", words, ".")),
-    ]
+    stretches = [_stretch(span, proofs) for span in shown]
+    axis = time_axis(stretches, "Generations and windows over time")
+    return [Figure("Generations and windows", axis, f"{words}.")]
 
 
 def _number(span: Span) -> int:
@@ -408,30 +373,3 @@ def _stretch(span: Span, proofs: _Proofs) -> Stretch:
     else:
         colour = _generation_colour(span.generation, proof)
     return Stretch(span.name, words, first, last, colour)
-
-
-def _report(address: str) -> list[Html]:
-    if not address:
-        return []
-    frame = tag("iframe", src=address, title="The newest report", loading="lazy")
-    return [tag("h2", "The newest report"), frame]
-
-
-def _receipts(runs: Sequence[SealedRun], address: str) -> list[Html]:
-    if not runs:
-        return []
-    rows = [
-        [
-            tag("a", run.receipt, href=f"{address}/{run.generation}/{run.receipt}"),
-            run.generation,
-            run.batch,
-            time_text(run.sealed_at),
-            run.records,
-            run.offsets,
-            run.files,
-            size_text(run.bytes),
-        ]
-        for run in reversed(runs)
-    ]
-    heads = ["receipt", "generation", "batch", "sealed", "records", "offsets", "files", "size"]
-    return [tag("h2", "Receipts"), table(heads, rows)]

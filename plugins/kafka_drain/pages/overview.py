@@ -1,4 +1,4 @@
-"""All archives at a glance, as one HTML page. Opens nothing."""
+"""All archives at a glance, as one HTML page. Opens nothing but its template."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from kafka_drain.gaps import is_harmless
-from kafka_drain.pages.html import Html, many, page, rect, size_text, table, tag, time_text
+from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
+from kafka_drain.pages.rendering import render
 from kafka_drain.pages.standing import (
     ACTIVE,
     LastRun,
@@ -21,57 +22,21 @@ from kafka_drain.pages.standing import (
 from kafka_drain.progress import duration_text
 
 __all__ = [
-    "SCRIPT",
     "ArchiveRow",
     "Doing",
+    "Note",
     "Run",
-    "archive_figures",
-    "frame",
+    "Seen",
     "overview_page",
     "shown_task",
     "verdict_class",
-    "verdict_words",
+    "verdict_text",
 ]
 
 #: The page looks for news so often, in seconds.
 REFRESH = 30
 #: From so few hours on, what Kafka will delete undrained is a warning.
 _SOON = 24 * 3600
-
-#: Within Airflow's page: its colours, also for a frame within,
-#: and links that leave this frame, which it may not itself.
-SCRIPT = """
-(() => {
-  if (window.parent === window) return;
-  const around = window.parent.document;
-  const dark = () => {
-    const colours = around.documentElement.classList.contains("dark") ? "dark" : "light";
-    document.documentElement.className = colours;
-    for (const inner of document.querySelectorAll("iframe"))
-      inner.src = inner.src.split("?")[0] + "?colours=" + colours;
-  };
-  dark();
-  document.addEventListener("DOMContentLoaded", dark);
-  new MutationObserver(dark).observe(around.documentElement, {attributeFilter: ["class"]});
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-outside]");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    const copy = around.createElement("a");
-    copy.href = link.href;
-    copy.click();
-  });
-})();
-"""
-
-
-def frame(seconds: int = REFRESH) -> str:
-    """Return what the head of each page has.
-
-    Args:
-        seconds: The page looks for news so often.
-    """
-    return f'<meta http-equiv="refresh" content="{seconds}"><script>{SCRIPT}</script>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +157,69 @@ def _moment(text: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Words of a page.
+
+    Attributes:
+        words: The words.
+        kind: Classes of their colour; empty for that of the text.
+        title: What is shown when the mouse is over them; empty for nothing.
+    """
+
+    words: str
+    kind: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the last validation left of an archive, in words.
+
+    Attributes:
+        behind: How much of what Kafka holds isn't drained.
+        newest: How old the newest record is.
+        validated: When the validation was.
+        deletes: When Kafka may delete what isn't drained.
+        gaps: Offsets that are in no file.
+    """
+
+    behind: str
+    newest: Note
+    validated: Note
+    deletes: Note
+    gaps: Note
+
+    @classmethod
+    def of(cls, overview: Mapping[str, Any], now: datetime) -> Seen:
+        """Return what an overview says at some time."""
+        lag, gaps = overview.get("lag"), overview.get("gaps", {})
+        harmful = not all(map(is_harmless, gaps))
+        return cls(
+            behind="unknown" if lag is None else many(lag, "offset"),
+            newest=_ago(overview.get("newest_record"), now),
+            validated=_ago(overview["validated_at"], now),
+            deletes=_expiry(overview.get("expires_at"), now),
+            gaps=Note(counts_text(gaps), ("bad" if harmful else "quiet") if gaps else ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the list."""
+
+    row: ArchiveRow
+    standing: Standing
+    badge: Note
+    seen: Seen | None
+
+    @classmethod
+    def of(cls, row: ArchiveRow, now: datetime) -> _Line:
+        standing = row.standing(now)
+        seen = None if row.overview is None else Seen.of(row.overview, now)
+        return cls(row, standing, _badge(row, standing), seen)
+
+
 def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
     """Return the page; what needs a look comes first.
 
@@ -200,28 +228,22 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
         now: The time.
         home: Where Airflow's own pages begin; empty where they are around this one.
     """
-    standings = {id(row): row.standing(now) for row in rows}
-    ordered = sorted(rows, key=lambda row: (standings[id(row)].rank, row.name))
-    bad = sum(standing.is_urgent for standing in standings.values())
-    verdict = f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive")
-    heads = [
-        *("pipeline", "verdict", "last runs", "behind Kafka", "newest record", "validated"),
-        *("Kafka deletes", "records", "size", "files", "gaps"),
-    ]
-    body = tag(
-        "body",
-        *([tag("p", tag("a", "Airflow", href=home), class_="quiet")] if home else []),
-        tag("h1", "Archives"),
-        _headline(rows, [standings[id(row)] for row in rows]),
-        table(heads, [_cells(row, now) for row in ordered]) if rows else _none(),
-        tag(
-            "footer",
-            f"As of {time_text(now.isoformat())}; looks for news every {REFRESH} s. What each "
-            "archive holds is what its last validation said.",
-        ),
-        class_="full",
+    lines = sorted(
+        (_Line.of(row, now) for row in rows), key=lambda line: (line.standing.rank, line.row.name)
     )
-    return page("Archives", verdict, body, head=frame())
+    bad = sum(line.standing.is_urgent for line in lines)
+    headline, kind = _headline(lines)
+    return render(
+        "overview.html",
+        title="Archives",
+        verdict=f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive"),
+        refresh=REFRESH,
+        home=home,
+        verdict_class=verdict_class(kind),
+        headline=headline,
+        lines=lines,
+        now=now.isoformat(),
+    )
 
 
 def _left(moment: str, now: datetime) -> float:
@@ -229,20 +251,20 @@ def _left(moment: str, now: datetime) -> float:
     return (datetime.fromisoformat(moment) - now).total_seconds()
 
 
-def _headline(rows: Sequence[ArchiveRow], standings: Sequence[Standing]) -> Html:
-    records = sum(row.overview["records"] for row in rows if row.overview)
-    size = sum(row.overview["bytes"] for row in rows if row.overview)
+def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
+    """Return what is said of all archives, and its colour."""
+    seen = [line.row.overview for line in lines if line.row.overview]
+    records, size = (sum(overview[key] for overview in seen) for key in ("records", "bytes"))
     held = f"{many(records, 'record')} in {size_text(size)}"
-    kind = headline_kind(standings)
+    archives = many(len(lines), "archive")
+    kind = headline_kind(line.standing for line in lines)
     if kind == "bad":
-        bad = sum(standing.is_urgent for standing in standings)
-        words = f"{bad:,} of {many(len(rows), 'archive')} to look at; {held}"
-    elif kind == "good":
-        words = f"{many(len(rows), 'archive')}, nothing wrong: {held}"
-    else:
-        waiting = sum(standing.kind != "good" for standing in standings)
-        words = f"{many(len(rows), 'archive')}, {waiting:,} not validated yet: {held}"
-    return tag("p", words, class_=verdict_class(kind))
+        bad = sum(line.standing.is_urgent for line in lines)
+        return f"{bad:,} of {archives} to look at; {held}", kind
+    if kind == "good":
+        return f"{archives}, nothing wrong: {held}", kind
+    waiting = sum(line.standing.kind != "good" for line in lines)
+    return f"{archives}, {waiting:,} not validated yet: {held}", kind
 
 
 def verdict_class(kind: str) -> str:
@@ -251,125 +273,45 @@ def verdict_class(kind: str) -> str:
     return f"verdict{more.get(kind, ' waiting')}"
 
 
-def _none() -> Html:
-    return tag(
-        "p",
-        "No pipeline yet that you may read: a file in the DAGs folder makes one, with ",
-        tag("code", "create_dags(Pipeline(…))"),
-        ".",
-    )
-
-
-def _cells(row: ArchiveRow, now: datetime) -> list[object]:
-    name = tag("a", row.name, href=row.page, title=row.archive)
-    runs = _runs(row)
-    seen = row.overview
-    if seen is None:
-        return [name, _verdict(row, now), runs, *[None] * 8]
-    return [
-        name,
-        _verdict(row, now),
-        runs,
-        _behind(seen),
-        _ago(seen.get("newest_record"), now),
-        _ago(seen["validated_at"], now),
-        _expiry(seen.get("expires_at"), now),
-        seen["records"],
-        size_text(seen["bytes"]),
-        seen["files"],
-        _gaps(seen.get("gaps", {})),
-    ]
-
-
-def _verdict(row: ArchiveRow, now: datetime) -> Html:
-    standing = row.standing(now)
-    words, title = standing.words, row.problem
-    if row.verdict == "findings" and row.overview:
-        found = row.overview.get("findings", {})
-        title = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
-        words = f"findings: {next(iter(found), '')}".rstrip(": ")
-    badge = tag("span", words, class_=f"badge {standing.kind}", title=title)
+def verdict_text(row: ArchiveRow, now: datetime) -> str:
+    """Return the verdict of one archive, or why there is none."""
     if row.problem:
-        return tag("div", badge, tag("div", row.problem, class_="quiet why"))
-    return tag("a", badge, href=row.report) if row.report else badge
+        return row.problem
+    words, found = row.standing(now).words.capitalize(), _findings(row)
+    return f"{words} ({found})" if found else words
 
 
-def _gaps(gaps: Mapping[str, int]) -> Html | str:
-    if not gaps:
-        return "none"
-    words = [f"{number:,} {reason}" for reason, number in gaps.items()]
-    harmful = not all(map(is_harmless, gaps))
-    return tag("span", ", ".join(words), class_="bad" if harmful else "quiet")
+def _findings(row: ArchiveRow) -> str:
+    found = row.overview.get("findings", {}) if row.overview else {}
+    return ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
 
 
-def _ago(moment: str | None, now: datetime) -> Html | str:
+def _badge(row: ArchiveRow, standing: Standing) -> Note:
+    kind = f"badge {standing.kind}"
+    if row.verdict == "findings" and row.overview:
+        first = next(iter(row.overview.get("findings", {})), "")
+        return Note(f"findings: {first}" if first else "findings", kind, _findings(row))
+    return Note(standing.words, kind, row.problem)
+
+
+def _ago(moment: str | None, now: datetime) -> Note:
     if moment is None:
-        return "unknown"
+        return Note("unknown")
     seconds = (now - datetime.fromisoformat(moment)).total_seconds()
     words = f"{_about(seconds)} ago" if seconds >= 0 else f"in {_about(-seconds)}"
-    return tag("span", words, title=time_text(moment))
+    return Note(words, title=time_text(moment))
 
 
-def _expiry(moment: str | None, now: datetime) -> Html | str:
+def _expiry(moment: str | None, now: datetime) -> Note:
     """Say when Kafka may delete what isn't drained yet."""
     if moment is None:
-        return tag("span", "nothing known", class_="quiet")
+        return Note("nothing known", "quiet")
     left = _left(moment, now)
     kind = "bad badge" if left <= 0 else "warning" if left < _SOON else ""
-    words = f"in {_about(left)}" if left > 0 else "now"
-    return tag("span", words, class_=kind, title=time_text(moment))
+    return Note(f"in {_about(left)}" if left > 0 else "now", kind, time_text(moment))
 
 
 def _about(seconds: float) -> str:
     """Write a time in its largest unit: `7 min`, `3 days`."""
     number, unit, *_ = duration_text(seconds).split()
     return f"{number} {unit}"
-
-
-def archive_figures(row: ArchiveRow, now: datetime) -> Html:
-    """Return what is known of one archive, as boxes."""
-    seen = row.overview or {}
-    figures: dict[str, object] = {}
-    if seen:
-        figures = {
-            "behind Kafka": _behind(seen),
-            "newest record": _ago(seen.get("newest_record"), now),
-            "validated": _ago(seen["validated_at"], now),
-            "Kafka deletes": _expiry(seen.get("expires_at"), now),
-            "records": f"{seen['records']:,}",
-            "offsets drained": f"{seen['offsets']:,}",
-            "size": size_text(seen["bytes"]),
-            "files": f"{seen['files']:,}",
-            "generations, windows": f"{seen.get('generations', 0):,}, {seen.get('windows', 0):,}",
-            "gaps": _gaps(seen.get("gaps", {})),
-        }
-    figures["last runs"] = tag(
-        "span", _runs(row), " ", tag("a", "DAG", href=row.link, data_outside="")
-    )
-    boxes = [tag("div", tag("dt", name), tag("dd", words)) for name, words in figures.items()]
-    return tag("dl", *boxes)
-
-
-def verdict_words(row: ArchiveRow, now: datetime) -> list[object]:
-    """Return the verdict of one archive, and where it is explained."""
-    if row.problem:
-        return [row.problem]
-    words = row.standing(now).words.capitalize()
-    if not row.overview:
-        return [words]
-    found = row.overview.get("findings", {})
-    said = ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
-    return [f"{words}{f' ({said})' if said else ''}. ", tag("a", "The report", href=row.report)]
-
-
-def _behind(seen: Mapping[str, Any]) -> str:
-    return "unknown" if seen.get("lag") is None else many(seen["lag"], "offset")
-
-
-def _runs(row: ArchiveRow) -> Html:
-    return tag("span", *map(_run, row.runs), class_="runs") if row.runs else Html("none")
-
-
-def _run(run: Run) -> Html:
-    shape = tag("svg", tag("title", run.words), rect(0, 0, 10, 10, run.state), viewBox="0 0 10 10")
-    return tag("a", shape, href=run.link, aria_label=run.words, data_outside="")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from kafka_drain.pages.html import Html, rect, tag
+from kafka_drain.pages.drawings import Box, Drawing, Label, Line
 
 __all__ = ["Stretch", "is_of_calendar", "time_axis"]
 
@@ -49,7 +49,7 @@ def is_of_calendar(milliseconds: int | None) -> bool:
     return milliseconds is not None and 0 <= milliseconds < HIGHEST
 
 
-def time_axis(stretches: Sequence[Stretch], label: str) -> Html:
+def time_axis(stretches: Sequence[Stretch], label: str) -> Drawing:
     """Return a drawing with a row for each stretch of time.
 
     Args:
@@ -64,22 +64,20 @@ def time_axis(stretches: Sequence[Stretch], label: str) -> Html:
     def place(moment: int) -> float:
         return left + width * (moment - first) / (last - first)
 
-    parts = []
+    lines, boxes, labels = [], [], []
     for mark in marks(first, last):
-        x = f"{place(mark):.1f}"
-        parts.append(tag("line", x1=x, x2=x, y1=top, y2=under))
-        text = _mark_text(mark, last - first)
-        parts.append(tag("text", text, x=x, y=under + 14, text_anchor="middle"))
+        x = place(mark)
+        lines.append(Line(x, top, x, under))
+        labels.append(Label(_mark_text(mark, last - first), x, under + 14, "middle"))
     for number, one in enumerate(stretches):
         y = top + number * height
         name = one.name if len(one.name) < 28 else f"{one.name[:26]}…"
-        parts.append(tag("text", name, x=left - 8, y=y + 10, text_anchor="end"))
+        labels.append(Label(name, left - 8, y + 10, "end"))
+        x = min(place(one.first), left + width - 2)
         # A moment can be seen too.
         long = max(place(one.last) - place(one.first), 2)
-        shape = rect(min(place(one.first), left + width - 2), y, long, height - 3, one.colour)
-        parts.append(tag("g", tag("title", one.words), shape))
-    box = f"0 0 {left + width + 60} {under + 22}"
-    return tag("svg", *parts, viewBox=box, role="img", aria_label=label)
+        boxes.append(Box(x, y, long, height - 3, one.colour, one.words))
+    return Drawing(label, left + width + 60, under + 22, lines, boxes, labels)
 
 
 def marks(first: int, last: int) -> list[int]:

@@ -19,9 +19,9 @@ from kafka_drain.archive.history import Histories, History
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.archive import archive_page
-from kafka_drain.pages.html import coloured
-from kafka_drain.pages.overview import SCRIPT, ArchiveRow, overview_page
+from kafka_drain.pages.overview import ArchiveRow, overview_page
 from kafka_drain.pages.placing import NOTHING
+from kafka_drain.pages.rendering import coloured, render
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain_airflow.observability.task_links import KINDS
 from kafka_drain_airflow.pages.addresses import dag_url, home_url, page_url
@@ -58,7 +58,7 @@ HEADERS = {
     # A task that is cleared writes its report anew.
     "Cache-Control": "private, no-cache",
 }
-_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+_HASH = base64.b64encode(hashlib.sha256(render("frame.js").encode()).digest()).decode()
 PAGE_HEADERS = HEADERS | {
     # Nothing runs but the page's own script, and nothing is loaded.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "

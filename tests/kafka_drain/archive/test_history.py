@@ -26,7 +26,7 @@ from kafka_drain.pages.overview import ArchiveRow, Doing, Run, shown_task
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
-from tests.kafka_drain.archive.test_status import Words, overview
+from tests.kafka_drain.archive.test_status import EVIL, Words, overview
 from tests.kafka_drain.golden import (
     END,
     P0,
@@ -213,10 +213,22 @@ def test_archive_page_empty() -> None:
 
 
 def test_archive_page_escapes() -> None:
-    """Topics can't be more than text."""
-    page = page_of(run(0, tp=TopicPartition("<script>x", 0)))
+    """What others name can't be more than text: topics, gaps, files, tasks, findings."""
+    seen = overview(verdict="findings", findings={EVIL: 1}, gaps={EVIL: 1})
+    row = ArchiveRow(
+        EVIL, EVIL, EVIL, report=EVIL, overview=seen, runs=[Run(EVIL, EVIL, EVIL)], page=EVIL
+    )
+    odd = replace(run(0, {EVIL: 5}, TopicPartition(EVIL, 0)), receipt=EVIL, sealed_at=EVIL)
+    span = Span(None, EVIL, 1, 1, 1, 1, 0, 1, EVIL)
+    history = History([odd], {EVIL: odd.cells, "b": odd.cells}, spans={EVIL: span})
+    said = {**SAID, "unit": EVIL, "rate": EVIL, "left": EVIL, "at": EVIL, "spark_ui": EVIL}
+    tasks = [Doing(EVIL, EVIL, state, EVIL, said) for state in ("running", EVIL)]
 
+    page = archive_page(row, history, NOW, EVIL, tasks, [Drained(EVIL, 9, 1.0)])
+
+    assert "Throughput" in page
     assert page.count("<script>") == 1
+    assert not Words(page).names & {"img", "onload"}
 
 
 def test_read_history_spans(tmp_path: Path) -> None:

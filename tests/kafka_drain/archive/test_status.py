@@ -174,16 +174,18 @@ def test_read_overview(tmp_path: Path) -> None:
 
 
 class Words(HTMLParser):
-    """The text of each row of a page's table."""
+    """The text of each row of a page's table, and the page's tags and attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
         self.open: list[str] = []
+        self.names: set[str] = set()
         self.feed(page)
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.names |= {tag, *(name for name, _ in attrs)}
         if tag not in ("meta", "br"):
             self.open.append(tag)
         if tag == "tr":
@@ -197,6 +199,9 @@ class Words(HTMLParser):
     def handle_data(self, data: str) -> None:
         if {"td", "th"} & set(self.open) and "title" not in self.open:
             self.rows[-1][-1] += data
+
+
+EVIL = """<script>alert(1)</script><img src=x> " onload="x" ' onload='x"""
 
 
 def row(name: str, **keys: Any) -> ArchiveRow:
@@ -304,12 +309,17 @@ def test_overview_page_words() -> None:
 
 def test_overview_page_escapes() -> None:
     """Names are others' choice: they are shown, never run."""
-    evil = row('<script>alert("1")</script>', problem='"><img src=x>', report="javascript:alert(1)")
+    seen = overview(verdict="findings", findings={EVIL: 1}, gaps={EVIL: 1})
+    runs = [Run(EVIL, EVIL, EVIL)]
+    rows = [
+        ArchiveRow(EVIL, EVIL, EVIL, page=EVIL, report=EVIL, overview=seen, runs=runs),
+        ArchiveRow(EVIL, EVIL, EVIL, page=EVIL, problem=EVIL, runs=runs),
+    ]
 
-    page = overview_page([evil], NOW)
+    page = overview_page(rows, NOW, home=EVIL)
 
     assert page.count("<script>") == 1
-    assert "<img" not in page
+    assert not Words(page).names & {"img", "onload"}
 
 
 def test_overview_page_empty() -> None:

@@ -32,13 +32,11 @@ def test_time_axis_within(times: list[tuple[int, int]]) -> None:
 
     drawing = time_axis(stretches, "what")
 
-    shapes = drawing.split("<rect ")[1:]
-    assert len(shapes) == len(times)
-    for shape in shapes:
-        x, _, width, *_ = (float(part) for part in shape.split('"')[1:8:2])
-        assert x >= 190
-        assert width >= 2
-        assert x + width <= 190 + 760 + 0.02
+    assert len(drawing.boxes) == len(times)
+    for box in drawing.boxes:
+        assert box.x >= 190
+        assert box.width >= 2
+        assert box.x + box.width <= 190 + 760 + 0.02
 
 
 def test_is_of_calendar() -> None:

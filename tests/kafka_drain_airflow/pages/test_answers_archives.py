@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -223,6 +226,16 @@ def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert "default-src 'none'" in policy
     assert "script-src 'sha256-" in policy
     assert "unsafe-inline'; script" in policy  # of styles only
+
+
+@pytest.mark.parametrize("url", [PAGE, f"{PAGE}/drain_a"])
+def test_page_script_is_the_policys(answers: dict[str, PageAnswer], url: str) -> None:
+    """The page's one script is the one that its policy lets run, to the letter."""
+    _, text, headers = answers[f"viewer {url}"]
+
+    [script] = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(

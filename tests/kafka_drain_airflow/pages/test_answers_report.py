@@ -69,7 +69,7 @@ def answers(
     hostile: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, PageAnswer]:
     """Status, text and headers of each answer."""
-    folder = tmp_path_factory.mktemp("report_view")
+    folder = tmp_path_factory.mktemp("answers_report")
     reports = folder / "archive" / "reports"
     reports.mkdir(parents=True)
     archive = Archive.at(str(folder / "archive"))
@@ -153,7 +153,7 @@ def test_report_of_hostile_path(answers: dict[str, PageAnswer], hostile: dict[st
 
 
 @pytest.mark.parametrize("page", ["docs", "schema"])
-def test_report_view_tells_nothing_else(page: str, answers: dict[str, PageAnswer]) -> None:
+def test_report_tells_nothing_else(page: str, answers: dict[str, PageAnswer]) -> None:
     """The pages that FastAPI would add are not there: they would need no login."""
     assert answers[page][0] == 404
 

@@ -1,0 +1,148 @@
+"""Drawings as plain values, which `templates/parts.html` writes as SVG. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+__all__ = ["Bar", "Box", "Drawing", "Figure", "Label", "Line", "bar_chart"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle.
+
+    Attributes:
+        x: Its left edge.
+        y: Its upper edge.
+        width: To the right.
+        height: Downwards.
+        colour: Class of its colour.
+        words: What is shown when the mouse is over it.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text of a drawing.
+
+    Attributes:
+        text: What it says.
+        x: Where its anchor is.
+        y: Its base line.
+        anchor: The part of it that is at `x`: start, middle or end.
+        words: What is shown when the mouse is over it; empty for nothing.
+    """
+
+    text: str
+    x: float
+    y: float
+    anchor: str = "start"
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line from one point to another."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What lies on a drawing, from behind to the front.
+
+    Attributes:
+        label: What it shows, for those who don't see it.
+        width: Of the whole.
+        height: Of the whole.
+        lines: Lines.
+        boxes: Rectangles.
+        labels: Texts.
+    """
+
+    label: str
+    width: float
+    height: float
+    lines: Sequence[Line] = ()
+    boxes: Sequence[Box] = ()
+    labels: Sequence[Label] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing as a part of a page.
+
+    Attributes:
+        heading: What stands above it.
+        drawing: The drawing.
+        caption: What stands below it; empty for nothing.
+    """
+
+    heading: str
+    drawing: Drawing
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a chart.
+
+    Attributes:
+        value: Its height.
+        name: What the axis says; every so many are shown, as there is room.
+        words: What is shown when the mouse is over it.
+        colour: Class of its colour.
+    """
+
+    value: int
+    name: str
+    words: str
+    colour: str
+
+
+def bar_chart(
+    bars: Sequence[Bar], label: str, axis: str, write: Callable[[int], str] = "{:,}".format
+) -> Drawing:
+    """Return a bar chart with round numbers beside it.
+
+    Args:
+        bars: From left to right; at least one.
+        label: What it shows, for those who don't see it.
+        axis: What the bars' names are.
+        write: How a value is written beside the chart.
+    """
+    left, top, width, height = 90, 12, 800, 160
+    highest = _round_up(max(bar.value for bar in bars))
+    lines, boxes, labels = [], [], []
+    for value in (0, highest // 2, highest) if highest > 1 else (0, 1):
+        y = top + height - height * value / highest
+        lines.append(Line(left, y, left + width, y))
+        labels.append(Label(write(value), left - 8, y + 4, "end"))
+    step = min(width / len(bars), 60)
+    every, under = ceil(55 / step), top + height + 18
+    for number, bar in enumerate(bars):
+        tall = max(height * bar.value / highest, 1)
+        x = left + (number + 0.1) * step
+        boxes.append(Box(x, top + height - tall, 0.8 * step, tall, bar.colour, bar.words))
+        if number % every == 0:
+            labels.append(Label(bar.name, left + (number + 0.5) * step, under, "middle"))
+    labels.append(Label(axis, 0, under))
+    return Drawing(label, left + width + 10, under + 8, lines, boxes, labels)
+
+
+def _round_up(number: int) -> int:
+    """Return the next 1, 2 or 5 with zeros."""
+    power = int("1" + "0" * (len(str(max(number, 1))) - 1))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= number)

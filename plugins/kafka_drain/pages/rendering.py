@@ -1,0 +1,49 @@
+"""Pages from the templates in `templates/`. Opens nothing but those.
+
+A page is one file that loads nothing: style and script are within it. Whatever a template is given
+is escaped where it goes in: archives, Kafka and users choose names.
+"""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kafka_drain.pages.humanize import counts_text, many, number_text, size_text, time_text
+from kafka_drain.progress import duration_text
+
+__all__ = ["coloured", "render"]
+
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("kafka_drain.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters |= {
+    "counts": counts_text,
+    "duration": duration_text,
+    "many": many,
+    "number": number_text,
+    "size": size_text,
+    "time": time_text,
+}
+
+
+def render(template: str, **values: object) -> str:
+    """Return what a template makes of some values, in ASCII.
+
+    Args:
+        template: Name of its file.
+        values: What it names.
+    """
+    text = _ENVIRONMENT.get_template(template).render(values)
+    # A worker's locale may be any, and names in an archive may be no text at all.
+    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def coloured(content: bytes, colours: str) -> bytes:
+    """Return a page that is `dark` or `light`, whatever the system's choice; empty for that."""
+    mark = f'<html lang="en" class="{colours}">' if colours else '<html lang="en">'
+    return content.replace(b'<html lang="en">', mark.encode(), 1)
