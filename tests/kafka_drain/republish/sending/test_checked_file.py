@@ -290,7 +290,7 @@ def test_checked_file_other_length(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("is_held")
 def test_checked_file_wrong_hash(tmp_path: Path) -> None:
-    """Of a file with another hash nothing is given out, and it is closed."""
+    """Of a file with another hash nothing is given out."""
     path = tmp_path / "x"
     path.write_bytes(b"0123456789")
 
