@@ -145,6 +145,41 @@ def test_archive_on_s3_equals_local(
 
 
 @pytest.mark.store
+def test_republish_on_s3_reads_once(
+    drained: Pipeline,
+    make_topic: Any,
+    republish: Any,
+    cluster: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sending and verifying ask for each byte of a file once each, by one request for all of it."""
+    from s3fs.core import S3File
+
+    archive = Archive.at(drained.archive)
+    assert validate_archive(archive, cluster).complete
+    sizes = {
+        file.path: file.bytes
+        for receipt in archive.generation(1).receipts()
+        for file in receipt.files
+    }
+    asked: list[tuple[str, int, int]] = []
+    fetch = S3File._fetch_range
+
+    def fetch_range(self: S3File, start: int, end: int) -> bytes:
+        found: bytes = fetch(self, start, end)
+        asked.append((self.path, start, start + len(found)))
+        return found
+
+    monkeypatch.setattr(S3File, "_fetch_range", fetch_range)
+
+    assert republish(archive, make_topic(partitions=2))["records"] == 2 * RECORDS
+
+    folder = archive.root.path
+    once = [(f"{folder}/{path}", 0, size) for path, size in sizes.items()]
+    assert sorted(asked) == sorted(2 * once)
+
+
+@pytest.mark.store
 def test_checkpoint_deleted_on_s3(
     drained: Pipeline, drain: Drain, send: Any, topic: str, cluster: KafkaCluster
 ) -> None:

@@ -18,6 +18,7 @@ from kafka_drain.data_files.records import (
     conform,
     rows_per_batch,
 )
+from kafka_drain.storage.outages import lies_in_store
 
 __all__ = ["read_columns", "read_records"]
 
@@ -57,12 +58,11 @@ def read_records(
 
 @contextmanager
 def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
-    # Only fsspec's paths have a protocol.
-    if getattr(path, "protocol", "") in ("", "file"):
-        opened, buffer_size = path.open("rb"), _BUFFER
-    else:
+    if lies_in_store(path):
         # At each jump to another column, fsspec would read 50 MiB ahead.
         opened, buffer_size = cast(Any, path).open("rb", cache_type="none"), _STORE_BUFFER
+    else:
+        opened, buffer_size = path.open("rb"), _BUFFER
     with opened as source:
         yield pq.ParquetFile(source, buffer_size=buffer_size, pre_buffer=False)
 

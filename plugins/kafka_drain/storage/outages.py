@@ -7,13 +7,19 @@ from contextlib import contextmanager
 
 from kafka_drain.errors import StoreUnavailableError
 
-__all__ = ["naming_outages"]
+__all__ = ["lies_in_store", "naming_outages"]
 
 #: What stores are read with: these have errors of their own.
 _CLIENTS = {
     *("aiobotocore", "aiohttp", "asyncio", "azure", "botocore"),
     *("fsspec", "gcsfs", "google", "s3fs"),
 }
+
+
+def lies_in_store(path: object) -> bool:
+    """Whether a path is one of a store, and not of this machine's file systems."""
+    # Only fsspec's paths have a protocol.
+    return getattr(path, "protocol", "") not in ("", "file")
 
 
 @contextmanager
@@ -31,8 +37,7 @@ def naming_outages(path: object) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except Exception as error:
-        # Only fsspec's paths have a protocol.
-        if getattr(path, "protocol", "") in ("", "file") or not _is_outage(error):
+        if not lies_in_store(path) or not _is_outage(error):
             raise
         raise StoreUnavailableError(
             f"{path} can't be read of its store: {type(error).__name__}: {error}; check that the "

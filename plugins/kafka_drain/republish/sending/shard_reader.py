@@ -9,41 +9,38 @@ local and none is Avro.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_drain.data_files.reader import read_records, topic_of
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, DataPath, Wanted, path_of
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, Wanted, path_of
 from kafka_drain.data_files.scalars import number
-from kafka_drain.errors import DataFileError, ManifestInvalidError
+from kafka_drain.errors import DataFileError
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.shards import Shard, ShardFile
+from kafka_drain.republish.sending.checked_file import checked_file
 
-__all__ = ["GROUP_BYTES", "read_shard"]
+__all__ = ["read_shard"]
 
 #: About how much memory the batches of one group of files may take.
 GROUP_BYTES = 128 << 20
 
-#: So much of a file is hashed at a time.
-CHUNK_BYTES = 1 << 20
-
 
 def read_shard(
-    root: str, shard: Shard, from_offset: int = 0, memory_bytes: int = GROUP_BYTES
+    root: str, shard: Shard, from_offset: int = 0, sharers: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Yield a shard's wanted records in offset order.
 
-    A file's bytes are compared with the plan before the first of its records comes.
+    All of a file's bytes are compared with the plan before the first of its records comes.
 
     Args:
         root: The archive: a folder, or a URL such as `s3://bucket/archive`.
         shard: The shard.
         from_offset: Only records with this offset or a higher one; files that lie below aren't
             opened.
-        memory_bytes: About how much memory the batches may take.
+        sharers: How many shards are read side by side, and share the memory.
 
     Yields:
         Batches with the columns of `data_files.records.SCHEMA`.
@@ -54,9 +51,8 @@ def read_shard(
     """
     files = [file for file in shard.files if file.last >= from_offset]
     for group in interleaved_groups(files):
-        batch_bytes = memory_bytes // len(group)
         yield from merge_streams(
-            [_stream(root, file, shard, from_offset, batch_bytes) for file in group]
+            [_stream(root, file, shard, from_offset, sharers * len(group)) for file in group]
         )
 
 
@@ -73,15 +69,13 @@ def interleaved_groups(files: Sequence[ShardFile]) -> list[list[ShardFile]]:
 
 
 def _stream(
-    root: str, file: ShardFile, shard: Shard, from_offset: int, batch_bytes: int
+    root: str, file: ShardFile, shard: Shard, from_offset: int, sharers: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield one file's wanted records in offset order."""
-    path = path_of(root, file.path)
-    _check_bytes(path, file)
     in_topic_folder = topic_of(file.path) is not None
     selected = (
         wanted_rows(batch, shard.source, shard.rows, from_offset, in_topic_folder=in_topic_folder)
-        for batch in _records(path, file, batch_bytes, _bounds(shard, from_offset))
+        for batch in _records(root, file, sharers, _bounds(shard, from_offset))
     )
     if file.ascending:
         yield from (batch for batch in selected if batch.num_rows)
@@ -92,37 +86,10 @@ def _stream(
     yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _check_bytes(path: DataPath, file: ShardFile) -> None:
-    """Compare a file's bytes with the plan.
-
-    Raises:
-        ManifestInvalidError: When they aren't those, or there is no file.
-    """
-    expected = f"expected {file.bytes:,} bytes with SHA-256 {file.sha256 or '(none)'}"
-    size, digest = 0, hashlib.sha256()
+def _records(root: str, file: ShardFile, sharers: int, bounds: Wanted) -> Iterator[pa.RecordBatch]:
     try:
-        with path.open("rb") as source:
-            while chunk := source.read(CHUNK_BYTES):
-                size += len(chunk)
-                digest.update(chunk)
-    except FileNotFoundError as error:
-        raise ManifestInvalidError(
-            f"{file.path} is missing since the plan was made, {expected}; restore it from a copy, "
-            "nothing of it was sent by this attempt"
-        ) from error
-    if (size, digest.hexdigest()) != (file.bytes, file.sha256):
-        raise ManifestInvalidError(
-            f"{file.path} was changed since the plan was made: it has {size:,} bytes with SHA-256 "
-            f"{digest.hexdigest()}, {expected}; restore it from a copy, nothing of it was sent by "
-            "this attempt"
-        )
-
-
-def _records(
-    path: DataPath, file: ShardFile, batch_bytes: int, bounds: Wanted
-) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from read_records(path, file.file_format, batch_bytes, bounds)
+        with checked_file(path_of(root, file.path), file, sharers) as checked:
+            yield from read_records(checked, file.file_format, GROUP_BYTES // sharers, bounds)
     except DataFileError as error:
         raise DataFileError(f"{file.path}: {error}") from error
 

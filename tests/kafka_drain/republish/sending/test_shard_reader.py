@@ -26,7 +26,8 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
-from kafka_drain.republish.sending import shard_reader
+from kafka_drain.republish.sending import checked_file, shard_reader
+from kafka_drain.republish.sending.checked_file import BLOCK_BYTES, Sizes
 from kafka_drain.republish.sending.shard_reader import interleaved_groups, merge_streams, read_shard
 from tests.kafka_drain.golden import GOLDEN, P0, P1
 
@@ -446,12 +447,43 @@ def test_read_shard_no_hash(tmp_path: Path) -> None:
         next(read_shard(str(tmp_path), shard_of(T0, unproven)))
 
 
-def test_read_shard_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of many chunks has the hash of all of them."""
-    monkeypatch.setattr(shard_reader, "CHUNK_BYTES", 7)
-    write(tmp_path, "topic=t/a", [row(0), row(1)])
+def test_read_shard_changed_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that is changed under its reader, what came is the plan's, and no more comes."""
+    monkeypatch.setattr(shard_reader, "GROUP_BYTES", 1)
+    monkeypatch.setattr(checked_file, "LOCAL", Sizes(held=0, chunk=1 << 16, buffer=1 << 16))
+    rows = [row(o) | {"value": os.urandom(100_000)} for o in range(9)]
+    write(tmp_path, "topic=t/a", rows, row_group_size=1)
+    batches = read_shard(str(tmp_path), shard_of(T0, hashed(tmp_path, file("topic=t/a", 0, 8))))
+    came = [next(batches)]
+    (tmp_path / "topic=t" / "a").write_bytes(bytes((tmp_path / "topic=t" / "a").stat().st_size))
 
-    assert values_of(tmp_path, T0, file("topic=t/a", 0, 1)) == ["None-0-0", "None-0-1"]
+    with pytest.raises(ManifestInvalidError, match="topic=t/a was changed while it was read"):
+        came += batches
+
+    assert rows_of(came) == [(r["offset"], r["value"]) for r in rows[: len(came)]]
+
+
+def test_read_shard_many_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that interleave share the memory: none that is larger than its share is held."""
+    monkeypatch.setattr(checked_file, "LOCAL", checked_file.LOCAL._replace(held=3_000))
+    files = []
+    for number in range(3):
+        path = f"topic=t/{number}"
+        write(tmp_path, path, [row(o) for o in (number, number + 10)])
+        files.append(hashed(tmp_path, file(path, number, number + 10)))
+    assert all(1_000 < file.bytes < 3_000 for file in files)
+
+    def open_files(*some: ShardFile, sharers: int = 1) -> int:
+        batches = read_shard(str(tmp_path), shard_of(T0, *some), sharers=sharers)
+        next(batches)
+        open_now = [
+            os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if entry.is_symlink()
+        ]
+        return sum(name.startswith(str(tmp_path)) for name in open_now)
+
+    assert open_files(files[0]) == 0
+    assert open_files(files[0], sharers=3) == 1
+    assert open_files(*files) == 3
 
 
 def test_read_shard_not_readable(tmp_path: Path) -> None:
@@ -621,11 +653,21 @@ def test_row_groups_no_statistics(tmp_path: Path, options: dict[str, Any]) -> No
     assert groups_read(path, Wanted(0, 60, 70, 70, 80)) == list(range(8))
 
 
-def test_read_shard_skips_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard that goes on in the middle of a file reads what is left of it, after its hash."""
+@pytest.mark.parametrize("is_held", [True, False])
+def test_read_shard_skips_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    """A shard that goes on in the middle of a file reads it once for its hash, and what is left.
+
+    The latter comes from memory where the file fits.
+    """
     (tmp_path / "topic=t").mkdir()
     counted = row_groups(tmp_path / "topic=t" / "x")
     monkeypatch.setattr(shard_reader, "path_of", lambda root, name: counted)
+    size = counted.path.stat().st_size
+    sizes = Sizes(size if is_held else 0, chunk=BLOCK_BYTES, buffer=1 << 13)
+    monkeypatch.setattr(checked_file, "LOCAL", sizes)
+    monkeypatch.setattr(checked_file, "BLOCK_BYTES", 1 << 13)
     shard = shard_of(
         TopicPartition("t", 3),
         hashed(tmp_path, file("topic=t/x", 60, 79)),
@@ -635,4 +677,5 @@ def test_read_shard_skips_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyP
     batches = read_shard(str(tmp_path), shard, from_offset=71)
 
     assert [offset for offset, _ in rows_of(list(batches))] == [71, 72, 73, 74]
-    assert sum(counted.sizes) - counted.path.stat().st_size < FOOTER + GROUP_ROWS * VALUE
+    again = sum(counted.sizes) - size
+    assert again == 0 if is_held else GROUP_ROWS * VALUE < again < FOOTER + 2 * GROUP_ROWS * VALUE
