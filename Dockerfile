@@ -64,11 +64,11 @@ RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirement
     && find venv -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 # Just what the download needs, so that other code can change without repeating it.
-COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py fetch/kafka_drain/
-COPY plugins/kafka_drain/spark/__init__.py plugins/kafka_drain/spark/java.py fetch/kafka_drain/spark/
+COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/progress.py fetch/kafka_drain/
+COPY plugins/kafka_drain/spark/__init__.py fetch/kafka_drain/spark/
 COPY plugins/kafka_drain/spark/jars/ fetch/kafka_drain/spark/jars/
 RUN PYTHONPATH=fetch python -m kafka_drain.spark.jars.fetch \
-    && rm -rf fetch cache/ivy \
+    && rm -rf fetch \
     && find cache -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
 COPY pyproject.toml requirements.txt README.md LICENSE ./

@@ -16,7 +16,7 @@ WITH_PARTS := tests/faults tests/integration tests/security tests/sequences test
 # Hundreds of processes would compile the same modules, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the verbs
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -88,6 +88,18 @@ check: setup ## lint, format and types, changing nothing
 format: setup ## format the code
 	@$(PYTHON_ENV) -m ruff check --fix .
 	@$(PYTHON_ENV) -m ruff format .
+
+coverage: setup ## measure what the unit tests run of the product; with ARGS=tests/integration/test_x.py those tests as well
+	@rm -rf build/coverage
+	@$(PYTHON_ENV) -m coverage run -m pytest -m "not integration" || echo "make: goes on to the figures"
+	@# A worker that Spark's daemon has forked is killed before it has written what it ran.
+	@test -z "$(ARGS)" || SPARK_SUBMIT_OPTS=-Dspark.python.use.daemon=false \
+	  $(PYTHON_ENV) -m coverage run -m pytest -m integration $(ARGS) || echo "make: goes on to the figures"
+	@$(PYTHON_ENV) -m coverage combine --quiet
+	@$(PYTHON_ENV) -m coverage html --quiet
+	@$(PYTHON_ENV) -m coverage json --quiet
+	@$(PYTHON_ENV) -m scripts.coverage_table build/coverage/coverage.json
+	@echo "build/coverage/html/index.html"
 
 mutate: setup ## change the lines that decide, one at a time, and fail where tests notice less than 95 % (ONLY="retention")
 	@nice -n 10 $(PYTHON_ENV) -m scripts.mutation $(ONLY)

@@ -1,4 +1,4 @@
-"""Write `jars.lock` anew: the SHA-256 of each jar that Ivy brings for what `ivy.xml` declares."""
+"""Write `jars.lock` anew: path, bytes and SHA-256 of each jar that Ivy brings for `ivy.xml`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.jars import lock as jar_lock
+from scripts import ivy
 
 __all__ = ["main"]
 
@@ -14,7 +15,7 @@ __all__ = ["main"]
 def main() -> int:
     """Write the lock and say what has changed; return the exit status."""
     try:
-        found = {conf: jars.hashes_of(conf) for conf in jars.CONFS}
+        found = {conf: ivy.resolve(conf) for conf in jars.CONFS}
     except KafkaDrainError as error:
         print(f"lock-jars: {error}", file=sys.stderr)
         return 1
@@ -23,7 +24,7 @@ def main() -> int:
     before = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
     path.write_text(text, encoding="utf-8")
     after = set(text.splitlines())
-    for line in sorted(before ^ after, key=lambda line: line.split()[-1]):
+    for line in sorted(before ^ after, key=lambda line: line.split()[2:]):
         print("-" if line in before else "+", line)
     print(f"{path.name}: {len(after)} jars, {len(before ^ after)} lines changed")
     return 0

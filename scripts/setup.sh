@@ -77,7 +77,7 @@ check_java
 step "Java $java_major"
 
 stamp=$venv/kafka-drain-setup
-wanted=$(hash_inputs "$lock" pyproject.toml plugins/kafka_drain/spark/jars/ivy.xml)
+wanted=$(hash_inputs "$lock" pyproject.toml)
 
 if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     step "Python packages: nothing has changed"

@@ -9,9 +9,15 @@ import pytest
 from kafka_drain.errors import MachineError
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.jars import lock as jar_lock
-from scripts import lock_jars
+from kafka_drain.spark.jars.lock import LockedJar
+from scripts import ivy, lock_jars
 
 OLD, NEW, SAME = "0" * 64, "1" * 64, "2" * 64
+A, B1, B2 = (
+    LockedJar("g/a/1/a-1.jar", 10, SAME),
+    LockedJar("g/b/1/b-1.jar", 20, OLD),
+    LockedJar("g/b/2/b-2.jar", 30, NEW),
+)
 
 
 @pytest.fixture
@@ -25,17 +31,17 @@ def test_main_writes(
     lock_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lock is what each configuration brings; the lines that changed are printed."""
-    lock_file.write_text(f"{SAME}  broker/a-1.jar\n{OLD}  broker/b-1.jar\n")
-    brought = {jars.BROKER: {"a-1.jar": SAME, "b-2.jar": NEW}, jars.S3: {"a-1.jar": SAME}}
-    monkeypatch.setattr(jars, "hashes_of", lambda conf: brought.get(conf, {}))
+    lock_file.write_text(jar_lock.format_lock({jars.BROKER: [A, B1]}))
+    brought = {jars.BROKER: [A, B2], jars.S3: [A]}
+    monkeypatch.setattr(ivy, "resolve", lambda conf: brought.get(conf, []))
 
     assert lock_jars.main() == 0
 
     assert jar_lock.parse_lock(lock_file.read_text()) == brought
     assert capsys.readouterr().out.splitlines() == [
-        f"- {OLD}  broker/b-1.jar",
-        f"+ {NEW}  broker/b-2.jar",
-        f"+ {SAME}  s3/a-1.jar",
+        f"- {OLD} 20 broker g/b/1/b-1.jar",
+        f"+ {NEW} 30 broker g/b/2/b-2.jar",
+        f"+ {SAME} 10 s3 g/a/1/a-1.jar",
         "jars.lock: 3 jars, 3 lines changed",
     ]
 
@@ -45,13 +51,13 @@ def test_main_fails(
 ) -> None:
     """When one configuration can't be brought, the lock stays as it was."""
 
-    def hashes_of(conf: str) -> dict[str, str]:
+    def resolve(conf: str) -> list[LockedJar]:
         if conf == jars.TOOLS:
             raise MachineError("no network")
-        return {"a-1.jar": SAME}
+        return [A]
 
     lock_file.write_text("as it was")
-    monkeypatch.setattr(jars, "hashes_of", hashes_of)
+    monkeypatch.setattr(ivy, "resolve", resolve)
 
     assert lock_jars.main() == 1
 

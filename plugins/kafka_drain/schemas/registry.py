@@ -1,4 +1,8 @@
-"""A Schema Registry, asked for the schemas of subjects. Confluent's REST API, version 7."""
+"""A Schema Registry, asked for the schemas of subjects. Confluent's REST API, version 7.
+
+By requests and not by confluent_kafka's own client: that one takes a bearer token only beside a
+cluster of Confluent Cloud, follows no redirect and doesn't know REQUESTS_CA_BUNDLE.
+"""
 
 from __future__ import annotations
 

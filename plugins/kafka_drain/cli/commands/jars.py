@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kafka_drain.cli.console import answer, print_fields
+from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.spark.jars import fetch as jars
 
@@ -19,9 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fetch the jars."""
-    found = {}
-    for conf in (jars.CONNECTOR, jars.BROKER) if options.broker else (jars.CONNECTOR,):
-        found[conf] = [str(path) for path in jars.fetch(conf)]
+    confs = (jars.CONNECTOR, jars.S3, *((jars.BROKER,) if options.broker else ()))
+    found = {conf: [str(path) for path in jars.fetch(conf, say)] for conf in confs}
     folders = {conf: f"{len(paths)} in {Path(paths[0]).parent}" for conf, paths in found.items()}
     answer(options, found, print_fields(folders))
     return OK

@@ -1,8 +1,9 @@
 """The jars that pip doesn't bring: Spark's Kafka connector, S3, a demo's broker, Kafka's tools.
 
-Ivy fetches what `ivy.xml` declares into a folder of the user's cache, and each jar has to have the
-SHA-256 that `jars.lock` names before the folder appears. Its name changes with both files. Only
-`fetch` uses the network; `verified` only looks, and compares sizes.
+`jars.lock` says which jars each configuration has and what each has to be. `fetch` downloads them
+from a Maven repository into a folder of the user's cache, whose name changes with those lines of
+the lock; a jar gets its name there once its SHA-256 has been compared. Only `fetch` uses the
+network; `verified` only looks, and compares sizes.
 
 `KAFKA_DRAIN_CACHE` moves the cache.
 """
@@ -11,20 +12,17 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kafka_drain.errors import ConfigError, KafkaDrainError, MachineError
 from kafka_drain.spark.jars import lock as jar_lock
-from kafka_drain.spark.jars.ivy import IVY_FILE, ivy_command, run_ivy
+from kafka_drain.spark.jars import maven
+from kafka_drain.spark.jars.lock import LockedJar
 
 __all__ = [
     "BROKER",
@@ -34,7 +32,6 @@ __all__ = [
     "TOOLS",
     "cache_folder",
     "fetch",
-    "hashes_of",
     "main",
     "verified",
 ]
@@ -48,15 +45,6 @@ TOOLS = "tools"
 _OTHER_SPARKS = {"3.5.": {CONNECTOR: "connector-spark35", S3: "s3-spark35"}}
 
 CONFS = (CONNECTOR, S3, *_OTHER_SPARKS["3.5."].values(), BROKER, TOOLS)
-
-_INDEX = "index.json"
-
-
-@dataclass(frozen=True, slots=True)
-class _Jar:
-    name: str
-    size: int
-    sha256: str
 
 
 def cache_folder() -> Path:
@@ -73,43 +61,31 @@ def cache_folder() -> Path:
     return base / "kafka-drain"
 
 
-def fetch(conf: str) -> list[Path]:
-    """Return the jars of `conf`, downloading them first when they aren't complete.
+def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """Return the jars of `conf`, each with the SHA-256 of the lock; download those that haven't.
 
-    Processes that fetch at the same time wait for each other; the folder appears at once, with
-    everything in it, or not at all.
+    Processes that fetch at the same time wait for each other. One that is killed leaves the jars
+    that had arrived, and the next goes on.
+
+    Args:
+        conf: One of this module's names.
+        say: Takes lines of progress, when there is something to download.
 
     Raises:
-        ConfigError: When `conf` isn't one of this module's names, or the settings file is missing.
-        MachineError: When Java or pyspark is missing, the cache can't be written, Ivy fails, or
-            what it brings isn't what the lock names.
+        ConfigError: When `conf` isn't one of this module's names, or the repository has no URL.
+        MachineError: When the cache can't be written, or the repository doesn't have the jars that
+            the lock names.
     """
     conf = _for_spark(conf)
-    folder = _folder(conf)
-    jars, _ = _look(folder)
-    if jars is not None:
-        return jars
-    command = ivy_command()
-    with _cache_locked():
-        jars, _ = _look(folder)
-        if jars is None:
-            _download(conf, folder, command)
-    return verified(conf)
-
-
-def hashes_of(conf: str) -> dict[str, str]:
-    """Return the SHA-256 of each jar that Ivy brings for `conf`, by name, whatever the lock says.
-
-    This is what a new lock is made of; the jars themselves aren't kept.
-
-    Raises:
-        ConfigError: As `fetch`.
-        MachineError: As `fetch`, but for the lock.
-    """
-    _check_conf(conf)
-    command = ivy_command()
-    with _cache_locked(), _scratch_folder() as scratch:
-        return {jar.name: jar.sha256 for jar in _bring(conf, scratch, command)}
+    jars = _locked(conf)
+    folder = _folder(conf, jars)
+    if not all(_is_as_locked(folder, jar) for jar in jars):
+        with _cache_locked():
+            folder.mkdir(parents=True, exist_ok=True)
+            missing = [jar for jar in jars if not _is_as_locked(folder, jar)]
+            if missing:
+                maven.download(missing, folder, f"{conf} jars", say)
+    return [folder / jar.name for jar in jars]
 
 
 def verified(conf: str) -> list[Path]:
@@ -119,17 +95,21 @@ def verified(conf: str) -> list[Path]:
         ConfigError: When `conf` isn't one of this module's names.
         MachineError: When a jar is missing or has another size.
     """
-    jars, wrong = _look(_folder(_for_spark(conf)))
-    if jars is None:
-        raise MachineError(f"The {conf} jars aren't complete: {wrong}. Run `kafka-drain jars`.")
-    return jars
+    conf = _for_spark(conf)
+    jars = _locked(conf)
+    folder = _folder(conf, jars)
+    wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
+    if wrong:
+        seen = f"in {folder}, {'; '.join(wrong)}" if folder.exists() else f"{folder} doesn't exist"
+        raise MachineError(f"the {conf} jars aren't complete: {seen}. Run `kafka-drain jars`.")
+    return [folder / jar.name for jar in jars]
 
 
 def main() -> int:
     """Fetch all jars but those of benchmarks and print a line for each; return the exit status."""
     try:
         for conf in (CONNECTOR, S3, BROKER):
-            jars = fetch(conf)
+            jars = fetch(conf, lambda line: print(line, file=sys.stderr, flush=True))
             size = sum(jar.stat().st_size for jar in jars)
             print(f"{conf}: {len(jars)} jars, {size / 1e6:.1f} MB in {jars[0].parent}")
     except KafkaDrainError as error:
@@ -148,42 +128,28 @@ def _for_spark(conf: str) -> str:
     return confs.get(conf, conf)
 
 
-def _check_conf(conf: str) -> None:
+def _locked(conf: str) -> list[LockedJar]:
     if conf not in CONFS:
-        raise ConfigError(f"No jars are declared for {conf!r}, expected one of {list(CONFS)}.")
+        raise ConfigError(f"no jars are declared for {conf!r}, expected one of {list(CONFS)}")
+    locked = jar_lock.parse_lock(jar_lock.LOCK_FILE.read_text(encoding="utf-8"))
+    if conf not in locked:
+        raise MachineError(
+            f"jars.lock has no line for {conf}, expected its jars; install kafka-drain again, or "
+            "in its repository run `make lock-jars`"
+        )
+    return locked[conf]
 
 
-def _folder(conf: str) -> Path:
-    _check_conf(conf)
-    # With the lock: jars that were compared with another one, or with none, are fetched again.
-    declared = IVY_FILE.read_bytes() + jar_lock.LOCK_FILE.read_bytes() + conf.encode()
-    return _jars_folder() / f"{conf}-{hashlib.sha256(declared).hexdigest()[:12]}"
+def _folder(conf: str, jars: Sequence[LockedJar]) -> Path:
+    digest = hashlib.sha256(jar_lock.format_lock({conf: jars}).encode()).hexdigest()
+    return cache_folder() / "jars" / f"{conf}-{digest[:12]}"
 
 
-def _jars_folder() -> Path:
-    return cache_folder() / "jars"
-
-
-def _ivy_cache() -> Path:
-    return cache_folder() / "ivy"
-
-
-def _look(folder: Path) -> tuple[list[Path] | None, str]:
-    """Return the jars, or None and what is wrong."""
-    index = folder / _INDEX
+def _is_as_locked(folder: Path, jar: LockedJar) -> bool:
     try:
-        files = json.loads(index.read_text(encoding="utf-8"))["files"]
-        jars = [_Jar(**file) for file in files]
-    except FileNotFoundError:
-        return None, f"{index} doesn't exist"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return None, f"{index} can't be read ({error})"
-    wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
-    if wrong:
-        return None, f"in {folder}, " + "; ".join(wrong)
-    if not jars:
-        return None, f"{index} names no jar"
-    return [folder / jar.name for jar in jars], ""
+        return hashlib.sha256((folder / jar.name).read_bytes()).hexdigest() == jar.sha256
+    except OSError:
+        return False
 
 
 def _problem(path: Path, size: int) -> str:
@@ -205,66 +171,9 @@ def _cache_locked() -> Iterator[None]:
             yield
     except OSError as error:
         raise MachineError(
-            f"The jar cache {cache} can't be written: {error}. Make room or give it "
+            f"the jar cache {cache} can't be written: {error}. Make room or give it "
             "rights, or set KAFKA_DRAIN_CACHE to another folder."
         ) from error
-
-
-@contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    folder = _jars_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    # Only a fetch that was killed leaves its folder behind: the lock keeps all others out.
-    for leftover in folder.glob(".fetch-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".fetch-", dir=folder))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _download(conf: str, folder: Path, command: list[str]) -> None:
-    with _scratch_folder() as scratch:
-        complete = scratch / "jars"
-        complete.mkdir()
-        jars = _bring(conf, complete, command)
-        _refuse_others(conf, jars)
-        index = json.dumps({"conf": conf, "files": [asdict(jar) for jar in jars]}, indent=1)
-        (complete / _INDEX).write_text(index + "\n", encoding="utf-8")
-        if folder.exists():
-            folder.rename(scratch / "damaged")
-        complete.rename(folder)
-
-
-def _bring(conf: str, into: Path, command: list[str]) -> list[_Jar]:
-    run_ivy(command, conf, into, _ivy_cache())
-    jars = [
-        _Jar(path.name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
-        for path in sorted(into.glob("*.jar"))
-    ]
-    if not jars:
-        raise MachineError(
-            f"Ivy reported success but retrieved no {conf} jar. Remove {cache_folder()} and "
-            "run `kafka-drain jars` again."
-        )
-    return jars
-
-
-def _refuse_others(conf: str, jars: list[_Jar]) -> None:
-    locked = jar_lock.parse_lock(jar_lock.LOCK_FILE.read_text(encoding="utf-8"))
-    differences = jar_lock.compare({jar.name: jar.sha256 for jar in jars}, locked.get(conf, {}))
-    if not differences:
-        return
-    # What Ivy holds it takes again, whatever a corrected mirror serves.
-    shutil.rmtree(_ivy_cache(), ignore_errors=True)
-    raise MachineError(
-        f"The {conf} jars that Ivy brought aren't those of jars.lock:\n"
-        + "\n".join(f"  {difference}" for difference in differences)
-        + "\nNone of them is kept. If ivy.xml is as it was, a mirror or a proxy serves other files "
-        "than Maven Central: have it corrected, or name another one by KAFKA_DRAIN_IVY_SETTINGS. "
-        "After a change of ivy.xml, run `make lock-jars`."
-    )
 
 
 if __name__ == "__main__":

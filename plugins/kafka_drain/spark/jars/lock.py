@@ -1,75 +1,72 @@
-"""The lock of the jars, `jars.lock`: the SHA-256 of each jar that each configuration brings.
+"""The lock of the jars, `jars.lock`: which jars each configuration needs, and what each has to be.
 
-Its lines are sha256sum's, `<sha256>  <configuration>/<jar>`, in the order of the names.
+A line a jar, `<sha256> <bytes> <configuration> <path>`, in the order of configurations and paths.
+The path is the jar's in a repository of Maven's layout, `<group>/<artifact>/<version>/<file>`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_drain.errors import MachineError
 
-__all__ = ["LOCK_FILE", "Difference", "compare", "format_lock", "parse_lock"]
+__all__ = ["LOCK_FILE", "LockedJar", "format_lock", "parse_lock"]
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 
-_LINE = re.compile(r"([0-9a-f]{64})  ([\w-]+)/([^/\s]+\.jar)")
+# No part of a path begins with a dot: none leads out of a folder, and no file is hidden.
+_LINE = re.compile(
+    r"([0-9a-f]{64}) ([1-9]\d*) ([\w-]+) ((?:\w[\w.+-]*/){3,}\w[\w.+-]*\.jar)", re.ASCII
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A jar that isn't as the lock says.
+@dataclass(frozen=True, slots=True, order=True)
+class LockedJar:
+    """A jar as it has to be.
 
     Attributes:
-        name: The file's name.
-        seen: The SHA-256 of what was brought; None when the jar is missing.
-        expected: The SHA-256 in the lock; None when the lock doesn't name the jar.
+        path: Where it lies in a repository of Maven's layout.
+        size: Its bytes.
+        sha256: Their hash.
     """
 
-    name: str
-    seen: str | None
-    expected: str | None
+    path: str
+    size: int
+    sha256: str
 
-    def __str__(self) -> str:
-        if self.seen is None:
-            return f"{self.name} is missing, expected SHA-256 {self.expected}"
-        wanted = "no such jar" if self.expected is None else self.expected
-        return f"{self.name} has SHA-256 {self.seen}, expected {wanted}"
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.rpartition("/")[2]
 
 
-def parse_lock(text: str) -> dict[str, dict[str, str]]:
-    """Return the SHA-256 of each jar by its name, for each configuration.
+def parse_lock(text: str) -> dict[str, list[LockedJar]]:
+    """Return the jars of each configuration, in the order of the lock.
 
     Raises:
         MachineError: When a line has another form.
     """
-    locked: dict[str, dict[str, str]] = {}
+    locked: dict[str, list[LockedJar]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.fullmatch(line)
         if found is None:
             raise MachineError(
-                f"Line {number} of jars.lock is {line!r}, expected "
-                "`<sha256>  <configuration>/<jar>`. Install kafka-drain again; in its repository, "
-                "run `make lock-jars`."
+                f"line {number} of jars.lock is {line!r}, expected "
+                "`<sha256> <bytes> <configuration> <path>`; install kafka-drain again, or in its "
+                "repository run `make lock-jars`"
             )
-        sha256, conf, name = found.groups()
-        locked.setdefault(conf, {})[name] = sha256
+        sha256, size, conf, path = found.groups()
+        locked.setdefault(conf, []).append(LockedJar(path, int(size), sha256))
     return locked
 
 
-def format_lock(jars: Mapping[str, Mapping[str, str]]) -> str:
+def format_lock(jars: Mapping[str, Iterable[LockedJar]]) -> str:
     """Return the text that `parse_lock` takes."""
-    paths = {f"{conf}/{name}": sha for conf, found in jars.items() for name, sha in found.items()}
-    return "".join(f"{sha256}  {path}\n" for path, sha256 in sorted(paths.items()))
-
-
-def compare(seen: Mapping[str, str], expected: Mapping[str, str]) -> list[Difference]:
-    """Return what differs between the jars that were brought and those of the lock, by name."""
-    return [
-        Difference(name, seen.get(name), expected.get(name))
-        for name in sorted({*seen, *expected})
-        if seen.get(name) != expected.get(name)
-    ]
+    return "".join(
+        f"{jar.sha256} {jar.size} {conf} {jar.path}\n"
+        for conf in sorted(jars)
+        for jar in sorted(jars[conf])
+    )

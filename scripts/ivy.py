@@ -1,56 +1,68 @@
-"""The Ivy inside pyspark: brings the jars of one configuration of `ivy.xml` into a folder.
+"""The Ivy inside pyspark: resolves what `ivy.xml` asks for, one configuration at a time.
 
-`KAFKA_DRAIN_IVY_SETTINGS` names an `ivysettings.xml`, where a company's mirror of Maven Central is
-declared; without it Ivy's own defaults hold.
+Only `make lock-jars` runs it. `KAFKA_DRAIN_IVY_SETTINGS` names an `ivysettings.xml`, where a mirror
+of Maven Central is declared; without it Ivy's own defaults hold.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.spark.jars.fetch import cache_folder
+from kafka_drain.spark.jars.lock import LockedJar
 from kafka_drain.spark.java import require_java
 
-__all__ = ["IVY_FILE", "ivy_command", "run_ivy"]
+__all__ = ["IVY_FILE", "resolve"]
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 
 _TIME_LIMIT_SECONDS = 1800
 _LINES_OF_IVY = 8
+# As a repository of Maven's layout has it, and relative: Ivy would expand brackets in a path.
+_PATTERN = "[orgPath]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
 
 
-def ivy_command() -> list[str]:
-    """Return the command that starts Ivy, after a look whether it can be started at all.
+def resolve(conf: str) -> list[LockedJar]:
+    """Return the jars that Ivy brings for one configuration of `ivy.xml`; none of them is kept.
+
+    One alone, so that its versions don't depend on the others.
 
     Raises:
         ConfigError: When the settings file is missing.
-        MachineError: When Java or pyspark is missing.
+        MachineError: When Java or pyspark is missing, or Ivy fails, takes too long or brings
+            nothing.
     """
-    return [str(require_java().path), "-jar", str(_ivy_jar()), *_settings()]
+    command = [str(require_java().path), "-jar", str(_ivy_jar()), *_settings()]
+    command += ["-cache", str(cache_folder() / "ivy"), "-ivy", str(IVY_FILE), "-confs", conf]
+    with TemporaryDirectory() as folder:
+        _run([*command, "-retrieve", _PATTERN], conf, Path(folder))
+        jars = [
+            LockedJar(
+                path=path.relative_to(folder).as_posix(),
+                size=path.stat().st_size,
+                sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+            )
+            for path in Path(folder).rglob("*.jar")
+        ]
+    if not jars:
+        raise MachineError(
+            f"Ivy reported success but retrieved no {conf} jar, expected those of ivy.xml; remove "
+            f"{cache_folder() / 'ivy'} and run `make lock-jars` again"
+        )
+    return jars
 
 
-def run_ivy(command: list[str], conf: str, into: Path, cache: Path) -> None:
-    """Bring the jars of `conf` into a folder.
-
-    Args:
-        command: What `ivy_command` returned.
-        conf: One configuration alone, so that its versions don't depend on the others.
-        into: An empty folder.
-        cache: Ivy's own; what is in it isn't downloaded again.
-
-    Raises:
-        MachineError: When Ivy fails or takes too long.
-    """
-    arguments = ["-cache", str(cache), "-ivy", str(IVY_FILE), "-confs", conf]
-    # A relative pattern, because Ivy would expand brackets in the cache's own path.
-    arguments += ["-retrieve", "[artifact]-[revision].[ext]"]
+def _run(command: list[str], conf: str, into: Path) -> None:
     try:
         run = subprocess.run(
-            [*command, *arguments],
+            command,
             cwd=into,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -62,21 +74,20 @@ def run_ivy(command: list[str], conf: str, into: Path, cache: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise MachineError(
-            f"Ivy didn't fetch the {conf} jars within {_TIME_LIMIT_SECONDS} s. Check the network "
-            "and run `kafka-drain jars` again; what has arrived is kept."
+            f"Ivy didn't bring the {conf} jars within {_TIME_LIMIT_SECONDS} s. Check the network "
+            "and run `make lock-jars` again; what has arrived is kept."
         ) from error
     if run.returncode != 0:
         raise MachineError(
-            f"Ivy couldn't fetch the {conf} jars and ended with {run.returncode}:\n"
+            f"Ivy couldn't bring the {conf} jars and ended with {run.returncode}:\n"
             + "\n".join(f"  {line}" for line in _meaningful(run.stdout))
             + "\nCheck the network (Java takes a proxy from JAVA_TOOL_OPTIONS, as "
             "-Dhttps.proxyHost=… -Dhttps.proxyPort=…), or set KAFKA_DRAIN_IVY_SETTINGS to an "
-            "ivysettings.xml that names your mirror of Maven Central. Then run `kafka-drain jars`."
+            "ivysettings.xml that names your mirror of Maven Central. Then run `make lock-jars`."
         )
 
 
 def _ivy_jar() -> Path:
-    # Importing pyspark takes a second and would tie the core to Spark; finding it does neither.
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or []) if spec else []:
         found = sorted(Path(location, "jars").glob("ivy-*.jar"))
@@ -84,8 +95,8 @@ def _ivy_jar() -> Path:
             return found[-1]
     seen = "has no jars/ivy-*.jar (pyspark-client has none)" if spec else "is not installed"
     raise MachineError(
-        f"The jars are fetched by the Ivy inside pyspark, but pyspark {seen} for {sys.executable}."
-        " Install the full pyspark package."
+        f"the jars are resolved by the Ivy inside pyspark, but pyspark {seen} for {sys.executable};"
+        " install the full pyspark package"
     )
 
 

@@ -1,0 +1,194 @@
+"""A Maven repository, asked for jars by HTTPS: Maven Central, or a mirror of it.
+
+`KAFKA_DRAIN_MAVEN_URL` is the base URL of a mirror, as Maven's own settings name it. A login for it
+is taken from `~/.netrc` or the file that NETRC names, proxies from HTTPS_PROXY, HTTP_PROXY and
+NO_PROXY, certificates from REQUESTS_CA_BUNDLE or SSL_CERT_FILE.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.spark.jars.lock import LockedJar
+
+if TYPE_CHECKING:
+    from requests import Session
+
+__all__ = ["download", "repository_url"]
+
+_VARIABLE = "KAFKA_DRAIN_MAVEN_URL"
+_MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
+
+_TRIES = 3
+_SECONDS = 30.0
+_CHUNK_BYTES = 1 << 17
+
+
+def repository_url() -> str:
+    """Return the base URL of the repository.
+
+    Raises:
+        ConfigError: When the variable holds no URL, or one with a login.
+    """
+    url = os.environ.get(_VARIABLE) or _MAVEN_CENTRAL
+    parts = urlsplit(url)
+    if "@" in url:
+        raise ConfigError(f"the URL in {_VARIABLE} holds a login; put it into ~/.netrc")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"{_VARIABLE} is {url!r}, expected the base URL of a Maven repository: "
+            "https://host/path; correct or unset it"
+        )
+    return url.rstrip("/")
+
+
+def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[str], None]) -> None:
+    """Download jars. Each gets its name once it is known to be the one of the lock.
+
+    Args:
+        jars: Which.
+        into: A folder in which nobody else downloads.
+        what: Begins each line of progress.
+        say: Takes the lines.
+
+    Raises:
+        ConfigError: As `repository_url`.
+        MachineError: When the repository doesn't answer, refuses the login or lacks a jar, or when
+            a jar isn't as the lock says; those that are as it says are kept.
+        OSError: When the folder can't be written.
+    """
+    base = repository_url()
+    progress = Progress("bytes", sum(jar.size for jar in jars))
+    say(f"{what}: {progress.line(0)}")
+    with _session() as session:
+        repository = _Repository(base, session, Ticker(what, progress, say))
+        problems = [
+            f"  {jar.name} {problem}" for jar in jars if (problem := repository.bring(jar, into))
+        ]
+    if problems:
+        raise MachineError(
+            "\n".join([f"{base} doesn't have what jars.lock names:", *problems])
+            + "\nNone of these is kept. Have the mirror or proxy corrected, or let "
+            f"{_VARIABLE} name another, and run `kafka-drain jars` again."
+        )
+    say(f"{what}: {progress.line(progress.total)}")
+
+
+@dataclass
+class _Repository:
+    """A repository and how much of it has arrived.
+
+    Attributes:
+        base: Its base URL.
+        session: Where connections are kept.
+        ticker: Told of the bytes.
+        done: Bytes of the jars that were asked for before.
+    """
+
+    base: str
+    session: Session
+    ticker: Ticker
+    done: int = 0
+
+    def bring(self, jar: LockedJar, into: Path) -> str:
+        """Download a jar; return what is wrong with it, empty when it is there under its name."""
+        part = into / f"{jar.name}.part"
+        try:
+            problem = self._bring(jar, part)
+            if not problem:
+                part.replace(into / jar.name)
+            return problem
+        finally:
+            part.unlink(missing_ok=True)
+            self.done += jar.size
+
+    def _bring(self, jar: LockedJar, part: Path) -> str:
+        from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
+
+        tries_left = _TRIES
+        while True:
+            tries_left -= 1
+            try:
+                answer = self.session.get(f"{self.base}/{jar.path}", stream=True, timeout=_SECONDS)
+            except (OSError, HTTPError) as error:
+                raise MachineError(_no_answer(self.base, error)) from error
+            with answer:
+                if answer.status_code == 404:
+                    return f"isn't there: 404 for {jar.path}"
+                if answer.status_code != 200:
+                    raise MachineError(_refusal(self.base, answer.status_code))
+                try:
+                    return self._write(answer.iter_content(_CHUNK_BYTES), jar, part)
+                except RequestException as error:
+                    # The session's own retries end with the headers.
+                    if not tries_left:
+                        raise MachineError(_no_answer(self.base, error)) from error
+
+    def _write(self, chunks: Iterable[bytes], jar: LockedJar, part: Path) -> str:
+        size, sha256 = 0, hashlib.sha256()
+        with part.open("wb") as file:
+            for chunk in chunks:
+                size += len(chunk)
+                if size > jar.size:
+                    return f"has more bytes than the {jar.size} expected"
+                sha256.update(chunk)
+                file.write(chunk)
+                self.ticker.at(self.done + size)
+        seen = sha256.hexdigest()
+        return "" if seen == jar.sha256 else f"has SHA-256 {seen}, expected {jar.sha256}"
+
+
+def _no_answer(base: str, error: Exception) -> str:
+    from requests.exceptions import SSLError
+
+    if isinstance(error, SSLError):
+        return (
+            f"the certificate of {base} isn't trusted ({error}); let REQUESTS_CA_BUNDLE name a PEM "
+            "file with the CA of your mirror or proxy"
+        )
+    # What urllib3 refuses before it asks is a proxy's URL, which may hold a password.
+    seen = error if isinstance(error, OSError) else type(error).__name__
+    return (
+        f"{base} doesn't answer ({seen}); check the network and HTTPS_PROXY, or let {_VARIABLE} "
+        "name your mirror of Maven Central. Then run `kafka-drain jars` again: what has arrived "
+        "is kept."
+    )
+
+
+def _refusal(base: str, status: int) -> str:
+    if status in (401, 403):
+        return (
+            f"{base} refuses the login ({status}); put it into ~/.netrc, mode 0600: "
+            f"machine {urlsplit(base).hostname} login … password …"
+        )
+    return f"{base} answers {status}; try again when it is well, or let {_VARIABLE} name another"
+
+
+def _session() -> Session:
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    retries = Retry(
+        total=_TRIES - 1,
+        backoff_factor=0.5,
+        status_forcelist=(429, 500, 502, 503, 504),
+        raise_on_status=False,
+    )
+    session = Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(max_retries=retries))
+    # Python's and uv's variable; REQUESTS_CA_BUNDLE, which requests knows, goes before it.
+    session.verify = os.environ.get("SSL_CERT_FILE") or True
+    # Jars are compressed already, and a hash is of what the server has.
+    session.headers["Accept-Encoding"] = "identity"
+    return session
