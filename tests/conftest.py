@@ -219,7 +219,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
     """Republish an archive from this process, and return the receipt."""
     from kafka_drain.republish.engines.select import Engines
     from kafka_drain.republish.planning.request import RepublishRequest
-    from kafka_drain.republish.run import Limits, plan_republish
+    from kafka_drain.republish.run import plan_republish
 
     def no_spark(*_: Any) -> None:
         raise AssertionError("this fixture sends from this process")
@@ -228,9 +228,6 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
         archive: Archive,
         target_topic: str | None = None,
         *,
-        run: str | None = None,
-        follows: bool = False,
-        limits: Limits | None = None,
         processes: int = 1,
         **asked: Any,
     ) -> dict[str, Any]:
@@ -241,8 +238,6 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
             say=print,
-            run=run,
-            follows=follows,
         )
         # Without Spark, so without its configuration.
         engines = Engines(
@@ -253,7 +248,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             no_spark,
             processes,
         )
-        return planned.execute(engines, utc_now, limits or Limits())
+        return planned.execute(engines, utc_now)
 
     return run
 

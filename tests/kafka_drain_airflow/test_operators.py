@@ -124,12 +124,12 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
     [
         ("placement", "placement = '{{ params.placement }}' is not acceptable"),
         ("dry run", "is_dry_run = 'maybe' is not acceptable; accepted: true, false"),
-        ("limit", "records_per_second = 'fast' is not acceptable; accepted: a number"),
+        ("limit", "records_per_second = 'fast': Input should be a valid number"),
         (
             "limit below 0",
-            "bytes_per_second = -1.0 is not acceptable; accepted: a number, 0 for no limit",
+            "bytes_per_second = '-1': Input should be greater than or equal to 0",
         ),
-        ("partition", "partition = 'x' is not acceptable; accepted: 0, 1"),
+        ("partition", "partitions.1 = 'x': Input should be a valid integer"),
     ],
 )
 def test_republish_operator_field_not_acceptable(case: str, says: str, errors: Any) -> None:

@@ -18,7 +18,7 @@ from kafka_drain.republish.planning.follow import bound_before
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.run import Limits, plan_republish
+from kafka_drain.republish.run import plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -122,9 +122,11 @@ def cluster_of(**more: Any) -> Any:
 
 
 def planned(sealed: Archive, cluster: Any, **more: Any) -> Any:
-    request = more.pop("request", RepublishRequest(target_topic="copy"))
-    now = more.pop("at", NOW)
-    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, run="r", **more)
+    now, is_dry_run = more.pop("at", NOW), more.pop("is_dry_run", False)
+    request = RepublishRequest(**{"target_topic": "copy", "run_name": "r", **more})
+    return plan_republish(
+        sealed, cluster, request, now=now, say=lambda line: None, is_dry_run=is_dry_run
+    )
 
 
 def test_plan_republish_of_older_release(sealed: Archive) -> None:
@@ -197,11 +199,11 @@ def test_plan_republish_abandoned(sealed: Archive) -> None:
 def test_republish_planned_otherwise_meanwhile(sealed: Archive) -> None:
     """Of two calls with one run's name and two requests, the one that plans later is refused."""
     mine = planned(sealed, cluster_of())
-    theirs = planned(sealed, cluster_of(), request=RepublishRequest("copy", adds_provenance=True))
+    theirs = planned(sealed, cluster_of(), provenance=True)
     theirs.run.write_plan(theirs.plan)
 
     with pytest.raises(ConfigError, match=r"began with .*'provenance': True.*, this asks for"):
-        mine.execute(None, lambda: NOW, Limits())  # type: ignore[arg-type]
+        mine.execute(None, lambda: NOW)  # type: ignore[arg-type]
 
 
 def two_targets(*topics: str) -> Any:
@@ -217,8 +219,7 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
     made.seal_window("0_1", {TopicPartition(t, 0): dense(0, 5) for t in "ab"})
 
     def mirrored(cluster: Any, **more: Any) -> Any:
-        request = RepublishRequest("{topic}.copy")
-        return planned(made.archive, cluster, request=request, follows=True, **more)
+        return planned(made.archive, cluster, target_topic="{topic}.copy", follow=True, **more)
 
     def end(republish: Any) -> None:
         plan = republish.run.write_plan(republish.plan)
@@ -251,15 +252,15 @@ def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) ->
         {TopicPartition(t, p): Log() for t in sealed.document().topics for p in range(2)},
         configs={t: {"retention.ms": "-1"} for t in sealed.document().topics},
     )
-    begun = planned(sealed, cluster, request=RepublishRequest(None), follows=True)
+    begun = planned(sealed, cluster, target_topic=None, follow=True)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
         document = {"cluster_id": "cluster-1", "sent": sent(plan), "through": plan.through}
         begun.run.write_receipt(document | {"request": dict(plan.request)})
 
-    planned(sealed, cluster, request=RepublishRequest("{topic}"), follows=True)
+    planned(sealed, cluster, target_topic="{topic}", follow=True)
     with pytest.raises(ConfigError, match="began with"):
-        planned(sealed, cluster, follows=True)
+        planned(sealed, cluster, follow=True)
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
@@ -269,7 +270,7 @@ def test_plan_republish_target_made_again(
     sealed: Archive, is_dry_run: bool, is_ended: bool, follows: bool
 ) -> None:
     """Begun or ended, followed or not, dry or not: the target is looked at before all else."""
-    begun = planned(sealed, cluster_of(), follows=follows)
+    begun = planned(sealed, cluster_of(), follow=follows)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
         receipt = {
@@ -281,7 +282,7 @@ def test_plan_republish_target_made_again(
         begun.run.write_receipt(receipt)
     again = cluster_of(topic_ids={"copy": "again"})
 
-    planned(sealed, cluster_of(), follows=follows, is_dry_run=is_dry_run)
+    planned(sealed, cluster_of(), follow=follows, is_dry_run=is_dry_run)
     for cluster, says in ((again, "id is again"), (cluster_of(id="elsewhere"), "is elsewhere")):
         with pytest.raises(TopicError, match=says):
-            planned(sealed, cluster, follows=follows, is_dry_run=is_dry_run)
+            planned(sealed, cluster, follow=follows, is_dry_run=is_dry_run)
