@@ -41,6 +41,7 @@ def planned(archive: str, servers: str, target: str, transactions: str = "strict
         ),
         now=utc_now(),
         say=_quiet,
+        apply=True,
     )
 
 

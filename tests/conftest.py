@@ -238,6 +238,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
             say=print,
+            apply=True,
         )
         # Without Spark, so without its configuration.
         engines = Engines(

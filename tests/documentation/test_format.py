@@ -370,7 +370,9 @@ def republished(folder: Path) -> Archive:
             run_name=target,
             follow=follow,
         )
-        planned: Republish = plan_republish(archive, cluster, request, now=NOW, say=print)
+        planned: Republish = plan_republish(
+            archive, cluster, request, now=NOW, say=print, apply=True
+        )
         planned.execute(Engine(), lambda: NOW)
         folder_of_run = planned.run
     by_key = RepublishRequest(

@@ -474,6 +474,7 @@ def by_spark(
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
             say=print,
+            apply=True,
         )
         run_folder = tmp_path / planned.plan.key
         run_folder.mkdir(mode=0o700)
@@ -543,10 +544,10 @@ def test_republish_planned_before_another(
     request = RepublishRequest(
         target_topic=target, **only(source.one), engine="worker", run_name="planned-first"
     )
-    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print)
+    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
     planned.run.write_plan(planned.plan)
     receipt = republish(archive, target, **only(source.one), run_name="sent-second")
-    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print)
+    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
     no_engine: Any = None
 
     with pytest.raises(ConfigError, match=r"run sent-second-.* has sent records"):

@@ -54,8 +54,8 @@ class Archive:
         except FileNotFoundError as error:
             if self.has_lost_document:
                 raise ArchiveError(
-                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root}`, "
-                    "which writes it back from its copy"
+                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root} "
+                    "--apply`, which writes it back from its copy"
                 ) from error
             seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
             raise ArchiveError(

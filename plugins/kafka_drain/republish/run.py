@@ -73,7 +73,7 @@ def plan_republish(
     *,
     now: datetime,
     say: Callable[[str], None],
-    is_dry_run: bool = False,
+    apply: bool,
 ) -> Republish:
     """Plan a run, or find the plan that it began with. Writes nothing, but for a missing topic.
 
@@ -83,7 +83,8 @@ def plan_republish(
         request: What is asked for.
         now: The time.
         say: Takes lines of progress.
-        is_dry_run: Whether nothing at all is written, missing topics included.
+        apply: Whether it is going to be executed: only then missing topics are made, and the
+            archive gets an id.
 
     Raises:
         ConfigError: When the run was planned for something else.
@@ -133,12 +134,12 @@ def plan_republish(
             now=now,
             say=say,
             key=folder.key,
-            creates_targets=not is_dry_run,
+            creates_targets=apply,
             files=(lambda: new_files(archive, since, through)) if through else None,
             through=through,
             bound=bound,
             # A dry run writes nothing.
-            identify=(lambda: "") if is_dry_run else archive.identify,
+            identify=archive.identify if apply else (lambda: ""),
         )
     return Republish(archive, cluster, folder, plan, say, request, replaced)
 

@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import Param
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.republish.planning.request import OWN_TOPIC, RepublishRequest
 
-__all__ = ["republish_params", "time_param"]
+__all__ = ["apply_param", "republish_params", "time_param"]
 
 
 def republish_params(pipeline: Pipeline) -> dict[str, Param]:
@@ -24,14 +24,10 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
         },
         "topics": {"examples": known} if known else {},
     }
-    dry_run = Param(
-        default=True,
-        type="boolean",
-        title="Dry run",
-        description="On: log what would be sent, send nothing. What is sent to Kafka can't be "
-        "taken back.",
+    apply = apply_param(
+        "On: send. Off: only log what would be sent. What is sent to Kafka can't be taken back."
     )
-    return {"dry_run": dry_run} | {
+    return {"apply": apply} | {
         name: Param(**(_field(option) | of_pipeline.get(name, {})))
         for name, option in RepublishRequest.options().items()
     }
@@ -43,6 +39,11 @@ def _field(option: dict[str, Any]) -> dict[str, Any]:
     if not field["default"] and field["type"] in ("string", "array", "object"):
         field |= {"default": None, "type": ["null", field["type"]]}
     return field
+
+
+def apply_param(description: str) -> Param:
+    """Return the field by which a form does what it plans."""
+    return Param(default=False, type="boolean", title="Apply", description=description)
 
 
 def time_param(title: str, description: str, section: str) -> Param:

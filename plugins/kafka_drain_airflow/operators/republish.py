@@ -14,14 +14,13 @@ from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
     archive_access,
-    is_true,
     kafka_cluster,
     listed,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.observability.lineage import republish_lineage
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.operators.apply import ApplyOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -55,7 +54,7 @@ def _records_of_targets(shards: Iterable[Shard]) -> dict[str, int]:
     return dict(records)
 
 
-class RepublishToKafkaOperator(SparkJobOperator):
+class RepublishToKafkaOperator(ApplyOperator):
     """Send sealed records of an archive to Kafka, exactly once, and prove it by reading them back.
 
     A retry, or a task that is cleared, goes on with its run: what was sent isn't sent again, and a
@@ -67,17 +66,17 @@ class RepublishToKafkaOperator(SparkJobOperator):
     Returns the plan; with the receipt's fields and records_sent when it was not a dry run.
 
     :param pipeline: the pipeline whose archive is republished
-    :param is_dry_run: only log the plan; `dry_run` is a method of Airflow's operators (templated)
+    :param apply: whether to send; otherwise only the plan is logged (templated)
 
     The other arguments are the options of a republish; each is templated, and has its default
     where it is None or empty.
     """
 
     template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields,
+        *ApplyOperator.template_fields,
         *RepublishRequest.model_fields,
-        "is_dry_run",
     )
+    acts_untold = True
     ui_color = "#fdebd0"
 
     def __init__(
@@ -103,19 +102,17 @@ class RepublishToKafkaOperator(SparkJobOperator):
         records_per_second: float | str | None = None,
         bytes_per_second: float | str | None = None,
         repeat: bool | str | None = None,
-        is_dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
         given = locals()
         super().__init__(**kwargs)
         for name in RepublishRequest.model_fields:
             setattr(self, name, given[name])
-        self.is_dry_run = is_dry_run
         self._engines: Engines | None = None
         self._republish: Republish | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Plan, and unless it is a dry run, send, verify and write the receipt.
+        """Plan, and where it is told to, send, verify and write the receipt.
 
         Raises:
             AirflowFailException: When something has to be changed first; says what, and how much
@@ -134,20 +131,20 @@ class RepublishToKafkaOperator(SparkJobOperator):
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             request = self._request(context)
-            plan_only = is_true("is_dry_run", self.is_dry_run)
+            applies = self.applies()
             self._republish = republish = plan_republish(
                 Archive.at(self.pipeline.archive),
                 cluster,
                 request,
                 now=utc_now(),
                 say=self.say,
-                is_dry_run=plan_only,
+                apply=applies,
             )
             self.say_plan(
                 republish.plan.lines(request.records_per_second, request.bytes_per_second)
             )
-            if plan_only:
-                self.say(f"republish {republish.plan.pipeline}: dry run, nothing was sent")
+            if not applies:
+                self.say_dry_run()
                 return republish.plan.summary()
             self._engines = Engines(
                 self.pipeline.archive,

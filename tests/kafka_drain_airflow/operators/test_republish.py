@@ -19,7 +19,7 @@ def test_arguments_are_the_options() -> None:
     )
 
     names = [argument.arg for argument in init.args.kwonlyargs]
-    assert names == [*RepublishRequest.model_fields, "is_dry_run"]
+    assert names == [*RepublishRequest.model_fields]
     # What isn't given is what the request has as its default.
-    defaults = {ast.unparse(default) for default in init.args.kw_defaults[:-1] if default}
+    defaults = {ast.unparse(default) for default in init.args.kw_defaults if default}
     assert defaults == {"None"}

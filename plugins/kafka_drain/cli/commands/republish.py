@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, pairs, the_cluster
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    add_spark,
+    pairs,
+    say_dry_run,
+    the_cluster,
+)
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.checks import integer
 from kafka_drain.republish.engines.select import Engines
-from kafka_drain.republish.planning.abandon import abandon_run
+from kafka_drain.republish.planning.abandon import unended_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
@@ -25,7 +33,7 @@ __all__ = ["add_arguments", "flags_of", "request_of", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send an archive's records to Kafka."""
+    """Show what a republish will send; with --apply, send an archive's records to Kafka."""
     if options.processes is not None:
         integer(1)("--processes", options.processes)
     archive = Archive.at(options.archive)
@@ -33,14 +41,12 @@ def run(options: argparse.Namespace) -> int:
         return _abandon(archive, options)
     request, cluster = request_of(options), the_cluster(options)
     republish = plan_republish(
-        archive, cluster, request, now=utc_now(), say=say, is_dry_run=options.dry_run
+        archive, cluster, request, now=utc_now(), say=say, apply=options.apply
     )
     plan = republish.plan
     _say_plan(plan, request)
     result = plan.summary()
-    if options.dry_run:
-        say(f"republish {plan.pipeline}: dry run, nothing was sent")
-    else:
+    if options.apply:
         with private_folder() as folder:
             engines = Engines(
                 str(archive.root),
@@ -58,18 +64,25 @@ def run(options: argparse.Namespace) -> int:
         }
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
+    if not options.apply:
+        say_dry_run("--apply sends it")
     return OK
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     archive.document()
-    run = abandon_run(archive, options.abandon, utc_now())
+    run = unended_run(archive, options.abandon)
+    if options.apply:
+        run.abandon(utc_now())
+    ends = "has ended" if options.apply else "ends"
     say(
-        f"abandon {archive.root}: run {run.key} has ended here; what it sent stays in its target, "
+        f"abandon {archive.root}: run {run.key} {ends} here; what it sent stays in its target, "
         "and maintenance may remove its files"
     )
-    result = {"run": run.key, "abandoned": True}
+    result = {"run": run.key, "abandoned": options.apply}
     answer(options, result, print_fields(result))
+    if not options.apply:
+        say_dry_run()
     return OK
 
 
@@ -110,7 +123,7 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
         help="send nothing, but end a run that nobody goes on with: its files may go then; end its "
         "processes first",
     )
-    republish.add_argument("--dry-run", action="store_true", help="show the plan, send nothing")
+    add_apply(republish, "send; without it the plan is shown and nothing is sent")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in RepublishRequest.options().items():
         section = option["section"]

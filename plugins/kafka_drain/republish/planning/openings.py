@@ -180,7 +180,7 @@ def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
         return repeats_error(other.run, "began to send", now)
     return ConfigError(
         f"an attempt of run {plan.key} began with the plan before this one. Nothing was sent; end "
-        "the run (`kafka-drain republish ARCHIVE --abandon RUN`) and name another one"
+        "the run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and name another one"
     )
 
 

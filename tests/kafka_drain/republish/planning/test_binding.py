@@ -122,16 +122,14 @@ def cluster_of(**more: Any) -> Any:
 
 
 def planned(sealed: Archive, cluster: Any, **more: Any) -> Any:
-    now, is_dry_run = more.pop("at", NOW), more.pop("is_dry_run", False)
+    now, apply = more.pop("at", NOW), more.pop("apply", True)
     request = RepublishRequest(**{"target_topic": "copy", "run_name": "r", **more})
-    return plan_republish(
-        sealed, cluster, request, now=now, say=lambda line: None, is_dry_run=is_dry_run
-    )
+    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, apply=apply)
 
 
 def test_plan_republish_of_older_release(sealed: Archive) -> None:
     """A run that an older release planned goes on under the names that it has in Kafka."""
-    begun = planned(sealed, cluster_of(), is_dry_run=True)
+    begun = planned(sealed, cluster_of(), apply=False)
     assert begun.plan.archive_id == ""
     begun.run.write_plan(begun.plan)
     sealed.identify()
@@ -263,11 +261,11 @@ def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) ->
         planned(sealed, cluster, follow=True)
 
 
-@pytest.mark.parametrize("is_dry_run", [False, True])
+@pytest.mark.parametrize("apply", [True, False])
 @pytest.mark.parametrize("is_ended", [False, True])
 @pytest.mark.parametrize("follows", [False, True])
 def test_plan_republish_target_made_again(
-    sealed: Archive, is_dry_run: bool, is_ended: bool, follows: bool
+    sealed: Archive, apply: bool, is_ended: bool, follows: bool
 ) -> None:
     """Begun or ended, followed or not, dry or not: the target is looked at before all else."""
     begun = planned(sealed, cluster_of(), follow=follows)
@@ -282,7 +280,7 @@ def test_plan_republish_target_made_again(
         begun.run.write_receipt(receipt)
     again = cluster_of(topic_ids={"copy": "again"})
 
-    planned(sealed, cluster_of(), follow=follows, is_dry_run=is_dry_run)
+    planned(sealed, cluster_of(), follow=follows, apply=apply)
     for cluster, says in ((again, "id is again"), (cluster_of(id="elsewhere"), "is elsewhere")):
         with pytest.raises(TopicError, match=says):
-            planned(sealed, cluster, follow=follows, is_dry_run=is_dry_run)
+            planned(sealed, cluster, follow=follows, apply=apply)
