@@ -150,7 +150,9 @@ def read_time_range(archive_path: Path) -> dict[str, int]:
     Returns:
         files that were opened, bytes that were read, bytes of all files, rows that came.
     """
-    files = [file for file in archive_files(Archive.at(str(archive_path))) if file.sealed]
+    files = [
+        file for file in archive_files(Archive.at(str(archive_path)).snapshot()) if file.sealed
+    ]
     contents = [content for file in files for content in file.sealed.contents]  # type: ignore[union-attr]
     first = min(content.first_timestamp or 0 for content in contents)
     last = max(content.last_timestamp or 0 for content in contents)

@@ -32,9 +32,10 @@ def check_footers(folder: str) -> dict[str, Any]:
     Returns:
         records, and whether everything is complete.
     """
-    generation = Archive.at(folder).open_generation()
+    snapshot = Archive.at(folder).snapshot()
+    generation = snapshot.open_generation
     assert generation is not None
-    state = read_state(generation)
+    state = read_state(snapshot, generation)
     listing = generation.list_data_files()
     fits = all(listing.get(new.path) == new.size for new in state.new)
     files = [_read(generation, new) for new in state.new]

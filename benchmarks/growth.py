@@ -104,14 +104,13 @@ def make(folder: str, generations: tuple[int, ...]) -> None:
         last = number == len(generations)
         archive.add_generation(number, sealed=files // FILES, files=FILES, unsealed=int(last))
     made = Archive.at(folder)
-    note_sealed(made.root, check_sealed_state(made).there)
+    note_sealed(made.root, check_sealed_state(made.snapshot()).there)
 
 
 def roll(folder: str) -> None:
     """Seal the new batch, and open a generation with one batch after it."""
     validate(folder, "open")
-    known = Archive.at(folder)
-    last = known.generations()[-1]
+    last = Archive.at(folder).snapshot().generations[-1]
     receipt = last.last_receipt()
     assert receipt is not None
     archive = SyntheticArchive(Path(folder), receipt.files[0].bytes)

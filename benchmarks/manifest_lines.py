@@ -79,9 +79,10 @@ def make(folder: str) -> None:
 
 def read(folder: str) -> dict[str, Any]:
     """Read manifest, checkpoint and receipts against each other."""
-    generation = Archive.at(folder).open_generation()
+    snapshot = Archive.at(folder).snapshot()
+    generation = snapshot.open_generation
     assert generation is not None
-    state = read_state(generation)
+    state = read_state(snapshot, generation)
     return {
         "findings": {str(reason): number for reason, number in summary(state.findings).items()},
         "sealed": len(state.sealed),

@@ -19,7 +19,7 @@ __all__ = ["data_files", "offsets_in_files", "refuse_inexact"]
 def offsets_in_files(archive: Archive) -> Counter[tuple[int, int]]:
     """Count partition and offset of every row of every file, without the product's reader."""
     found: Counter[tuple[int, int]] = Counter()
-    for file in archive_files(archive):
+    for file in archive_files(archive.snapshot()):
         table = pq.ParquetFile(f"{archive.root}/{file.path}").read(["partition", "offset"])
         found.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
     return found
@@ -28,9 +28,11 @@ def offsets_in_files(archive: Archive) -> Counter[tuple[int, int]]:
 def ranges_in_receipts(archive: Archive) -> Iterator[tuple[TopicPartition, OffsetRange]]:
     """Yield what each receipt says that it has drained."""
     receipts = [
-        receipt for generation in archive.generations() for receipt in generation.receipts()
+        receipt
+        for generation in archive.snapshot().generations
+        for receipt in generation.receipts()
     ]
-    receipts += [window.receipt() for window in archive.windows() if window.is_sealed]
+    receipts += [window.receipt for window in archive.snapshot().windows if window.is_sealed]
     for receipt in receipts:
         yield from ((part.tp, part.range) for part in receipt.partitions)
 

@@ -29,6 +29,7 @@ from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.repair import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
+from tests.faults.injection import wait_for
 from tests.matrix import VARIABLE, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
@@ -163,14 +164,14 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
         after: Meddle = nothing,
     ) -> Receipt:
         plan = plan_repair(archive, validate_archive(archive, cluster, deep=deep))
-        document = archive.document()
+        document = archive.snapshot().document
         identity = Identity(document.pipeline, document.cluster_id, document.topics)
         window = open_window(
             archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
         )
         with tempfile.TemporaryDirectory() as folder:
             job = prepare_window(
-                window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=Path(folder)
+                window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=Path(folder)
             )
             session = session_for(spark, pipeline.archive, dict(os.environ))
             before()
@@ -265,6 +266,8 @@ def make_topic(bootstrap_servers: str) -> Callable[..., str]:
         topic = name or f"t-{uuid.uuid4().hex[:8]}"
         settings = {"retention.ms": "-1"} | {k.replace("_", "."): v for k, v in config.items()}
         admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(20)
+        # The controller has made it; the broker learns of it a moment later.
+        wait_for(lambda: topic in admin.list_topics(timeout=20).topics, f"topic {topic}")
         return topic
 
     return make

@@ -111,12 +111,12 @@ def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Re
     """
     if not isinstance(archive, Archive):
         archive = Archive.at(archive)
-    archive.document()
+    archive.require()
     root = _location(archive, "")
     found = _open(catalog, table, root)
     # The table first: what another run knows of a later archive makes this commit fail.
     held = _held(found, root)
-    sealed = [file for file in archive_files(archive) if file.sealed]
+    sealed = [file for file in archive_files(archive.snapshot()) if file.sealed]
     _require_parquet(archive, sealed)
     wanted = {_location(archive, file.path): file for file in sealed}
     missing = {place: file for place, file in wanted.items() if place not in held}

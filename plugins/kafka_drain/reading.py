@@ -158,7 +158,7 @@ def archive_paths(archive: str | Archive, *, include_unsealed: bool = True) -> l
 def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, list[ArchiveFile]]:
     if not isinstance(archive, Archive):
         archive = Archive.at(archive)
-    return archive, [f for f in archive_files(archive) if include_unsealed or f.sealed]
+    return archive, [f for f in archive_files(archive.snapshot()) if include_unsealed or f.sealed]
 
 
 def _schema(columns: list[str], *, with_milliseconds: bool) -> pa.Schema:

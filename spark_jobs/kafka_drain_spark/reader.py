@@ -48,7 +48,8 @@ def read_archive(
     from kafka_drain.storage.paths import hadoop_path
 
     archive = Archive.at(archive_path)
-    files = [file for file in archive_files(archive) if include_unsealed or file.sealed]
+    snapshot = archive.snapshot()
+    files = [file for file in archive_files(snapshot) if include_unsealed or file.sealed]
     sources: dict[str, dict[str, Any]] = {}
     for file in files:
         folder = hadoop_path(file.owner.data)
@@ -59,7 +60,7 @@ def read_archive(
     if any(file.file_format == "orc" for file in files):
         _check_time_zone(spark)
     columns = {name: "string" for name in columns_of(files) if name != "topic"}
-    values = decoded_values(archive)
+    values = decoded_values(snapshot)
     if values:
         columns |= decoded_columns(spark, values)
     return read_files(spark, sources.values(), columns)

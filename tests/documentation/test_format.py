@@ -218,7 +218,7 @@ def drained(folder: Path) -> Archive:
     note_batch(
         generation, 0, paths, END, END + 3, skipped={TopicPartition("gone", 0): [OffsetRange(2, 5)]}
     )
-    write_read_from(generation, ReadFrom(0, dict(archive.document().topics)))
+    write_read_from(generation, ReadFrom(0, dict(archive.snapshot().document.topics)))
     seal(archive)
     [damaged] = [path for path in archive.generation(2).list_data_files() if "00000" in path]
     seal_repair(
@@ -236,7 +236,7 @@ def drained(folder: Path) -> Archive:
     report = validate_archive(archive, None)
     note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
     telling.note(telling.receipts())
-    note_windows(archive, [window.receipt() for window in archive.windows()], "run")
+    note_windows(archive, [window.receipt for window in archive.snapshot().windows], "run")
     hole = Hole("generations/0002", "generations/0001", "id", P0, OffsetRange(3, 5))
     note_sealed(archive.root, note_of_holes([hole]))
     note_sealed(archive.root, Noted(forgotten={"windows/gone/receipt.json": "0" * 64}))
@@ -293,10 +293,10 @@ def maintained(folder: Path) -> Archive:
         made.seal({tp: dense(10 * n, 10 * n + 10)})
     made.seal({TopicPartition("flights", 1): dense(0, 10, first_ms=1_000)})
     made.open_generation()
-    closed_ones = made.archive.generations()[:-1]
-    deletions = plan_deletions(made.archive, closed_ones, 30, NOW)
+    closed_ones = made.archive.snapshot().generations[:-1]
+    deletions = plan_deletions(made.archive.snapshot(), closed_ones, 30, NOW)
     seal_deletions(made.archive, deletions, run="tests", say=print)
-    [compaction] = plan_compactions(made.archive, closed_ones, TARGET)
+    [compaction] = plan_compactions(made.archive.snapshot(), closed_ones, TARGET)
     job = compacted(made, compaction, folder.parent / "compact")
     finish(made, compaction, job)
     return made.archive
@@ -323,7 +323,7 @@ def backfilled(folder: Path) -> Archive:
 def reprocessed(folder: Path) -> Archive:
     """An archive of which a part is drained again; nothing of it is sealed yet."""
     archive = sealed_copy(folder)
-    name = archive.document().pipeline
+    name = archive.snapshot().document.pipeline
     pipeline = Pipeline(name=name, topics=["flights"], archive=str(archive.root))
     cluster: Any = golden_cluster()
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_a_piece=1)
@@ -386,10 +386,12 @@ def republished(folder: Path) -> Archive:
         placement="key",
         repeat=True,
     )
-    part = make_plan(archive, cluster, by_key, run="part", now=NOW, identify=archive.identify)
+    part = make_plan(
+        archive.snapshot(), cluster, by_key, run="part", now=NOW, identify=archive.identify
+    )
     run = RepublishRun(archive.root, part.key)
     first = run.write_plan(part)
-    again = make_plan(archive, cluster, by_key, run="part", now=NOW)
+    again = make_plan(archive.snapshot(), cluster, by_key, run="part", now=NOW)
     run.write_plan(again, instead_of=first)
     claim_opening(archive.root, part, repeat=True).withdraw("copy")
     run.abandon(NOW)
@@ -677,7 +679,7 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     [entry, *_] = sorted((root / "journal").iterdir())
     [plan, *_] = sorted(root.glob("republish/*/plan.json"))
     [offset_map, *_] = sorted(root.glob("republish/*/offset-map.json"))
-    document = {**archive.document().content(), "format_version": 2}
+    document = {**archive.snapshot().document.content(), "format_version": 2}
     (root / "archive.json").write_text(json.dumps(document))
 
     for path, parse in (
@@ -689,7 +691,7 @@ def test_newer_version_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="format version 3"):
             parse(resealed(path, format_version=3))
     with pytest.raises(ArchiveError, match="has archive format 2, this kafka-drain reads format 1"):
-        archive.document()
+        archive.require()
 
 
 # how hashes are computed
@@ -757,4 +759,6 @@ def test_live_files_of_page(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     live = {file["path"] for receipt in receipts for file in receipt["files"]}
     live -= {path for receipt in receipts for path in receipt["replaces"]}
 
-    assert live == {file.path for file in archive_files(archive) if file.sealed is not None}
+    assert live == {
+        file.path for file in archive_files(archive.snapshot()) if file.sealed is not None
+    }

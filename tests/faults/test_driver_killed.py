@@ -237,14 +237,14 @@ def test_drain_killed_at(moment: str, states: str, drain: Drain, cluster: KafkaC
     killed = state_of(folder)
     assert killed is not None
     assert MOMENTS[moment](killed)
-    checkpoint, _ = archive.generation(1).read_checkpoint()
+    checkpoint, _ = archive.generation(1).read_checkpoint({})
     files, listed = part_files(folder), listed_files(folder)
     manifest = manifest_file(folder, killed.batch)
     lines = manifest.read_text() if killed.in_manifest else None
 
     drain(_pipeline(folder, {}))
 
-    after, _ = archive.generation(1).read_checkpoint()
+    after, _ = archive.generation(1).read_checkpoint({})
     assert after.ends[killed.batch] == checkpoint.ends[killed.batch]
     assert lines is None or manifest.read_text() == lines
     # The killed run's file stays, beside the one that was written in its place.

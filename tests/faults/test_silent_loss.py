@@ -171,7 +171,7 @@ def test_manifest_compacted_during_validation(
     drains.start()
     reports: list[Report] = []
     while not ended.is_set():
-        if archive.exists and archive.open_generation():
+        if archive.exists and archive.snapshot().open_generation:
             reports.append(validate())
     drains.join()
     reports.append(validate())

@@ -201,7 +201,7 @@ def test_repair_topic_made_again_meanwhile(
     with pytest.raises(TopicError, match="was deleted or made again while"):
         repair(archive, pipeline, before=replace_topic)
 
-    assert not any(window.is_sealed for window in archive.windows())
+    assert not any(window.is_sealed for window in archive.snapshot().windows)
     for _ in range(2):
         assert not validate_archive(archive, cluster).complete
 

@@ -256,7 +256,7 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
 
 def files_of(archive: Archive) -> set[str]:
     """Return the files that readers take."""
-    return {file.path for file in archive_files(archive)}
+    return {file.path for file in archive_files(archive.snapshot())}
 
 
 @dataclass

@@ -174,7 +174,7 @@ def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
     assert day.runs("drain_day")["backfill", "success"] == HOURS
     if AIRFLOW_V_3_0_PLUS:
         told = [tuple(r) for s in day.segments() for r in s["offsets"].get(f"{day.topic}-0", ())]
-        receipts = [window.receipt() for window in day.archive.windows() if window.is_sealed]
+        receipts = [window.receipt for window in day.archive.snapshot().windows if window.is_sealed]
         sealed = [
             (part.range.start, part.range.end)
             for receipt in (*receipts, *day.archive.generation(1).receipts())

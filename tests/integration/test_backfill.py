@@ -150,7 +150,7 @@ def test_backfill_covered_says_by_which_receipts(
         f"windows/{hour(18, 2).key}/receipt.json",
     ]
     assert inside.covered_by == ["generations/0001/receipts/000000000000.json"]
-    assert [window.key for window in archive.windows()] == [hour(18, 2).key]
+    assert [window.key for window in archive.snapshot().windows] == [hour(18, 2).key]
 
 
 def test_backfill_from_first_year(
@@ -167,7 +167,9 @@ def test_backfill_from_first_year(
 
     assert before.nothing_to_do
     assert count(plan.offsets.values()) == 240 + 64
-    assert [window.key for window in archive.windows()] == ["00010101T000000Z_21000101T000000Z"]
+    assert [window.key for window in archive.snapshot().windows] == [
+        "00010101T000000Z_21000101T000000Z"
+    ]
     assert pipeline.topics is not None
     refuse_inexact(archive, cluster, pipeline.topics[0], 3)
     assert validate_archive(archive, cluster, deep=True).complete
@@ -194,7 +196,7 @@ def test_backfill_future(pipeline: Pipeline, backfill: Backfill) -> None:
     plan = backfill(pipeline, Interval(future, future + HOUR))
 
     assert plan.nothing_to_do
-    assert not Archive.at(pipeline.archive).windows()
+    assert not Archive.at(pipeline.archive).snapshot().windows
 
 
 def test_backfill_expired_refused(
@@ -212,10 +214,10 @@ def test_backfill_expired_refused(
 
     with pytest.raises(DataLossError, match=rf"no longer holds {topic}:1:0-6"):
         backfill(pipeline, hour(0, 4))
-    assert not Archive.at(pipeline.archive).windows()
+    assert not Archive.at(pipeline.archive).snapshot().windows
     accepted = backfill(pipeline, hour(0, 4), acknowledge_expired=[f"{topic}:1:0-6"])
 
-    window = Archive.at(pipeline.archive).windows()[0].receipt()
+    window = Archive.at(pipeline.archive).snapshot().windows[0].receipt
     assert accepted.ranges[TopicPartition(topic, 1)] == [OffsetRange(6, 16)]
     assert window.acknowledged == (f"{topic}:1:0-6",)
 
@@ -252,13 +254,13 @@ def test_backfill_force_replaces_window(
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)
     backfill(pipeline, hour(0, LATE))
-    old = {file.path for file in archive_files(archive)}
+    old = {file.path for file in archive_files(archive.snapshot())}
     old_generation = {path for path in old if path.startswith("generations/")}
     counted = offsets_in_files(archive)
 
     forced = backfill(pipeline, hour(0, LATE), force=True)
 
-    new = {file.path for file in archive_files(archive)}
+    new = {file.path for file in archive_files(archive.snapshot())}
     assert set(forced.replaces) == old - new
     assert offsets_in_files(archive) == counted
     assert validate_archive(archive, cluster, deep=True).complete
@@ -267,7 +269,9 @@ def test_backfill_force_replaces_window(
     again = backfill(pipeline, hour(0, LATE), force=True)
 
     # The receipt itself says so: a kill right after it leaves no offset to two windows.
-    assert list(again.window.receipt().replaces) == again.replaces == sorted(new - old_generation)
+    assert (
+        list(again.window.read_receipt().replaces) == again.replaces == sorted(new - old_generation)
+    )
     assert offsets_in_files(archive) == counted
 
 
@@ -282,13 +286,13 @@ def test_backfill_old_attempt_ends_later(
     plan = plan_backfill(pipeline, cluster, hour(0))
     old = open_backfill(plan, pipeline, cluster, tmp_path)
     retried = backfill(pipeline, hour(0))
-    sealed, counted = retried.window.receipt(), offsets_in_files(archive)
+    sealed, counted = retried.window.read_receipt(), offsets_in_files(archive)
 
     write_private(old.result_path, run_window(spark, WindowSpec.read(tmp_path / "window.json")))
     with pytest.raises(LockedError, match="another run has sealed"):
         finish_backfill(plan, old, cluster, run="old", say=print)
 
-    assert retried.window.receipt() == sealed
+    assert retried.window.read_receipt() == sealed
     assert offsets_in_files(archive) == counted
     assert validate_archive(archive, cluster, deep=True).complete
 
@@ -314,8 +318,8 @@ def test_backfill_force_beside_window_without_files(
     backfill(pipeline, hour(2), force=True)
     again = backfill(pipeline, hour(1), force=True)
 
-    empty = next(w for w in archive.windows() if w.key == hour(1).key)
-    assert empty.receipt().files == ()
+    empty = next(w for w in archive.snapshot().windows if w.key == hour(1).key)
+    assert empty.receipt.files == ()
     assert again.nothing_to_do
 
 

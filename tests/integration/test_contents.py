@@ -189,7 +189,7 @@ def test_windows_content_changed_before_seal(
     with pytest.raises(ManifestInvalidError, match=r"content_changed: .*, Spark read "):
         repair(archive, pipeline, after=lambda: change_one(windows, 3))
 
-    assert not any(window.is_sealed for window in archive.windows())
+    assert not any(window.is_sealed for window in archive.snapshot().windows)
     assert not validate_archive(archive, cluster).complete
     repair(archive, pipeline)
     assert validate_archive(archive, cluster).complete
@@ -274,7 +274,7 @@ def test_drain_any_time(
 def times_in_files(archive: Archive) -> dict[int, list[int]]:
     """Return the milliseconds in an archive's files, by partition and in the order of offsets."""
     rows: list[tuple[int, int, int]] = []
-    for file in archive_files(archive):
+    for file in archive_files(archive.snapshot()):
         for batch in read_records(archive.root / file.path, file.file_format, 1 << 20):
             rows += zip(
                 batch["partition"].to_pylist(),

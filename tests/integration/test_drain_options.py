@@ -49,7 +49,7 @@ def data_files(archive: str) -> list[Path]:
 
 def held(archive: str) -> dict[str, dict[int, set[int]]]:
     """Return the offsets in the committed files, by topic and partition."""
-    file_format = Archive.at(archive).generation(1).document().format
+    file_format = Archive.at(archive).generation(1).read_document().format
     found: dict[str, dict[int, set[int]]] = {}
     for path in committed_files(Archive.at(archive)):
         for item in read_offsets(
@@ -63,7 +63,7 @@ def held(archive: str) -> dict[str, dict[int, set[int]]]:
 
 
 def starting_offsets(archive: str) -> Any:
-    return Archive.at(archive).generation(1).document().starting_offsets
+    return Archive.at(archive).generation(1).read_document().starting_offsets
 
 
 @pytest.fixture
@@ -110,7 +110,11 @@ def test_drain_topic_pattern(
     assert result["records"] == 2
     assert starting_offsets(archive_folder) == {f"{prefix}-1": {"0": 0}}
     assert held(archive_folder) == {f"{prefix}-1": {0: {0, 1, 2}}, f"{prefix}-2": {0: {0, 1}}}
-    assert sorted(Archive.at(archive_folder).document().topics) == [f"{prefix}-1", f"{prefix}-2"]
+    document = Archive.at(archive_folder).snapshot().document
+    assert sorted(document.topics) == [
+        f"{prefix}-1",
+        f"{prefix}-2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +274,7 @@ def test_drain_max_offsets_per_trigger(archive_folder: str, drain: Drain, topic:
 
     result = drain(pipeline)
     archive = Archive.at(archive_folder)
-    checkpoint, _ = archive.generation(1).read_checkpoint()
+    checkpoint, _ = archive.generation(1).read_checkpoint({})
     ends = [sum(checkpoint.ends[batch].values()) for batch in sorted(checkpoint.ends)]
 
     assert result["batches"] == len(ends) == len(manifest_files(archive))

@@ -257,7 +257,7 @@ def test_validate_topic_deleted(
 def test_validate_other_cluster(transactional: tuple[str, Archive], cluster: KafkaCluster) -> None:
     """Another cluster isn't asked for the reason of a gap."""
     _, drained = transactional
-    topics = drained.document().topics
+    topics = drained.snapshot().document.topics
     drained.create(
         pipeline="gaps", cluster_id="another", topic_ids=topics, source={"topics": list(topics)}
     )

@@ -151,6 +151,11 @@ def changed(pipeline: Pipeline, **changes: Any) -> Pipeline:
     return Pipeline(**(pipeline.model_dump() | changes))
 
 
+def live_files(pipeline: Pipeline) -> set[str]:
+    """Return the files that readers take."""
+    return {file.path for file in archive_files(Archive.at(pipeline.archive).snapshot())}
+
+
 def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool = False) -> None:
     """Compare the files with what Kafka holds, and validate every byte."""
     archive = Archive.at(pipeline.archive)
@@ -167,7 +172,10 @@ def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool
         # Of a closed generation it takes the newest receipt's word, which counts the damaged file.
         return
     trusting = validate_archive(archive, cluster, scope="open").summary()
-    assert (trusting["records"], trusting["files"]) == (len(expected), len(archive_files(archive)))
+    assert (trusting["records"], trusting["files"]) == (
+        len(expected),
+        len(archive_files(archive.snapshot())),
+    )
 
 
 def test_maintain_compacts_closed_generation(
@@ -182,20 +190,20 @@ def test_maintain_compacts_closed_generation(
     The receipts stay, and the new one names them with their hashes.
     """
     archive = Archive.at(growing.archive)
-    old = archive_files(archive)
+    old = archive_files(archive.snapshot())
     receipts = {receipt.where: receipt.sha256 for receipt in archive.generation(1).receipts()}
 
     figures = maintain(growing)
 
     assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES, 1)
     assert figures["rolled"]
-    [window] = archive.windows()
-    receipt = window.receipt()
+    [window] = archive.snapshot().windows
+    receipt = window.receipt
     assert receipt.provenance == receipts
     assert set(receipt.replaces) == {file.path for file in old}
     assert len(archive.generation(1).receipt_names()) == BATCHES
     assert not archive.generation(1).checkpoint.exists()
-    [file] = archive_files(archive)
+    [file] = archive_files(archive.snapshot())
     rows = pq.read_table(f"{archive.root}/{file.path}", columns=["partition", "offset"])
     held = list(zip(*rows.to_pydict().values(), strict=True))
     assert held == sorted(held)
@@ -237,7 +245,7 @@ def test_maintain_row_groups(
         assert validate_archive(Archive.at(archive_folder), cluster).complete
     maintain(pipeline)
     archive = Archive.at(archive_folder)
-    [file] = archive_files(archive)
+    [file] = archive_files(archive.snapshot())
     path = Path(archive_folder) / file.path
     wanted = Wanted(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR)
 
@@ -342,17 +350,17 @@ def test_maintain_compacts_format(
 
     assert (figures["files_before"], figures["files_after"]) == (3, 1)
     assert validate_archive(archive, cluster, deep=True).complete
-    [window] = archive.windows()
+    [window] = archive.snapshot().windows
     sealed = [receipt.fingerprint for receipt in archive.generation(1).receipts()]
     assert None not in sealed
-    assert window.receipt().records == 6
+    assert window.receipt.records == 6
 
 
 def test_maintain_refuses_other_content(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, maintain: Maintain
 ) -> None:
     """A new file that lacks a row isn't sealed, and no old file is removed."""
-    before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
+    before = live_files(pipeline)
 
     def loses(application: SparkApplication) -> None:
         runner(application)
@@ -372,7 +380,7 @@ def test_maintain_refuses_other_content(
         )
 
     assert "holds 23 records, the old files 24" in str(raised.value)
-    assert {file.path for file in archive_files(Archive.at(pipeline.archive))} == before
+    assert live_files(pipeline) == before
     maintain(pipeline)
     refuse_changed(pipeline, cluster)
 
@@ -381,7 +389,7 @@ def test_maintain_refuses_changed_source(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, maintain: Maintain
 ) -> None:
     """An old file with another value than Spark read from Kafka isn't compacted; so twice."""
-    before = {file.path for file in archive_files(Archive.at(pipeline.archive))}
+    before = live_files(pipeline)
     sources: dict[Path, bytes] = {}
 
     def changes(application: SparkApplication) -> None:
@@ -398,7 +406,9 @@ def test_maintain_refuses_changed_source(
     for _ in range(2):
         with pytest.raises(ManifestInvalidError, match=r"content_changed: .+ have fingerprint"):
             run_maintenance(pipeline, cluster, changes, run="tests", say=print, clock=later)
-        assert {file.path for file in archive_files(Archive.at(pipeline.archive))} == before
+        assert {
+            file.path for file in archive_files(Archive.at(pipeline.archive).snapshot())
+        } == before
         assert all(Path(pipeline.archive, path).is_file() for path in before)
 
     for path, content in sources.items():
@@ -453,7 +463,9 @@ def test_maintain_while_another_replaces(
     with pytest.raises(LockedError, match="reprocess_0009 has taken the place of 1 of its files"):
         run_maintenance(pipeline, cluster, beaten, run="tests", say=print, clock=later)
 
-    assert [window.key for window in archive.windows() if window.is_sealed] == ["reprocess_0009"]
+    assert [window.key for window in archive.snapshot().windows if window.is_sealed] == [
+        "reprocess_0009"
+    ]
 
 
 def test_maintain_compacts_windows(
@@ -489,8 +501,8 @@ def test_maintain_compacts_windows(
     send(topic, [(b"k", b"v", None, NOON + 6 * HOUR)])
     drain(late)
     assert validate_archive(archive, cluster).complete
-    first = next(w for w in archive.windows() if w.key == hours[0].key)
-    (archive.root / first.receipt().files[0].path).unlink()
+    first = next(w for w in archive.snapshot().windows if w.key == hours[0].key)
+    (archive.root / first.receipt.files[0].path).unlink()
     repair(archive, late)
 
     figures = maintain(late, days=0)
@@ -517,14 +529,14 @@ def test_maintain_compacts_repaired(
 ) -> None:
     """What a repair has drained again is put together with what was sound."""
     archive = Archive.at(growing.archive)
-    damaged = archive_files(archive)[0].path
+    damaged = archive_files(archive.snapshot())[0].path
     (Path(growing.archive) / damaged).unlink()
     repair(archive, growing)
 
     figures = maintain(growing)
 
     assert figures["files_after"] == 1
-    [sealed] = [w.receipt() for w in archive.windows() if w.supersedes]
+    [sealed] = [w.receipt for w in archive.snapshot().windows if w.supersedes]
     assert len(sealed.replaces) == 2 * BATCHES
     assert damaged not in sealed.replaces
     refuse_changed(growing, cluster, is_mended=True)
@@ -549,7 +561,7 @@ def test_repair_of_compacted(
         fill(pipeline, send, drain, cluster, range(2))
     maintain(pipeline)
     archive = Archive.at(archive_folder)
-    damaged = archive_files(archive)[0].path
+    damaged = archive_files(archive.snapshot())[0].path
     (Path(archive_folder) / damaged).unlink()
 
     report = validate_archive(archive, cluster)
@@ -560,7 +572,7 @@ def test_repair_of_compacted(
 
     refuse_changed(pipeline, cluster, is_mended=True)
     assert validate_archive(archive, cluster).summary()["records"] == 72
-    assert damaged not in {file.path for file in archive_files(archive)}
+    assert damaged not in {file.path for file in archive_files(archive.snapshot())}
 
 
 def test_maintain_compacts_transactions(
@@ -590,8 +602,8 @@ def test_maintain_compacts_transactions(
 
     maintain(pipeline)
 
-    [window] = archive.windows()
-    receipt = window.receipt()
+    [window] = archive.snapshot().windows
+    receipt = window.receipt
     assert (receipt.records, receipt.offsets) == (8, 24)
     gaps = {reason for part in receipt.partitions for reason in part.gaps}
     assert {GapReason.ABORTED, GapReason.CONTROL} == gaps
@@ -616,8 +628,8 @@ def test_maintain_retention(
 
     assert (figures["files_before"], figures["files_after"]) == (2 * BATCHES + 1, 1)
     assert set(offsets_in_files(archive)) == {(0, BATCHES * RECORDS)}
-    [window] = archive.windows()
-    receipt = window.receipt()
+    [window] = archive.snapshot().windows
+    receipt = window.receipt
     assert (receipt.records, receipt.offsets) == (0, 2 * BATCHES * RECORDS)
     assert {reason for part in receipt.partitions for reason in part.gaps} == {GapReason.DELETED}
     report = validate_archive(archive, cluster, deep=True)
@@ -663,7 +675,7 @@ def test_maintain_killed(
             lock.unlink()
         assert run_forked(maintain_until, moved, 0, written) == 0
         refuse_torn(moved, cluster, retention_days)
-        names = [file.path for file in archive_files(Archive.at(str(copy)))]
+        names = [file.path for file in archive_files(Archive.at(str(copy)).snapshot())]
         assert len(names) == (1 if retention_days is None else 0)
         assert not any("part-" in path for path in data_files(str(copy)) if names == [])
         if code == 0:

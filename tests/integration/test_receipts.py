@@ -115,7 +115,7 @@ def test_validate_seals_each_batch(drained: Drained) -> None:
     assert second.files_so_far.files == len(first.files) + len(second.files) == 4
     assert first.fingerprint
     assert first.fingerprint != second.fingerprint
-    assert dict(first.topics) == drained.archive.document().topics
+    assert dict(first.topics) == drained.archive.snapshot().document.topics
     assert all((drained.archive.root / file.path).is_file() for file in second.files)
 
 
@@ -233,9 +233,9 @@ def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> Non
 
     roll(plan_roll(archive, drained_thrice.cluster), lambda line: None)
     assert drain(pipeline)["offsets"] == 0
-    generation = archive.open_generation()
+    generation = archive.snapshot().open_generation
     assert generation is not None
-    assert (generation.number, generation.document().reason) == (2, "archive was moved")
+    assert (generation.number, generation.read_document().reason) == (2, "archive was moved")
 
 
 def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> None:
@@ -334,11 +334,11 @@ def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> N
     report = drained.validate()
     assert (report.complete, report.records, report.offsets) == (True, 80, 80)
     assert [row["start"] for row in report.partitions()] == [0, 0]
-    first, second = drained.archive.generations()
+    first, second = drained.archive.snapshot().generations
     newest = first.last_receipt()
     assert newest is not None
     assert next(iter(second.receipts())).previous == newest.sha256
-    assert second.starting_offsets() == newest.ends
+    assert second.starting_offsets == newest.ends
     target = make_topic(partitions=2)
     republish(drained.archive, target)
     assert read(target) == read(drained.topic)

@@ -482,7 +482,7 @@ def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
     """Offsets come from a file when the source cluster is gone, which isn't asked then."""
     file = tmp_path / "offsets.csv"
     file.write_text(f'"{restored.source}",0,8\n"{restored.source}",1,9\n"elsewhere",0,3\n')
-    document = restored.archive.document()
+    document = restored.archive.snapshot().document
     (restored.archive.root / "archive.json").write_text(
         json.dumps(document.content() | {"cluster_id": "gone"})
     )

@@ -233,7 +233,9 @@ def compact(spark: Any, archive: Archive, pipeline: Pipeline) -> None:
     """Compact the closed generation as the command does, but in the shared Spark session."""
     from kafka_drain_spark.compact import run_compact
 
-    [compaction] = plan_compactions(archive, archive.generations()[:-1], 1 << 20)
+    [compaction] = plan_compactions(
+        archive.snapshot(), archive.snapshot().generations[:-1], 1 << 20
+    )
     with tempfile.TemporaryDirectory() as folder:
         job = prepare_compaction(archive, compaction, pipeline, Path(folder))
         spec = CompactSpec.read(Path(folder) / "compact.json")

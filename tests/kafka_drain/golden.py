@@ -17,6 +17,8 @@ from pyarrow import orc
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.records import SCHEMA
@@ -80,10 +82,18 @@ def open_next(archive: Archive, file_format: str, partition_by: list[str]) -> Ge
         starting_offsets={P0: END, P1: END},
         file_format=file_format,
         partition_by=partition_by,
-        topic_ids=archive.document().topics,
+        topic_ids=archive.snapshot().document.topics,
         reason="rollover",
     )
     return generation
+
+
+def state_of(generation: Generation) -> GenerationState:
+    """Read a generation's own files, in a snapshot of the archive as it is now."""
+    snapshot = Archive(generation.root).snapshot()
+    if not isinstance(generation, SnapshotGeneration):
+        generation = SnapshotGeneration(generation.root, generation.number)
+    return read_state(snapshot, generation)
 
 
 def row(tp: TopicPartition, offset: int) -> dict[str, Any]:
@@ -118,7 +128,7 @@ def add_batch(
         folder: Where its files lie in the data folder.
         changes: Columns that aren't as `row` has them.
     """
-    file_format = generation.document().format
+    file_format = generation.read_document().format
     data = Path(str(generation.data))
     lines = ["v1"]
     paths = []
@@ -169,7 +179,7 @@ def note_batch(
         end: Where its offsets end.
         more: What else the drain knew, as `write_fingerprints` takes it.
     """
-    file_format, data = generation.document().format, Path(str(generation.data))
+    file_format, data = generation.read_document().format, Path(str(generation.data))
     taken = content_of(
         found
         for path in paths
@@ -213,7 +223,7 @@ def seal_repair(
     sink_file = SinkFile(name, path.stat().st_size, 0, 0, "_SUCCESS")
     files, found = read_committed_files(window, [sink_file], "parquet", lambda line: None)
     assert found == []
-    document = archive.document()
+    document = archive.snapshot().document
     receipt = seal_window(
         [(tp, r) for r in ranges[tp]],
         files,

@@ -67,7 +67,7 @@ class MadeArchive:
         self._generation += 1
         self._batch = 0
         self.topic_ids |= topic_ids
-        self.archive.update_topics(self.topic_ids)
+        self.archive.update_topics(self.archive.snapshot().document, self.topic_ids)
         self.archive.generation(self._generation).write(
             starting_offsets={},
             file_format="parquet",
@@ -126,7 +126,7 @@ class MadeArchive:
             replaces=replaces,
             fingerprint=None,
             # Later than the windows before it.
-            sealed_at=(NOW + timedelta(seconds=len(self.archive.windows()))).isoformat(),
+            sealed_at=(NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
         window.write_receipt(receipt)
         return list(files_of_receipt(window, receipt, "parquet"))
@@ -140,13 +140,13 @@ class MadeArchive:
         return [*self._generation_files(), *self._window_files()]
 
     def _generation_files(self) -> Iterable[ArchiveFile]:
-        for generation in self.archive.generations():
+        for generation in self.archive.snapshot().generations:
             for receipt in generation.receipts():
                 yield from files_of_receipt(generation, receipt, "parquet")
 
     def _window_files(self) -> Iterable[ArchiveFile]:
-        for window in self.archive.windows():
-            receipt: Receipt = window.receipt()
+        for window in self.archive.snapshot().windows:
+            receipt: Receipt = window.receipt
             yield from files_of_receipt(window, receipt, "parquet")
 
     def _identity(self) -> Identity:

@@ -367,15 +367,15 @@ class Sequence:
 
     def start(self) -> dict[int, int]:
         """Return where the newest generation starts, of the topic's life now; else 0."""
-        generation = self.archive.open_generation()
-        if generation is None or generation.document().topics.get(self.topic.name) != (
+        generation = self.archive.snapshot().open_generation
+        if generation is None or generation.document.topics.get(self.topic.name) != (
             self.topic.life
         ):
             return {}
         first = {}
-        for one in self.archive.generations():
-            if one.document().topics.get(self.topic.name) == self.topic.life:
-                for tp, offset in one.starting_offsets().items():
+        for one in self.archive.snapshot().generations:
+            if one.document.topics.get(self.topic.name) == self.topic.life:
+                for tp, offset in one.starting_offsets.items():
                     first.setdefault(tp.partition, offset)
         return first
 
@@ -387,7 +387,7 @@ class Sequence:
     def files(self) -> list[ArchiveFile]:
         """Return the files that readers take; without damage there always is an answer."""
         try:
-            return archive_files(self.archive)
+            return archive_files(self.archive.snapshot())
         except KafkaDrainError as error:
             if not self.damaged:
                 raise AssertionError(f"can't be read: {error}") from error

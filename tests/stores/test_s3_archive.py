@@ -233,7 +233,7 @@ def test_backfill_to_s3(
     backfill(pipeline, Interval(day, day + timedelta(days=1)))
 
     archive = Archive.at(pipeline.archive)
-    assert [window.is_sealed for window in archive.windows()] == [True]
+    assert [window.is_sealed for window in archive.snapshot().windows] == [True]
     assert rows(pipeline.archive).num_rows == 2 * RECORDS
     assert validate_archive(archive, cluster, scope="all", deep=True).complete
 
@@ -388,13 +388,13 @@ def test_store_out_of_reach(
     s3fs.S3FileSystem.clear_instance_cache()
 
     with pytest.raises(error, match=match):
-        Archive.at(f"{bucket}/archive").document()
+        Archive.at(f"{bucket}/archive").require()
 
 
 def test_bucket_missing(bucket: str) -> None:
     """A bucket is never made: a wrong name would make one that nobody looks at."""
     with pytest.raises(ArchiveError, match="s3://none-such doesn't exist; make the bucket"):
-        Archive.at("s3://none-such/archive").document()
+        Archive.at("s3://none-such/archive").require()
 
 
 @pytest.mark.store

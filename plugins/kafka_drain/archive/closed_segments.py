@@ -9,12 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow, WindowKind
 from kafka_drain.intervals import Interval
 
 __all__ = ["ClosedSegments", "read_closed"]
@@ -43,29 +41,26 @@ class ClosedSegments:
 
 
 def read_closed(
-    archive: Archive, generations: Iterable[Generation], going: Collection[str] = ()
+    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], going: Collection[str] = ()
 ) -> list[ClosedSegments]:
     """Read the segments of some closed generations, and of all sealed windows.
 
     Generations of which every file has gone are passed over at the price of one receipt.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         generations: The generations.
         going: Files that count as deleted.
 
     Raises:
         ReceiptError: When a receipt is damaged.
     """
-    windows = [(w, w.receipt()) for w in archive.windows() if w.is_sealed]
-    replaced = {*going, *(path for _, receipt in windows for path in receipt.replaces)}
-    gone = {*going, *(path for w, r in windows if w.supersedes for path in r.replaces)}
-    drained = [(w, receipt) for w, receipt in windows if not w.supersedes]
-    repairs = [(w, receipt) for w, receipt in drained if w.is_repair]
+    replaced, gone = {*going, *snapshot.replaced}, {*going, *snapshot.superseded}
     mended = [
         file
-        for window, receipt in repairs
-        for file in files_of_receipt(window, receipt, window.plan().format)
+        for window in snapshot.sealed
+        if window.kind is WindowKind.REPAIR
+        for file in files_of_receipt(window, window.receipt, window.plan.format)
         if file.path not in replaced
     ]
     found = []
@@ -75,8 +70,7 @@ def read_closed(
         receipts = [
             r for r in generation.receipts() if not _is_superseded(r, gone, replaced, mended)
         ]
-        topic_ids = archive.topic_ids(generation)
-        document = generation.document()
+        topic_ids, document = snapshot.topic_ids(generation), generation.document
         sealed = [(generation, receipt, document.format) for receipt in receipts]
         found.append(
             ClosedSegments(
@@ -87,16 +81,14 @@ def read_closed(
                 partition_by=document.partition_by,
             )
         )
-    intervals = [
-        (window.plan(), window, receipt)
-        for window, receipt in drained
-        if window.plan().interval is not None
-        and not _is_superseded(receipt, gone, replaced, mended)
+    standing = [
+        window
+        for window in snapshot.sealed
+        if not _is_superseded(window.receipt, gone, replaced, mended)
     ]
-    found += _windows(intervals, replaced, mended)
-    for window, receipt in windows:
-        if window.supersedes and not _is_superseded(receipt, gone, replaced, mended):
-            found.append(_of_window(window, receipt, replaced, mended))
+    backfills = [window for window in standing if window.kind is WindowKind.BACKFILL]
+    found += _of_backfills(backfills, replaced, mended)
+    found += [_of_window(window, replaced, mended) for window in standing if window.supersedes]
     return found
 
 
@@ -143,7 +135,7 @@ def _fitting(mended: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> lis
 
 
 def _files(
-    sealed: Iterable[tuple[Generation | Window, Receipt, str]], replaced: Collection[str]
+    sealed: Iterable[tuple[Generation | SnapshotWindow, Receipt, str]], replaced: Collection[str]
 ) -> list[ArchiveFile]:
     return [
         file
@@ -154,9 +146,9 @@ def _files(
 
 
 def _of_window(
-    window: Window, receipt: Receipt, replaced: Collection[str], mended: Iterable[ArchiveFile]
+    window: SnapshotWindow, replaced: Collection[str], mended: Iterable[ArchiveFile]
 ) -> ClosedSegments:
-    plan = window.plan()
+    plan, receipt = window.plan, window.receipt
     own = _files([(window, receipt, plan.format)], replaced)
     return ClosedSegments(
         name=f"window {window.key}",
@@ -168,28 +160,28 @@ def _of_window(
     )
 
 
-def _windows(
-    own: Iterable[tuple[WindowPlan, Window, Receipt]],
+def _of_backfills(
+    windows: Iterable[SnapshotWindow],
     replaced: Collection[str],
     mended: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
     """Put the windows of data intervals together that are written alike."""
     own = sorted(
-        own, key=lambda found: (*_kind(found), Interval.parse(found[0].interval or ()).start)
+        windows, key=lambda w: (*_how_written(w), Interval.parse(w.plan.interval or ()).start)
     )
-    for _, group in groupby(own, _kind):
+    for _, group in groupby(own, _how_written):
         members = list(group)
-        plan, _, first = members[0]
-        files = _files([(w, receipt, p.format) for p, w, receipt in members], replaced)
+        first = members[0]
+        files = _files([(w, w.receipt, w.plan.format) for w in members], replaced)
         yield ClosedSegments(
             name=f"{len(members):,} windows",
-            receipts=[receipt for _, _, receipt in members],
-            files=[*files, *_fitting(mended, first.topics)],
-            file_format=plan.format,
-            partition_by=plan.partition_by,
+            receipts=[window.receipt for window in members],
+            files=[*files, *_fitting(mended, first.receipt.topics)],
+            file_format=first.plan.format,
+            partition_by=first.plan.partition_by,
         )
 
 
-def _kind(found: tuple[WindowPlan, Window, Receipt]) -> tuple[str, ...]:
-    plan, _, receipt = found
-    return str(plan.format), str(plan.partition_by), str(sorted(receipt.topics.items()))
+def _how_written(window: SnapshotWindow) -> tuple[str, ...]:
+    plan, topics = window.plan, window.receipt.topics
+    return plan.format, str(plan.partition_by), str(sorted(topics.items()))

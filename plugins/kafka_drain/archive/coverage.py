@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 
 __all__ = ["Owned", "read_owned"]
@@ -25,28 +24,28 @@ class Owned:
             still to drain belongs to it.
         sealed: Where the open generation's receipts end.
         generations: The generations that count in the same offsets.
-        windows: The sealed windows that do, each with its receipt.
+        windows: The sealed windows that do.
     """
 
     ranges: dict[TopicPartition, list[OffsetRange]]
     sealed: dict[TopicPartition, int]
-    generations: list[Generation] = field(default_factory=list)
-    windows: list[tuple[Window, Receipt]] = field(default_factory=list)
+    generations: list[SnapshotGeneration] = field(default_factory=list)
+    windows: list[SnapshotWindow] = field(default_factory=list)
 
     def receipts_of(self, wanted: Ranges) -> list[str]:
         """Name the receipts that prove some offsets, as paths relative to the archive."""
         names: list[str] = []
         for generation in self.generations:
             names += _span(generation, wanted)
-        for window, receipt in self.windows:
-            held = {part.tp: part.range for part in receipt.partitions}
+        for window in self.windows:
+            held = {part.tp: part.range for part in window.receipt.partitions}
             if any(overlapping(wanted.get(tp, []), r) for tp, r in held.items()):
                 names.append(f"{window.name}/receipt.json")
         return names
 
     def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the lowest timestamp, in milliseconds, of the segment that holds an offset."""
-        receipts = [receipt for _, receipt in self.windows]
+        receipts = [window.receipt for window in self.windows]
         for generation in self.generations:
             names = generation.receipt_names()
             number = _bisect(generation, names, lambda receipt: receipt.ends.get(tp, 0) > offset)
@@ -64,7 +63,7 @@ class Owned:
             for generation in self.generations
             for name in generation.receipt_names()
         ]
-        sealed += [(f"{window.name}/receipt.json", receipt) for window, receipt in self.windows]
+        sealed += [(window.receipt.where, window.receipt) for window in self.windows]
         return [
             where
             for where, receipt in sealed
@@ -79,12 +78,12 @@ class Owned:
 
 
 def read_owned(
-    archive: Archive, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
+    snapshot: Snapshot, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
 ) -> Owned:
     """Find out who owns which offsets.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         topic_ids: Ids of the topics that are asked for; with another id, offsets mean other
             records.
         horizon: Of each partition, the offset up to which is asked.
@@ -94,18 +93,17 @@ def read_owned(
     """
     ranges: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in horizon}
     sealed: dict[TopicPartition, int] = {}
-    counting: list[Generation] = []
-    generations = archive.generations()
-    for number, generation in enumerate(generations):
-        ids = archive.topic_ids(generation)
+    counting: list[SnapshotGeneration] = []
+    for generation in snapshot.generations:
+        ids = snapshot.topic_ids(generation)
         same = [tp for tp in horizon if ids.get(tp.topic) == topic_ids.get(tp.topic)]
         if not same:
             continue
         counting.append(generation)
         receipt = generation.last_receipt()
         ends = receipt.ends if receipt else {}
-        starts = generation.starting_offsets()
-        is_open = number == len(generations) - 1
+        starts = generation.starting_offsets
+        is_open = generation is snapshot.open_generation
         for tp in same:
             # A partition that was added to the topic later is drained from 0.
             start = starts.get(tp, 0)
@@ -114,18 +112,16 @@ def read_owned(
             if is_open:
                 sealed[tp] = ends.get(tp, start)
     windows = []
-    for window in archive.windows():
-        if window.is_sealed:
-            receipt = window.receipt()
-            held = [
-                part
-                for part in receipt.partitions
-                if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
-            ]
-            if held:
-                windows.append((window, receipt))
-            for part in held:
-                ranges.setdefault(part.tp, []).append(part.range)
+    for window in snapshot.sealed:
+        held = [
+            part
+            for part in window.receipt.partitions
+            if window.receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
+        ]
+        if held:
+            windows.append(window)
+        for part in held:
+            ranges.setdefault(part.tp, []).append(part.range)
     return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)
 
 

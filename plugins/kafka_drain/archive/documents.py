@@ -41,13 +41,17 @@ class Document(BaseModel):
 
     @classmethod
     def read(cls: type[D], path: UPath) -> D:
-        """Read a document.
+        """Read a document; raises as `parse` does, and FileNotFoundError when there is none."""
+        return cls.parse(path, read_bytes(path))
+
+    @classmethod
+    def parse(cls: type[D], path: UPath, content: bytes) -> D:
+        """Parse a document's bytes.
 
         Raises:
-            FileNotFoundError: When there is no such file.
             ArchiveError: When it is of another format, no JSON object, or not as it was written.
         """
-        document = _parsed(path, read_bytes(path))
+        document = _parsed(path, content)
         # The version first: another format may have other keys.
         version = document.get("format_version", cls.without_version)
         if version not in READABLE:

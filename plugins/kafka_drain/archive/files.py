@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.generation_state import read_state
+from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.segment_overlaps import Partition, held_by_windows
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
 from kafka_drain.errors import ManifestInvalidError
@@ -70,7 +70,7 @@ class ArchiveFile:
         }
 
 
-def archive_files(archive: Archive) -> list[ArchiveFile]:
+def archive_files(snapshot: Snapshot) -> list[ArchiveFile]:
     """List the files that readers take: generations by number, then windows.
 
     Raises:
@@ -78,33 +78,27 @@ def archive_files(archive: Archive) -> list[ArchiveFile]:
         ManifestInvalidError: When manifest or receipts are damaged, or something that was sealed is
             missing or changed: the list would not be whole.
     """
-    held = held_by_windows(refuse_unsound(archive).windows)
-    windows = [window for window in archive.windows() if window.is_sealed]
+    state = refuse_unsound(snapshot)
+    snapshot, held = state.snapshot, held_by_windows(state.windows)
     try:
-        receipts = [(window, window.receipt()) for window in windows]
-        replaced = {path for _, receipt in receipts for path in receipt.replaces}
         files: list[ArchiveFile] = []
-        generations = archive.generations()
-        for number, generation in enumerate(generations):
+        for generation in snapshot.generations:
             files += _sealed_files(generation)
-            if number == len(generations) - 1:
-                new = [f for f in _new_files(archive, generation) if f.path not in replaced]
-                _refuse_twice(generation, new, held)
-                files += new
-        for window, receipt in receipts:
-            files += files_of_receipt(window, receipt, window.plan().format)
+            if generation is snapshot.open_generation:
+                files += _new_files(snapshot, generation, held)
+        for window in snapshot.sealed:
+            files += files_of_receipt(window, window.receipt, window.plan.format)
+        return [file for file in files if file.path not in snapshot.replaced]
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
             "which"
         ) from error
-    return [file for file in files if file.path not in replaced]
 
 
-def _sealed_files(generation: Generation) -> Iterator[ArchiveFile]:
-    file_format = generation.document().format
+def _sealed_files(generation: SnapshotGeneration) -> Iterator[ArchiveFile]:
     for receipt in generation.receipts():
-        yield from files_of_receipt(generation, receipt, file_format)
+        yield from files_of_receipt(generation, receipt, generation.document.format)
 
 
 def files_of_receipt(
@@ -122,26 +116,37 @@ def files_of_receipt(
         )
 
 
-def _new_files(archive: Archive, generation: Generation) -> Iterator[ArchiveFile]:
-    state = read_state(generation)
+def _new_files(
+    snapshot: Snapshot,
+    generation: SnapshotGeneration,
+    held: Mapping[Partition, Sequence[OffsetRange]],
+) -> list[ArchiveFile]:
+    """Return the files that aren't sealed, but for those that windows replace."""
+    state = read_state(snapshot, generation)
     bad = errors(state.findings)
     if bad:
         raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
-    document, topic_ids = generation.document(), archive.topic_ids(generation)
-    for sink_file in state.new:
-        yield ArchiveFile(
+    topic_ids = snapshot.topic_ids(generation)
+    new = [
+        ArchiveFile(
             path=f"{generation.data_name}/{sink_file.path}",
             bytes=sink_file.size,
-            file_format=document.format,
+            file_format=generation.document.format,
             owner=generation,
             topic_ids=topic_ids,
             listed=sink_file,
         )
+        for sink_file in state.new
+        if f"{generation.data_name}/{sink_file.path}" not in snapshot.replaced
+    ]
+    _refuse_twice(state, new, topic_ids, held)
+    return new
 
 
 def _refuse_twice(
-    generation: Generation,
+    state: GenerationState,
     new: Sequence[ArchiveFile],
+    topic_ids: Mapping[str, str],
     held: Mapping[Partition, Sequence[OffsetRange]],
 ) -> None:
     """Refuse files that aren't sealed and hold what a window holds: readers would get both.
@@ -149,8 +154,7 @@ def _refuse_twice(
     Their offsets are read only where windows reach beyond what is sealed: a repair may have drained
     what such a file had lost.
     """
-    ends = read_state(generation).sealed_ends if new else {}
-    topic_ids = new[0].topic_ids if new else {}
+    generation, ends = state.generation, state.sealed_ends if new else {}
     beyond = {
         tp: ranges
         for (tp, topic_id), ranges in held.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -69,7 +69,7 @@ class Generation:
         """Folder of Spark's checkpoint."""
         return self.folder / "checkpoint"
 
-    def document(self) -> GenerationDocument:
+    def read_document(self) -> GenerationDocument:
         """Read `generation.json`.
 
         Raises:
@@ -81,14 +81,6 @@ class Generation:
             raise ArchiveError(
                 f"{self.folder} has no generation.json; restore it from a copy"
             ) from error
-
-    def starting_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offsets that the generation starts at.
-
-        Raises:
-            ArchiveError: When they aren't numbers by topic and partition.
-        """
-        return self.document().first_offsets()
 
     def write(
         self,
@@ -118,7 +110,7 @@ class Generation:
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Note the ids of topics that are drained from now on as well."""
-        document = self.document()
+        document = self.read_document()
         known = document.topics
         if not topic_ids.items() <= known.items():
             topics = dict(sorted((topic_ids | known).items()))
@@ -161,8 +153,14 @@ class Generation:
         content = read_bytes(self.data / "_spark_metadata" / sink_file.log)
         return manifest_files.line_of(content, sink_file.path, self.data_name)
 
-    def read_checkpoint(self) -> tuple[Checkpoint, list[Finding]]:
-        """Read the checkpoint's files and say what is wrong with them."""
+    def read_checkpoint(
+        self, starting_offsets: Mapping[TopicPartition, int]
+    ) -> tuple[Checkpoint, list[Finding]]:
+        """Read the checkpoint's files and say what is wrong with them.
+
+        Args:
+            starting_offsets: The offsets that the generation starts at.
+        """
         findings: list[Finding] = []
         ends: dict[int, dict[TopicPartition, int]] = {}
         commits: set[int] = set()
@@ -174,18 +172,20 @@ class Generation:
             findings += found
             # An unreadable file still says that its batch was planned.
             ends[batch] = end or {}
-        ends, found = checkpoint_files.refuse_backward(ends, self.starting_offsets(), offsets_name)
+        ends, found = checkpoint_files.refuse_backward(ends, starting_offsets, offsets_name)
         findings += found
         for batch, content, found in self._batches("commits"):
             findings += found
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)
-        findings += self._check_beside_batches()
+        findings += self._check_beside_batches(starting_offsets)
         findings += checkpoint_files.find_holes(ends, offsets_name)
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
 
-    def _check_beside_batches(self) -> list[Finding]:
+    def _check_beside_batches(
+        self, starting_offsets: Mapping[TopicPartition, int]
+    ) -> list[Finding]:
         """Check what Spark reads of a checkpoint beside `offsets/` and `commits/`."""
         findings: list[Finding] = []
         for name, check in (
@@ -194,7 +194,7 @@ class Generation:
                 "sources/0/0",
                 partial(
                     checkpoint_files.parse_initial_offsets,
-                    starting_offsets=self.starting_offsets(),
+                    starting_offsets=starting_offsets,
                 ),
             ),
         ):

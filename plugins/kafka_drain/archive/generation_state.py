@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.findings import Finding, Reason, without_echoes
 from kafka_drain.metadata_log import checkpoint as checkpoint_files
 from kafka_drain.metadata_log.checkpoint import Checkpoint
@@ -35,7 +34,7 @@ class GenerationState:
         findings: What is wrong with each and between them.
     """
 
-    generation: Generation
+    generation: SnapshotGeneration
     manifest: Manifest
     checkpoint: Checkpoint
     receipt: Receipt | None
@@ -55,40 +54,44 @@ class GenerationState:
         return max(batch for batch in known if batch is not None)
 
     @property
-    def sealed_ends(self) -> dict[TopicPartition, int]:
+    def sealed_ends(self) -> Mapping[TopicPartition, int]:
         """Where the sealed batches end; where the generation starts when there are none."""
-        return self.receipt.ends if self.receipt else self.generation.starting_offsets()
+        return self.receipt.ends if self.receipt else self.generation.starting_offsets
 
     @property
-    def cursor(self) -> dict[TopicPartition, int]:
+    def cursor(self) -> Mapping[TopicPartition, int]:
         """Where the next batch starts."""
         if self.last_committed > self.last_sealed:
             return self.checkpoint.ends.get(self.last_committed) or self.sealed_ends
         return self.sealed_ends
 
 
-def read_state(generation: Generation) -> GenerationState:
+def read_state(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:
     """Read manifest, checkpoint and newest receipt, and say what is wrong with each and between.
 
     Reads again when a drain has changed them meanwhile: a compaction of the manifest, or a batch
     that was committed between two reads, must not look like damage.
+
+    Args:
+        snapshot: The archive.
+        generation: One of its generations.
     """
     for _ in range(ATTEMPTS):
         names = generation.log_names()
         try:
-            state = _read_once(generation)
+            state = _read_once(snapshot, generation)
         except FileNotFoundError:
             continue
         if generation.log_names() == names:
             break
     else:
-        state = _read_once(generation)
+        state = _read_once(snapshot, generation)
     return state
 
 
-def _read_once(generation: Generation) -> GenerationState:
+def _read_once(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:
     manifest, findings = generation.read_manifest()
-    checkpoint, found = generation.read_checkpoint()
+    checkpoint, found = generation.read_checkpoint(generation.starting_offsets)
     findings += found
     receipt, found = _newest_receipt(generation)
     findings += found
@@ -101,10 +104,12 @@ def _read_once(generation: Generation) -> GenerationState:
     if receipt is not None:
         findings += _compare_with_receipt(generation, manifest, checkpoint, receipt, findings)
         if _listed(generation, sealed) != so_far:
-            mended = _mended(generation, manifest, last_sealed)
+            mended = _mended(snapshot, generation, manifest, last_sealed)
             sealed, new = _without(manifest, mended).split(last_sealed, so_far.files)
             if _listed(generation, sealed) != so_far:
-                sealed, new, found = _compare_files(generation, manifest, receipt, findings, mended)
+                sealed, new, found = _compare_files(
+                    snapshot, generation, manifest, receipt, findings, mended
+                )
                 findings += found
     return GenerationState(
         generation, manifest, checkpoint, receipt, sealed, new, without_echoes(findings)
@@ -116,18 +121,16 @@ def _listed(generation: Generation, files: Iterable[SinkFile]) -> FileSet:
     return FileSet().plus((prefix + file.path, file.size) for file in files)
 
 
-def _mended(generation: Generation, manifest: Manifest, last_sealed: int) -> frozenset[str]:
+def _mended(
+    snapshot: Snapshot, generation: Generation, manifest: Manifest, last_sealed: int
+) -> frozenset[str]:
     """Return listed files, relative to the data folder, that windows stand for.
 
     One that was lost before its batch was sealed is in no receipt; the manifest goes on listing it.
     Those of later batches aren't meant.
     """
-    replaced: set[str] = set()
-    for window in Archive(generation.root).windows():
-        if window.is_sealed:
-            # A damaged receipt is a finding of its own, where the windows are checked.
-            with suppress(ReceiptError):
-                replaced.update(window.receipt().replaces)
+    # A damaged receipt is a finding of its own, where the windows are checked.
+    replaced = {path for window in snapshot.readable for path in window.receipt.replaces}
     return frozenset(
         file.path
         for file in manifest.files.values()
@@ -197,6 +200,7 @@ def _compare_with_receipt(
 
 
 def _compare_files(
+    snapshot: Snapshot,
     generation: Generation,
     manifest: Manifest,
     newest: Receipt,
@@ -236,7 +240,7 @@ def _compare_files(
             new.append(sink_file)
     listed = {prefix + path for path in manifest.files}
     gone = {path for path in sizes if path not in listed}
-    if gone and not _hidden_by_retention(generation, manifest, gone, receipts):
+    if gone and not _hidden_by_retention(snapshot, manifest, gone, receipts):
         findings += _unlisted(gone, receipts, manifest, folder, known)
     return sealed, new, findings
 
@@ -254,10 +258,10 @@ def is_of_sealed_batch(sink_file: SinkFile, compacted: int | None, last_sealed: 
 
 
 def _hidden_by_retention(
-    generation: Generation, manifest: Manifest, gone: set[str], receipts: Iterable[Receipt]
+    snapshot: Snapshot, manifest: Manifest, gone: set[str], receipts: Iterable[Receipt]
 ) -> bool:
     """Say whether Spark's `retention` explains what is gone: the oldest files, in a compaction."""
-    if manifest.compacted is None or not Archive(generation.root).document().retention:
+    if manifest.compacted is None or not snapshot.document.retention:
         return False
     any_kept = False
     for receipt in receipts:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.offsets import TopicPartition
 
 __all__ = ["COLUMNS", "Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
@@ -206,7 +206,8 @@ def read_history(archive: Archive, history: History) -> None:
         ArchiveError: When the folder is no archive.
         ReceiptError: When a receipt is damaged; those before it are taken in.
     """
-    generations = archive.generations()
+    snapshot = archive.snapshot()
+    generations = snapshot.generations
     names = {generation.number: generation.receipt_names() for generation in generations}
     if any(last not in names.get(number, ()) for number, last in history.read.items()):
         # Another archive lies here than the one that was read.
@@ -215,18 +216,17 @@ def read_history(archive: Archive, history: History) -> None:
         last = history.read.get(generation.number, "")
         new = (name for name in names[generation.number] if name > last)
         history.add(map(generation.read_receipt, new))
-    _read_windows(archive, history)
+    _read_windows(snapshot, history)
 
 
-def _read_windows(archive: Archive, history: History) -> None:
+def _read_windows(snapshot: Snapshot, history: History) -> None:
     """Take in windows that were sealed since, and forget those that are gone."""
-    keys = archive.window_keys()
     known = {name for name, span in history.spans.items() if span.generation is None}
-    for gone in known.difference(keys):
+    for gone in known.difference(snapshot.folders):
         del history.spans[gone]
-    for window in (Window(archive.root, key) for key in keys if key not in known):
-        if window.is_sealed:
-            history.spans[window.key] = Span.of(window.receipt())
+    for key, window in snapshot.folders.items():
+        if key not in known and window.is_sealed:
+            history.spans[key] = Span.of(window.receipt)
 
 
 class Histories:

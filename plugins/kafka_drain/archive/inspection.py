@@ -7,6 +7,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 
 __all__ = ["committed_files", "inspect_archive"]
 
@@ -20,27 +21,25 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
     Raises:
         ArchiveError: When the folder is no archive.
     """
-    document = archive.document()
+    snapshot = archive.snapshot()
     return {
         "archive": str(archive.root),
-        "pipeline": document.pipeline,
-        "cluster_id": document.cluster_id,
-        "generations": [_describe(generation) for generation in archive.generations()],
-        "windows": _describe_windows(archive),
+        "pipeline": snapshot.document.pipeline,
+        "cluster_id": snapshot.document.cluster_id,
+        "generations": [_describe(generation) for generation in snapshot.generations],
+        "windows": _describe_windows(snapshot),
     }
 
 
-def _describe_windows(archive: Archive) -> list[dict[str, Any]]:
+def _describe_windows(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Describe the sealed windows, without files that a later window stands for."""
-    sealed = [(window, window.receipt()) for window in archive.windows() if window.is_sealed]
-    replaced = {path for _, receipt in sealed for path in receipt.replaces}
     described = []
-    for window, receipt in sealed:
-        files = [file for file in receipt.files if file.path not in replaced]
+    for window in snapshot.sealed:
+        files = [file for file in window.receipt.files if file.path not in snapshot.replaced]
         described.append(
             {
                 "window": window.key,
-                "format": window.plan().format,
+                "format": window.plan.format,
                 "files": len(files),
                 "bytes": sum(file.bytes for file in files),
                 "records": sum(content.records for file in files for content in file.contents),
@@ -49,11 +48,10 @@ def _describe_windows(archive: Archive) -> list[dict[str, Any]]:
     return described
 
 
-def _describe(generation: Generation) -> dict[str, Any]:
-    document = generation.document()
+def _describe(generation: SnapshotGeneration) -> dict[str, Any]:
+    document, start = generation.document, generation.starting_offsets
     manifest, _ = generation.read_manifest()
-    checkpoint, _ = generation.read_checkpoint()
-    start = generation.starting_offsets()
+    checkpoint, _ = generation.read_checkpoint(start)
     end = start
     if checkpoint.last_commit is not None:
         # Damage is validation's to find; the figures are those of what can be read.
@@ -109,6 +107,6 @@ def committed_files(archive: Archive, *, include_unsealed: bool = True) -> list[
             "sealed": file.sealed is not None,
             "records": file.records,
         }
-        for file in archive_files(archive)
+        for file in archive_files(archive.snapshot())
         if include_unsealed or file.sealed
     ]

@@ -15,13 +15,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["MAINTAINED", "SUPERSEDING", "Window", "range_rows", "ranges_of"]
-
-#: How the names of windows begin that maintenance makes: copies of what sealed files hold, or
-#: the record that files were deleted.
-MAINTAINED = ("compact_", "retention_")
-#: How the names of windows begin that stand for sound files.
-SUPERSEDING = ("reprocess_", *MAINTAINED)
+__all__ = ["Window", "range_rows", "ranges_of"]
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
@@ -69,45 +63,36 @@ class Window:
         """Folder of the files; each attempt of a drain has one of its own in it."""
         return self.folder / "data"
 
-    def plan(self) -> WindowPlan:
-        """Read `plan.json`: the offsets, frozen before the drain.
+    def read_plan(self) -> WindowPlan:
+        """Read `plan.json`: the offsets, frozen before the drain; raises as `parse_plan` does."""
+        return self.parse_plan(self.read_plan_bytes())
+
+    def read_plan_bytes(self) -> bytes | None:
+        """Read the bytes of `plan.json`; None when there is none."""
+        try:
+            return read_bytes(self.folder / "plan.json")
+        except FileNotFoundError:
+            return None
+
+    def parse_plan(self, content: bytes | None) -> WindowPlan:
+        """Parse the bytes of `plan.json`.
 
         Raises:
-            ArchiveError: When it is missing or no JSON object.
+            ArchiveError: When there are none, or it isn't as it was written.
         """
-        try:
-            return WindowPlan.read(self.folder / "plan.json")
-        except FileNotFoundError as error:
-            raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy") from error
+        if content is None:
+            raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy")
+        return WindowPlan.parse(self.folder / "plan.json", content)
 
-    def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return the planned offsets, sorted and disjoint for each partition."""
-        return self.plan().offsets()
-
-    @property
-    def supersedes(self) -> bool:
-        """Whether it stands for sound files, which go; a repair's stands for damaged ones."""
-        return self.key.startswith(SUPERSEDING)
-
-    @property
-    def is_maintained(self) -> bool:
-        """Whether maintenance made it; until it is sealed, nobody needs it."""
-        return self.key.startswith(MAINTAINED)
-
-    @property
-    def is_repair(self) -> bool:
-        """Whether a repair made it: neither for a data interval nor to stand for sound files."""
-        return not self.supersedes and self.plan().interval is None
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the window has a receipt."""
+    def has_receipt(self) -> bool:
+        """Say whether the window is sealed by now."""
         return (self.folder / "receipt.json").is_file()
 
-    def receipt(self) -> Receipt:
+    def read_receipt(self) -> Receipt:
         """Read the window's receipt.
 
         Raises:
+            FileNotFoundError: When there is none.
             ReceiptError: When its bytes aren't those that were sealed.
         """
         content = read_bytes(self.folder / "receipt.json")

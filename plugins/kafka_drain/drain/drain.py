@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.config.pipeline import Pipeline
@@ -165,7 +166,7 @@ def check_drain(
     )
     plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
     generation = plan.generation or plan.archive.generation(1)
-    drained = generation if generation.checkpoint.exists() else None
+    drained = plan.generation if generation.checkpoint.exists() else None
     values = plan_values(pipeline, plan.archive, drained, registry)
     plan = replace(plan, warnings=[*plan.warnings, *values.warnings])
     # A connection that Java can't use is refused here.
@@ -203,13 +204,15 @@ def prepare_drain(
     # Of documents that drains alone write.
     for name in ("archive.json", "topics.json", f"{generation.name}/generation.json"):
         clear_unfinished(plan.archive.root / name)
+    known = plan.snapshot.document if plan.snapshot else None
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,
-        topic_ids=_topic_ids(plan),
+        topic_ids=_topic_ids(plan, known),
         source=pipeline.source,
         isolation_level=pipeline.isolation_level,
-        retention=_retention(plan),
+        retention=_retention(plan, known),
+        known=known,
     )
     write_topic_settings(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
@@ -222,22 +225,20 @@ def prepare_drain(
             file_format=pipeline.format,
             partition_by=pipeline.partition_by,
             topic_ids=topic_ids,
-            reason=generation.document().reason if plan.generation else "first",
+            reason=plan.generation.document.reason if plan.generation else "first",
             values=job.values.frozen,
         )
     generation.add_topics(topic_ids)
     return job
 
 
-def _retention(plan: DrainPlan) -> str | None:
+def _retention(plan: DrainPlan, known: ArchiveDocument | None) -> str | None:
     """Return the sink's retention; where it is no longer set, what it was: lines are gone by it."""
-    known = plan.archive.document().retention if plan.archive.exists else None
-    return plan.pipeline.sink_options.get("retention") or known
+    return plan.pipeline.sink_options.get("retention") or (known.retention if known else None)
 
 
-def _topic_ids(plan: DrainPlan) -> dict[str, str]:
-    known = plan.archive.document().topics if plan.archive.exists else {}
-    return known | {name: topic.id for name, topic in plan.topics.items()}
+def _topic_ids(plan: DrainPlan, known: ArchiveDocument | None) -> dict[str, str]:
+    return (known.topics if known else {}) | {name: topic.id for name, topic in plan.topics.items()}
 
 
 def compile_spec(
@@ -300,10 +301,11 @@ def _leave_fingerprints(
     plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
 ) -> Generation | None:
     """Leave what Spark read of each batch, for validation; None when it read nothing."""
-    generation = plan.archive.open_generation() if fingerprints else None
-    if generation is not None:
-        read = read_batches(fingerprints, plan.last_listed)
-        write_fingerprints(generation, read, plan.skipped)
+    if not fingerprints:
+        return None
+    generation = plan.generation or plan.archive.generation(1)
+    read = read_batches(fingerprints, plan.last_listed)
+    write_fingerprints(generation, read, plan.skipped)
     return generation
 
 

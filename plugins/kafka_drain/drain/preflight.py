@@ -14,10 +14,10 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.config.pipeline import Pipeline
@@ -53,7 +53,8 @@ class DrainPlan:
 
     Attributes:
         pipeline: The pipeline.
-        archive: Its archive, which may not exist yet.
+        archive: Its archive.
+        snapshot: The archive as it is; None when this drain makes it.
         generation: The open generation; None when this drain opens the first one.
         cluster_id: The Kafka cluster's id.
         topics: The drained topics, by name.
@@ -71,7 +72,8 @@ class DrainPlan:
 
     pipeline: Pipeline
     archive: Archive
-    generation: Generation | None
+    snapshot: Snapshot | None
+    generation: SnapshotGeneration | None
     cluster_id: str
     topics: dict[str, Topic]
     starting_offsets: dict[TopicPartition, int]
@@ -150,33 +152,36 @@ def preflight(
     _check_folder(archive.root)
     topics, partitions = find_partitions(pipeline, cluster)
     cluster_id = cluster.cluster_id()
-    generation, pending = None, False
+    snapshot, pending = None, False
     last_listed: int | None = None
     if archive.exists or archive.has_lost_document:
-        check_identity(archive, pipeline, cluster_id, topics)
-        refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
-        generation = archive.open_generation()
+        snapshot = archive.snapshot()
+        check_identity(snapshot, pipeline, cluster_id, topics)
+        sealed = check_sealed_state(snapshot, windows=False)
+        refuse_damage(sealed.findings, archive.root)
+        snapshot = sealed.snapshot
+    generation = snapshot.open_generation if snapshot else None
     first = cluster.earliest(partitions)
     end, hidden = readable_offsets(pipeline, cluster, partitions)
-    if generation is None:
+    if snapshot is None or generation is None:
         starting_offsets = resolve_starting_offsets(
             pipeline.source_options, partitions, cluster, pipeline.isolation_level
         )
         start = starting_offsets
     else:
         _check_how_files_are_written(pipeline, generation)
-        state = _check_state(generation)
+        state = _check_state(snapshot, generation)
         checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
         pending = checkpoint.last_offsets != checkpoint.last_commit
-        starting_offsets = generation.starting_offsets()
+        starting_offsets = dict(generation.starting_offsets)
         if checkpoint.last_offsets is None:
             # Nothing was drained yet: partitions that were added since start at their beginning.
             # Those that an earlier generation has drained go on where it ends.
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
-            starting_offsets |= _drained_before(archive, generation, added, topics)
+            starting_offsets |= _drained_before(snapshot, generation, added, topics)
         start = _cursor(checkpoint, starting_offsets)
-        _check_drained_topics(archive, generation, start, partitions, pipeline, topics)
+        _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
     # A partition that was added since is read from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
     refuse_truncated(start, end, hidden)
@@ -192,6 +197,7 @@ def preflight(
     return DrainPlan(
         pipeline=pipeline,
         archive=archive,
+        snapshot=snapshot,
         generation=generation,
         cluster_id=cluster_id,
         topics=topics,
@@ -279,7 +285,7 @@ def find_partitions(
 
 
 def check_identity(
-    archive: Archive, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
+    snapshot: Snapshot, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
 ) -> None:
     """Refuse an archive of another pipeline or cluster, or of topics that were made again.
 
@@ -287,21 +293,21 @@ def check_identity(
         ArchiveError: When it is another's.
         TopicError: When a topic was made again since it was drained.
     """
-    document = archive.document()
+    document, root = snapshot.document, snapshot.root
     if document.pipeline != pipeline.name:
         raise ArchiveError(
-            f"{archive.root} is the archive of pipeline {document.pipeline!r}, not of "
+            f"{root} is the archive of pipeline {document.pipeline!r}, not of "
             f"{pipeline.name!r}; give each pipeline an archive of its own"
         )
     if document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, the "
+            f"{root} was drained from Kafka cluster {document.cluster_id}, the "
             f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
             "mean other records; correct the connection or choose another archive"
         )
-    generation = archive.open_generation()
+    generation = snapshot.open_generation
     # Topics that it was rolled without don't count in it.
-    counted = generation.document().topics if generation else None
+    counted = generation.document.topics if generation else None
     for name, topic_id in document.topics.items():
         if counted and name not in counted:
             continue
@@ -310,12 +316,12 @@ def check_identity(
                 f"topic {name} was deleted and made again since it was drained (topic id "
                 f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0, and "
                 "Spark would skip its first records. What was drained stays; run `kafka-drain "
-                f"roll {archive.root}`: the next generation starts at the new topic's beginning"
+                f"roll {root}`: the next generation starts at the new topic's beginning"
             )
 
 
-def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> None:
-    document = generation.document()
+def _check_how_files_are_written(pipeline: Pipeline, generation: SnapshotGeneration) -> None:
+    document = generation.document
     seen = (document.format, document.partition_by)
     if seen != (pipeline.format, pipeline.partition_by):
         raise ArchiveError(
@@ -325,8 +331,8 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: Generation) -> 
         )
 
 
-def _check_state(generation: Generation) -> GenerationState:
-    state = read_state(generation)
+def _check_state(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:
+    state = read_state(snapshot, generation)
     refuse_damage(errors(state.findings), generation.root)
     written = moved_from(state)
     if written:
@@ -364,17 +370,17 @@ def _cursor(
 
 
 def _drained_before(
-    archive: Archive,
-    open_generation: Generation,
+    snapshot: Snapshot,
+    open_generation: SnapshotGeneration,
     partitions: Collection[TopicPartition],
     topics: dict[str, Topic],
 ) -> dict[TopicPartition, int]:
     """Return where the generations before the open one have drained partitions to."""
     ends: dict[TopicPartition, int] = {}
-    for generation in archive.generations() if partitions else ():
+    for generation in snapshot.generations if partitions else ():
         if generation.number < open_generation.number:
-            ids, receipt = archive.topic_ids(generation), generation.last_receipt()
-            sealed = generation.starting_offsets() | (receipt.ends if receipt else {})
+            ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
+            sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
             ends |= {
                 tp: sealed[tp]
                 for tp in partitions
@@ -384,8 +390,8 @@ def _drained_before(
 
 
 def _check_drained_topics(
-    archive: Archive,
-    generation: Generation,
+    snapshot: Snapshot,
+    generation: SnapshotGeneration,
     start: dict[TopicPartition, int],
     partitions: list[TopicPartition],
     pipeline: Pipeline,
@@ -400,15 +406,15 @@ def _check_drained_topics(
         raise CheckpointError(
             f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
             f"{pipeline.name!r} doesn't name any more; name it again, or go on without: "
-            f"`kafka-drain roll {archive.root} {' '.join(f'--leave-out {name}' for name in left)}`"
+            f"`kafka-drain roll {snapshot.root} {' '.join(f'--leave-out {name}' for name in left)}`"
             " (what was drained stays sealed)"
         )
     added = [tp for tp in partitions if tp not in start]
-    before = _drained_before(archive, generation, added, topics)
+    before = _drained_before(snapshot, generation, added, topics)
     if before:
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(
             f"earlier generations drained {shown}, the open one doesn't, and Spark would read them "
-            f"from their beginning; run `kafka-drain roll {archive.root}`: the next generation "
+            f"from their beginning; run `kafka-drain roll {snapshot.root}`: the next generation "
             "goes on there"
         )

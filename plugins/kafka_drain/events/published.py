@@ -44,7 +44,7 @@ class Telling:
             sealed: What this run has sealed.
         """
         newest = max(map(int, self.before), default=0)
-        for generation in self.archive.generations():
+        for generation in self.archive.snapshot().generations:
             told = self.before.get(str(generation.number), "")
             if generation.number < newest:
                 own = (found for found in sealed if found.generation == generation.number)
@@ -74,7 +74,7 @@ def begin_telling(archive: Archive, run: str | None) -> Telling:
     """
     path = _path(archive)
     if not path.is_file():
-        sealed = {str(g.number): g.receipt_names() for g in archive.generations()}
+        sealed = {str(g.number): g.receipt_names() for g in archive.snapshot().generations}
         newest = {number: names[-1] for number, names in sealed.items() if names}
         create_document(path, _document(run, newest, newest))
     document = read_note(path, "run", "before", "told")

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
-from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, PARTITION_COLUMNS
@@ -66,15 +66,15 @@ SPARK_CONF = {
 
 
 def plan_compactions(
-    archive: Archive,
-    generations: Iterable[Generation],
+    snapshot: Snapshot,
+    generations: Iterable[SnapshotGeneration],
     target_bytes: int,
     going: Collection[str] = (),
 ) -> list[Compaction]:
     """Say which files of closed generations and of windows are worth a compaction; changes nothing.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         generations: Its closed generations.
         target_bytes: How large a file should be.
         going: Files that are deleted before.
@@ -82,7 +82,7 @@ def plan_compactions(
     Raises:
         ReceiptError: When a receipt is damaged.
     """
-    closed = read_closed(archive, generations, going)
+    closed = read_closed(snapshot, generations, going)
     return [found for segments in closed for found in plan_pieces(segments, target_bytes)]
 
 
@@ -113,8 +113,8 @@ def prepare_compaction(
     archive: Archive, compaction: Compaction, pipeline: Pipeline, folder: Path
 ) -> WindowJob:
     """Freeze a compaction's window, and put together what spark-submit needs."""
-    piece = compaction.piece
-    window = Window(archive.root, f"compact_{next_number(archive):04d}")
+    piece, snapshot = compaction.piece, archive.snapshot()
+    window = Window(archive.root, f"compact_{next_number(snapshot):04d}")
     freeze_window(
         window,
         piece.ranges,
@@ -144,7 +144,7 @@ def prepare_compaction(
         columns={column: PARTITION_COLUMNS[column] for column in compaction.partition_by},
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
-        values=frozen_values(archive, pipeline),
+        values=frozen_values(snapshot, pipeline),
     ).write(spec_path)
     application = prepare_application(
         f"compact_{pipeline.name}",
@@ -183,15 +183,16 @@ def finish_compaction(
 ) -> Receipt:
     """Prove that the new files hold what the old receipts say, each once, and seal them."""
     result, files, findings = read_written(job, say)
+    snapshot = archive.snapshot()
     piece, window = compaction.piece, job.window
     topics = {name: id_ for receipt in piece.receipts for name, id_ in receipt.topics.items()}
     proof = prove_compaction(
-        window.name, piece, job.ranges, files, result["fingerprint"], _deletions(archive, topics)
+        window.name, piece, job.ranges, files, result["fingerprint"], _deletions(snapshot, topics)
     )
     refuse_findings(window, [*findings, *proof.findings])
     if not proof.is_compared:
         _refuse_changed(archive, compaction)
-    document = archive.document()
+    document = snapshot.document
     receipt = seal_window(
         [(tp, r) for tp in sorted(job.ranges) for r in job.ranges[tp]],
         files,
@@ -226,7 +227,7 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
         )
 
 
-def _deletions(archive: Archive, topic_ids: Mapping[str, str]) -> list[Receipt]:
+def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt]:
     """Return what retention has deleted of some topics."""
-    sealed = [w.receipt() for w in archive.windows() if w.is_maintained and w.is_sealed]
+    sealed = (window.receipt for window in snapshot.sealed if window.is_maintained)
     return [r for r in sealed if not r.files and topic_ids.items() >= r.topics.items()]

@@ -97,11 +97,10 @@ def plan_maintenance(
             changed.
     """
     archive = Archive.at(pipeline.archive)
-    archive.document()
-    refuse_unsound(archive)
+    snapshot = refuse_unsound(archive.snapshot()).snapshot
     try:
         roll = due_for_roll(
-            archive, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
+            snapshot, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
         )
         if unfinished_reprocess(archive) is not None:
             return MaintenancePlan(
@@ -110,15 +109,15 @@ def plan_maintenance(
                 waits_for="a reprocess was begun and hasn't ended; run that again first, or end it "
                 f"with {abandoning(archive.root)}",
             )
-        generations = archive.generations()
+        generations = snapshot.generations
         closed = generations if roll and will_roll else generations[:-1]
         deletions = (
-            plan_deletions(archive, closed, pipeline.retention_days, clock())
+            plan_deletions(snapshot, closed, pipeline.retention_days, clock())
             if pipeline.retention_days is not None
             else []
         )
         going = {file.path for deletion in deletions for file in deletion.files}
-        found = plan_compactions(archive, closed, pipeline.target_file_bytes, going)
+        found = plan_compactions(snapshot, closed, pipeline.target_file_bytes, going)
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -179,7 +178,7 @@ def run_maintenance(
         KafkaDrainError: As `plan_roll` does.
     """
     archive = Archive.at(pipeline.archive)
-    archive.document()
+    archive.require()
     with hold_lease(archive.root / "maintenance", run=run, say=say):
         before = list_data_files(archive.root)
         plan = plan_maintenance(pipeline, clock=clock)

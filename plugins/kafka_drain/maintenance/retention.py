@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.files import ArchiveFile
-from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt, SealedContent, records_of
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.errors import DataFileError, ManifestInvalidError
@@ -62,12 +62,12 @@ class Deletion:
 
 
 def plan_deletions(
-    archive: Archive, generations: Iterable[Generation], days: int, now: datetime
+    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], days: int, now: datetime
 ) -> list[Deletion]:
     """Say which files of closed generations and windows are too old; changes nothing.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         generations: Its closed generations.
         days: A file is too old when its newest record is older, as Kafka's `retention.ms` has it.
         now: The time.
@@ -78,7 +78,7 @@ def plan_deletions(
     before_ms = milliseconds(now - timedelta(days=days))
     by_topics: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
     # A repair's file is with all segments that may have records in it.
-    found = {f.path: f for segments in read_closed(archive, generations) for f in segments.files}
+    found = {f.path: f for segments in read_closed(snapshot, generations) for f in segments.files}
     for file in found.values():
         if file.sealed and is_too_old(file.sealed.contents, before_ms):
             by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
@@ -114,8 +114,8 @@ def seal_deletions(
 
 
 def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str], None]) -> Receipt:
-    ranges = _held(archive, deletion.files)
-    window = Window(archive.root, f"retention_{next_number(archive):04d}")
+    ranges, snapshot = _held(archive, deletion.files), archive.snapshot()
+    window = Window(archive.root, f"retention_{next_number(snapshot):04d}")
     paths = sorted(file.path for file in deletion.files)
     freeze_window(
         window,
@@ -126,7 +126,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
         before=time_text(deletion.before_ms),
         replaced=Piece(ranges, paths, deletion.bytes, deletion.records).replaced(),
     )
-    document = archive.document()
+    document = snapshot.document
     receipt = seal_deletion(
         [Gap(tp, r, GapReason.DELETED) for tp in sorted(ranges) for r in ranges[tp]],
         identity=Identity(document.pipeline, document.cluster_id, deletion.topic_ids),

@@ -385,7 +385,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
 
 
 def _last_receipt(archive: Archive) -> Receipt | None:
-    generation = archive.open_generation()
+    generation = archive.snapshot().open_generation
     try:
         return generation.last_receipt() if generation else None
     except ReceiptError:

@@ -12,6 +12,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.data_files.reader import DataFileError, TimestampError, read_offsets, topic_of
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
@@ -58,7 +59,7 @@ class SealedCheck:
 
 
 def check_all_sealed(
-    generation: Generation,
+    generation: SnapshotGeneration,
     listing: Mapping[str, int],
     previous: str | None,
     *,
@@ -80,7 +81,6 @@ def check_all_sealed(
         forgotten: Lost receipts that somebody has given up, as `check_link` takes them.
     """
     names = generation.receipt_names()
-    file_format = generation.document().format
     check = SealedCheck(receipts=len(names), last_hash=previous)
     ticker = Ticker("validate", Progress("receipts", len(names)), say)
     before: Receipt | None = None
@@ -101,7 +101,7 @@ def check_all_sealed(
         _check_files(generation, receipt, here, listing, check, deep=deep)
         is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
         if deep and receipt.fingerprint and is_whole:
-            check.findings += _check_content(generation, receipt, file_format, where)
+            check.findings += _check_content(generation, receipt, where)
         ticker.at(number)
     return check
 
@@ -141,12 +141,10 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
             continue
 
 
-def _check_content(
-    generation: Generation, receipt: Receipt, file_format: str, where: str
-) -> list[Finding]:
+def _check_content(generation: SnapshotGeneration, receipt: Receipt, where: str) -> list[Finding]:
     """Compare the records in a segment's files with what Spark read from Kafka."""
     try:
-        found = files_fingerprint(generation.root, receipt, file_format)
+        found = files_fingerprint(generation.root, receipt, generation.document.format)
     except TimestampError:
         # Not comparable; the files' SHA-256 are those that were sealed.
         return []

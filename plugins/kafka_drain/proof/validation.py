@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import (
     SealedState,
@@ -27,6 +26,7 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.notes import unreadable_notes
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, ReceiptError
 from kafka_drain.archive.segment_overlaps import Claim, Hole, find_overlaps
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import (
     observe,
     read_observations,
@@ -87,6 +87,7 @@ class _Validation:
     """What all steps of one validation need."""
 
     archive: Archive
+    snapshot: Snapshot
     cluster: KafkaCluster | None
     whole: bool
     deep: bool
@@ -139,17 +140,18 @@ def validate_archive(
     """
     began = time.monotonic()
     acknowledged = parse_acknowledgements(acknowledge_expired)
-    document = archive.document()
-    report = Report(archive=str(archive.root), pipeline=document.pipeline, scope=scope, deep=deep)
-    generations = archive.generations()
+    whole = scope == "all" or deep
+    sealed = check_sealed_state(archive.snapshot(), chain_is_read=whole)
+    snapshot = sealed.snapshot
+    pipeline, generations = snapshot.document.pipeline, snapshot.generations
+    report = Report(archive=str(archive.root), pipeline=pipeline, scope=scope, deep=deep)
     newest = [generation.name for generation in generations[-1:]]
     report.findings += unreadable_notes(archive.root, newest)
-    windows = check_windows(archive, report, deep=deep)
-    whole = scope == "all" or deep
-    sealed = check_sealed_state(archive, chain_is_read=whole, known=windows.known)
+    windows = check_windows(snapshot, report, deep=deep)
     now = clock()
     validation = _Validation(
         archive=archive,
+        snapshot=snapshot,
         cluster=cluster,
         whole=whole,
         deep=deep,
@@ -168,14 +170,14 @@ def validate_archive(
     _explain_holes(validation)
     report.findings += [*sealed.findings, *sealed.warnings]
     previous: str | None = None
-    for number, generation in enumerate(generations):
-        if number == len(generations) - 1:
+    for generation in generations:
+        if generation is snapshot.open_generation:
             previous = _validate_open(validation, generation, previous)
         elif validation.whole:
             previous = _validate_closed(validation, generation, previous)
         else:
             previous = _trust_closed(validation, generation)
-    _note(validation, generations)
+    _note(validation)
     report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began
     return report
@@ -186,32 +188,32 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
     archive = validation.archive
     if validation.cluster is None:
         return []
-    identity = _identity(archive, state.generation)
+    identity = _identity(validation.snapshot, state.generation)
     bounds = _bounds(validation.cluster, identity, set(state.cursor))
     observed = observe(
         read_observations(archive), bounds, validation.run, validation.now.timestamp()
     )
     if validation.writes:
         write_observations(archive, observed)
-    if archive.document().isolation_level == "read_uncommitted":
+    if validation.snapshot.document.isolation_level == "read_uncommitted":
         return []
     return stalled_findings(observed)
 
 
-def _note(validation: _Validation, generations: Sequence[Generation]) -> None:
+def _note(validation: _Validation) -> None:
     """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
-    report, sealed = validation.report, validation.sealed
+    report, sealed, snapshot = validation.report, validation.sealed, validation.snapshot
     if validation.cluster is None or not validation.writes:
         return
     if any(f.reason in _NOT_NOTED for f in report.findings):
         return
     noted = sealed.there.plus(note_of_holes(validation.explained))
-    if report.sealed:
-        noted = noted.plus(note_of_segment(validation.archive, generations[-1], report.sealed[-1]))
+    if report.sealed and snapshot.open_generation is not None:
+        noted = noted.plus(note_of_segment(snapshot, snapshot.open_generation, report.sealed[-1]))
     note_sealed(validation.archive.root, noted)
 
 
-def _trust_closed(validation: _Validation, generation: Generation) -> str | None:
+def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:
     """Take a closed generation's figures from its newest receipt."""
     report, names = validation.report, generation.receipt_names()
     known = validation.sealed.newest.get(generation.name)
@@ -226,7 +228,7 @@ def _trust_closed(validation: _Validation, generation: Generation) -> str | None
 
 
 def _validate_closed(
-    validation: _Validation, generation: Generation, previous: str | None
+    validation: _Validation, generation: SnapshotGeneration, previous: str | None
 ) -> str | None:
     """Check what the receipts of a closed generation seal; its manifest doesn't count any more."""
     report = validation.report
@@ -242,31 +244,33 @@ def _validate_closed(
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
-    missing = lost_ranges(generation.root, sealed.damaged, generation.document().format)
+    missing = lost_ranges(generation.root, sealed.damaged, generation.document.format)
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
-    gaps = _explain(validation, _identity(validation.archive, generation), missing)
-    report.add_new(generation, validation.archive.topic_ids(generation), [], [], gaps, (0, 0))
+    identity = _identity(validation.snapshot, generation)
+    gaps = _explain(validation, identity, missing)
+    report.add_new(generation, identity.topics, [], [], gaps, (0, 0))
     return sealed.last_hash
 
 
 def _explain_windows(validation: _Validation) -> None:
     """Say what damaged files of windows held, and whether Kafka still has it."""
-    for window, receipt, files in validation.windows.damaged:
+    document = validation.snapshot.document
+    for window, files in validation.windows.damaged:
         try:
-            file_format = window.plan().format
+            file_format = window.plan.format
         except ArchiveError:
             # A finding of its own.
             continue
+        receipt = window.receipt
         lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
-        document = validation.archive.document()
         identity = Identity(document.pipeline, document.cluster_id, receipt.topics)
         validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
 
 
 def _explain_holes(validation: _Validation) -> None:
     """Say what Kafka has of offsets between two generations; who accepts their loss is noted."""
-    document, sealed = validation.archive.document(), validation.sealed
+    document, sealed = validation.snapshot.document, validation.sealed
     for hole in sealed.holes:
         topic_ids = {hole.tp.topic: hole.topic_id}
         identity = Identity(document.pipeline, document.cluster_id, topic_ids)
@@ -296,13 +300,13 @@ def _explain(
 
 
 def _validate_open(
-    validation: _Validation, generation: Generation, previous: str | None
+    validation: _Validation, generation: SnapshotGeneration, previous: str | None
 ) -> str | None:
     """Check the generation that drains append to, and seal what is proven complete."""
     report, windows = validation.report, validation.windows
-    document = generation.document()
-    identity = _identity(validation.archive, generation)
-    state = read_state(generation)
+    document = generation.document
+    identity = _identity(validation.snapshot, generation)
+    state = read_state(validation.snapshot, generation)
     # A whole validation looks at all batches of which the checkpoint still has the ends.
     kept = max(CHARTED, len(state.checkpoint.ends)) if validation.whole else CHARTED
     newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
@@ -327,7 +331,7 @@ def _validate_open(
     parts = segments(
         state.sealed_ends, state.checkpoint, state.last_committed, state.last_sealed + 1
     )
-    orphans = _orphans(generation, state, listing)
+    orphans = _orphans(state, listing)
     missing = missing_offsets(parts, files)
     if orphans:
         found += unlisted_files(
@@ -375,9 +379,9 @@ def _validate_open(
     return _seal(validation, state, sealed, identity, proven, contents)
 
 
-def _identity(archive: Archive, generation: Generation) -> Identity:
-    document = archive.document()
-    return Identity(document.pipeline, document.cluster_id, archive.topic_ids(generation))
+def _identity(snapshot: Snapshot, generation: SnapshotGeneration) -> Identity:
+    document = snapshot.document
+    return Identity(document.pipeline, document.cluster_id, snapshot.topic_ids(generation))
 
 
 def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:
@@ -388,8 +392,9 @@ def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list
     return [finding for finding in found if finding not in state.findings]
 
 
-def _orphans(generation: Generation, state: GenerationState, listing: Iterable[str]) -> list[str]:
+def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:
     """Return data files that neither manifest nor receipts list, relative to the archive."""
+    generation = state.generation
     found = [
         f"{generation.data_name}/{path}" for path in listing if path not in state.manifest.files
     ]

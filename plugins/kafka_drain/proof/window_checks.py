@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import list_data_files
-from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, records_of
+from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, DataLossError
@@ -28,36 +28,35 @@ class HeldByWindows:
     """What the sealed windows hold, and for which damaged files they stand.
 
     Attributes:
-        receipts: Receipts of those that are whole, and that no other window stands for.
+        windows: Those that are whole, and that no other window stands for.
         replaced: Files that they stand for, relative to the archive.
         superseded: Those of them that were sound: nobody needs them any more.
-        damaged: Windows that aren't whole, each with its receipt and the damaged files.
-        known: Every receipt that was read, by its path relative to the archive.
+        damaged: Windows that aren't whole, each with the damaged files.
     """
 
-    receipts: Sequence[Receipt]
+    windows: Sequence[SnapshotWindow]
     replaced: frozenset[str]
     superseded: frozenset[str]
-    damaged: Sequence[tuple[Window, Receipt, list[SealedFile]]] = ()
-    known: Mapping[str, Receipt] = field(default_factory=dict)
+    damaged: Sequence[tuple[SnapshotWindow, list[SealedFile]]] = ()
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, of topics with the same ids."""
         found: dict[TopicPartition, list[OffsetRange]] = {}
-        for receipt in self.of_same_topics(identity):
-            for part in receipt.partitions:
-                if receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
+        for window in self.of_same_topics(identity):
+            topics = window.receipt.topics
+            for part in window.receipt.partitions:
+                if topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
                     found.setdefault(part.tp, []).append(part.range)
         return {tp: merge(ranges) for tp, ranges in found.items()}
 
-    def of_same_topics(self, identity: Identity) -> list[Receipt]:
-        """Return the receipts that are of a topic with the same id."""
+    def of_same_topics(self, identity: Identity) -> list[SnapshotWindow]:
+        """Return the windows that are of a topic with the same id."""
         return [
-            receipt
-            for receipt in self.receipts
+            window
+            for window in self.windows
             if any(
-                receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic)
-                for part in receipt.partitions
+                window.receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic)
+                for part in window.receipt.partitions
             )
         ]
 
@@ -83,57 +82,51 @@ class HeldByWindows:
         return finding
 
 
-def check_windows(archive: Archive, report: Report, *, deep: bool) -> HeldByWindows:
+def check_windows(snapshot: Snapshot, report: Report, *, deep: bool) -> HeldByWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
-    sealed: list[tuple[Window, Receipt]] = []
-    for window in archive.windows():
-        if not window.is_sealed:
-            continue
-        try:
-            sealed.append((window, window.receipt()))
-        except ReceiptError as error:
-            where = f"{window.name}/receipt.json"
-            report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+    # A damaged receipt is a finding of its own, where the archive is compared with its journal.
+    sealed = snapshot.readable
     superseded = frozenset(
-        path for window, receipt in sealed if window.supersedes for path in receipt.replaces
+        path for window in sealed if window.supersedes for path in window.receipt.replaces
     )
     damage: dict[Window, list[Finding]] = {}
-    for window, receipt in sealed:
+    for window in sealed:
+        receipt = window.receipt
         damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
         report.add_window(window.key, receipt, _replaced(window))
         broken = {finding.where for finding in damage[window]}
         report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
     replaced = _replaced_by_whole(sealed, damage)
-    receipts: list[Receipt] = []
-    damaged: list[tuple[Window, Receipt, list[SealedFile]]] = []
-    for window, receipt in sealed:
+    whole: list[SnapshotWindow] = []
+    damaged: list[tuple[SnapshotWindow, list[SealedFile]]] = []
+    for window in sealed:
+        files = window.receipt.files
         broken = {finding.where for finding in damage[window]} - replaced
         if broken:
-            damaged.append((window, receipt, [f for f in receipt.files if f.path in broken]))
-        elif not receipt.files or not all(file.path in superseded for file in receipt.files):
-            receipts.append(receipt)
-    known = {receipt.where: receipt for _, receipt in sealed}
-    held = HeldByWindows(receipts, replaced, superseded, damaged, known)
+            damaged.append((window, [file for file in files if file.path in broken]))
+        elif not files or not all(file.path in superseded for file in files):
+            whole.append(window)
+    held = HeldByWindows(whole, replaced, superseded, damaged)
     report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
     return held
 
 
-def _replaced(window: Window) -> dict[str, Any] | None:
+def _replaced(window: SnapshotWindow) -> dict[str, Any] | None:
     try:
-        return window.plan().replaced
+        return window.plan.replaced
     except ArchiveError:
         # A finding of its own, where what is sealed is compared with the journal.
         return None
 
 
 def _replaced_by_whole(
-    sealed: Sequence[tuple[Window, Receipt]], damage: Mapping[Window, Sequence[Finding]]
+    sealed: Sequence[SnapshotWindow], damage: Mapping[Window, Sequence[Finding]]
 ) -> frozenset[str]:
     """Return the files that whole windows stand for; a window may be mended by another one."""
     replaced: frozenset[str] = frozenset()
     while True:
-        whole = (r for w, r in sealed if all(f.where in replaced for f in damage[w]))
-        more = frozenset(path for receipt in whole for path in receipt.replaces)
+        whole = (w for w in sealed if all(f.where in replaced for f in damage[w]))
+        more = frozenset(path for window in whole for path in window.receipt.replaces)
         if more == replaced:
             return replaced
         replaced = more

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 from upath import UPath
 
-from kafka_drain.archive.receipts import Receipt, SealedFile
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.receipts import SealedFile
+from kafka_drain.archive.snapshot import SnapshotWindow
 from kafka_drain.data_files.reader import TimestampError, read_offsets, read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
@@ -23,13 +23,13 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 def content_of_windows(
-    root: UPath, receipts: Iterable[Receipt], replaced: Iterable[str], ranges: Ranges
+    root: UPath, windows: Iterable[SnapshotWindow], replaced: Iterable[str], ranges: Ranges
 ) -> Taken:
     """Return what windows hold of some offsets.
 
     Args:
         root: The archive's folder.
-        receipts: The windows', of topics with the same ids.
+        windows: Sealed windows of topics with the same ids.
         replaced: Files that another window stands for.
         ranges: The offsets, sorted and disjoint for each partition.
 
@@ -39,11 +39,10 @@ def content_of_windows(
         OSError: Likewise.
     """
     left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}")]
-    for receipt in receipts:
-        own = [f for f in receipt.files if f.path not in left_out and _overlaps(f, ranges)]
-        if own:
-            file_format = Window(root, receipt.window).plan().format
-            found += [_content_of_file(root, f.path, file_format, ranges) for f in own]
+    for window in windows:
+        for file in window.receipt.files:
+            if file.path not in left_out and _overlaps(file, ranges):
+                found.append(_content_of_file(root, file.path, window.plan.format, ranges))
     return together(found)
 
 

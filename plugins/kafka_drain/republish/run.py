@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -90,7 +91,8 @@ def plan_republish(
         ConfigError: When the run was planned for something else.
         KafkaDrainError: Of the kind that says what is wrong; nothing was sent then.
     """
-    pipeline = archive.document().pipeline
+    snapshot = archive.snapshot()
+    pipeline = snapshot.document.pipeline
     name = request.name(pipeline)
     folder = RepublishRun(archive.root, run_key(name))
     since: Mapping[str, Any] = {}
@@ -125,9 +127,13 @@ def plan_republish(
         said = "Nothing was sent" if receipt is not None else "Nothing more was sent"
         refuse_other_target(cluster, here, folder.key, said=said)
     if plan is None:
-        through = through_now(archive) if request.follow else None
+        through = None
+        if request.follow:
+            # A segment that is passed over now would never be sent.
+            snapshot = refuse_unsound(snapshot).snapshot
+            through = through_now(snapshot)
         plan = make_plan(
-            archive,
+            snapshot,
             cluster,
             request,
             run=name,
@@ -135,7 +141,7 @@ def plan_republish(
             say=say,
             key=folder.key,
             creates_targets=apply,
-            files=(lambda: new_files(archive, since, through)) if through else None,
+            files=(lambda: new_files(snapshot, since, through)) if through else None,
             through=through,
             bound=bound,
             # A dry run writes nothing.
@@ -362,7 +368,7 @@ class Republish:
             TopicError: When a target is a source that holds records.
         """
         check_sources(
-            self.archive,
+            self.archive.snapshot(),
             self.cluster,
             [target.topic for target in plan.targets],
             is_asked=self.request.into_source,

@@ -16,7 +16,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.format_version import known_fields
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
@@ -71,23 +71,23 @@ def _spec(
     }
 
 
-def frozen_values(archive: Archive, pipeline: Pipeline) -> dict[str, Any] | None:
+def frozen_values(snapshot: Snapshot, pipeline: Pipeline) -> dict[str, Any] | None:
     """Return what the job spec of a window or a compaction says, by what the archive knows."""
-    return decoded_values(archive) if pipeline.values else None
+    return decoded_values(snapshot) if pipeline.values else None
 
 
-def decoded_values(archive: Archive) -> dict[str, Any] | None:
+def decoded_values(snapshot: Snapshot) -> dict[str, Any] | None:
     """Return how the open generation's values are decoded; None when they aren't."""
-    generation = archive.open_generation()
+    generation = snapshot.open_generation
     if generation is None:
         return None
-    return _spec(generation.document().values, _known(archive.root))
+    return _spec(generation.document.values, _known(snapshot.root))
 
 
 def plan_values(
     pipeline: Pipeline,
     archive: Archive,
-    generation: Generation | None,
+    generation: SnapshotGeneration | None,
     registry: SchemaRegistry | None,
 ) -> ValuePlan:
     """Say how a drain decodes values; changes nothing.
@@ -114,7 +114,7 @@ def plan_values(
     warnings = []
     frozen = None
     if generation is not None:
-        frozen = generation.document().values
+        frozen = generation.document.values
         if frozen is None or frozen["settings"] != settings:
             what = "aren't decoded in" if frozen is None else "are decoded as before in"
             warnings.append(

@@ -19,7 +19,6 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files, refuse_fewer
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.backfill_plan import BackfillPlan, own_windows, standing_windows
-from kafka_drain.windows.obsolete_files import superseded_files
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -77,7 +76,7 @@ def finish_backfill(
         ManifestInvalidError: When offsets are missing or there twice.
         SparkJobError: When the job failed.
     """
-    document = plan.archive.document()
+    document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
     refuse_fewer(plan.window, receipt, plan.held)
@@ -94,8 +93,8 @@ def finish_backfill(
 
 def sealed_windows(plan: BackfillPlan) -> list[Receipt]:
     """Return the receipts of the interval's own windows."""
-    own = own_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
-    return [window.receipt() for window in own if window.is_sealed]
+    own = own_windows(plan.archive.snapshot(), Window(plan.archive.root, plan.interval.key))
+    return [window.receipt for window in own if window.is_sealed]
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:
@@ -104,12 +103,13 @@ def _remove_replaced(plan: BackfillPlan) -> None:
     The oldest first: while a window is there, so is the one that stands for its files. Their plan
     stays: it has the interval's frozen offsets.
     """
-    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
-    replaced = {path for _, receipt in standing for path in receipt.replaces}
-    for window, receipt in standing:
+    own = Window(plan.archive.root, plan.interval.key)
+    standing = standing_windows(plan.archive.snapshot(), own)
+    replaced = {path for window in standing for path in window.receipt.replaces}
+    for window in standing:
         if window.key == plan.window.key:
             continue
-        if {file.path for file in receipt.files} <= replaced:
+        if {file.path for file in window.receipt.files} <= replaced:
             note_sealed(
                 plan.archive.root, Noted(documents={f"{window.name}/receipt.json": REMOVED})
             )
@@ -120,7 +120,7 @@ def _remove_replaced(plan: BackfillPlan) -> None:
 
 def _refuse_overlap(plan: BackfillPlan) -> None:
     horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
-    owned = read_owned(plan.archive, plan.topic_ids, horizon)
+    owned = read_owned(plan.archive.snapshot(), plan.topic_ids, horizon)
     twice = [
         range_name(tp, r)
         for tp, ranges in plan.ranges.items()
@@ -146,12 +146,13 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
             "run the interval's backfill again"
         )
-    standing = standing_windows(plan.archive, Window(plan.archive.root, plan.interval.key))
-    gone = superseded_files(plan.archive).union(*(receipt.replaces for _, receipt in standing))
+    snapshot = plan.archive.snapshot()
+    standing = standing_windows(snapshot, Window(plan.archive.root, plan.interval.key))
+    gone = snapshot.superseded.union(*(window.receipt.replaces for window in standing))
     found = [
         finding
-        for window, receipt in standing
-        for finding in check_files(window, receipt, deep=False, superseded=gone)
+        for window in standing
+        for finding in check_files(window, window.receipt, deep=False, superseded=gone)
     ]
     if found:
         raise ManifestInvalidError(

@@ -18,7 +18,8 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
 from kafka_drain.archive.journal.checks import refuse_unsound
-from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
+from kafka_drain.archive.receipts import SealedFile, records_of
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow, WindowKind
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -31,7 +32,6 @@ from kafka_drain.errors import (
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
-from kafka_drain.windows.obsolete_files import superseded_files
 
 __all__ = [
     "BackfillPlan",
@@ -137,28 +137,29 @@ def plan_backfill(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     archive = Archive.at(pipeline.archive)
-    if not archive.exists or archive.open_generation() is None:
+    snapshot = archive.snapshot()
+    if not archive.exists or snapshot.open_generation is None:
         raise ArchiveError(
             f"{archive.root} holds nothing yet; run drain_{pipeline.name} once, which decides "
             "where the archive's cursor starts. A backfill fills in what lies before that"
         )
     topics, partitions = find_partitions(pipeline, cluster)
-    check_identity(archive, pipeline, cluster.cluster_id(), topics)
+    check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     topic_ids = {name: topic.id for name, topic in topics.items()}
     first = cluster.earliest(partitions)
     last = cluster.latest(partitions, pipeline.isolation_level)
-    refuse_unsound(archive)
-    window = Window(archive.root, interval.key)
-    frozen = _frozen(window, topic_ids)
-    offsets = frozen or _resolve(archive, cluster, interval, last)
-    owned = read_owned(archive, topic_ids, last)
+    snapshot = refuse_unsound(snapshot).snapshot
+    frozen = _frozen(snapshot.folders.get(interval.key), topic_ids)
+    offsets = frozen or _resolve(snapshot, cluster, interval, last)
+    owned = read_owned(snapshot, topic_ids, last)
     acknowledged = parse_acknowledgements(acknowledge_expired)
     accepted = _refuse_expired(
         interval, offsets, first, owned, acknowledged, is_frozen=bool(frozen)
     )
+    window = Window(archive.root, interval.key)
     ranges, files = _left(offsets, owned.ranges, first), list[SealedFile]()
     if force:
-        window, ranges, files = _replaced(archive, window, ranges, first)
+        window, ranges, files = _replaced(snapshot, window, ranges, first)
     return BackfillPlan(
         archive=archive,
         interval=interval,
@@ -188,11 +189,13 @@ def _covered_by(
     return owned.receipts_of({tp: [r] for tp, r in offsets.items() if len(r)})
 
 
-def _frozen(window: Window, topic_ids: Mapping[str, str]) -> dict[TopicPartition, OffsetRange]:
+def _frozen(
+    window: SnapshotWindow | None, topic_ids: Mapping[str, str]
+) -> dict[TopicPartition, OffsetRange]:
     """Return the offsets that an attempt before this one has frozen; empty when none has."""
-    if not (window.folder / "plan.json").is_file():
+    if window is None or window.plan_bytes is None:
         return {}
-    ids = window.plan().topics
+    ids = window.plan.topics
     changed = sorted(name for name, topic_id in ids.items() if topic_ids.get(name) != topic_id)
     if changed:
         raise TopicError(
@@ -200,11 +203,11 @@ def _frozen(window: Window, topic_ids: Mapping[str, str]) -> dict[TopicPartition
             "frozen: they mean other records now. What is sealed stays; the window's interval has "
             "no records in the new topic that the next drain doesn't take"
         )
-    return {tp: ranges[0] for tp, ranges in window.ranges().items()}
+    return {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
 
 
 def _resolve(
-    archive: Archive,
+    snapshot: Snapshot,
     cluster: KafkaCluster,
     interval: Interval,
     last: Mapping[TopicPartition, int],
@@ -212,7 +215,7 @@ def _resolve(
     """Ask Kafka for the interval's offsets; its neighbours' frozen bounds count before that."""
     starts = cluster.at_times(dict.fromkeys(last, interval.start_ms))
     ends = cluster.at_times(dict.fromkeys(last, interval.end_ms))
-    before, after = _neighbours(archive, interval)
+    before, after = _neighbours(snapshot, interval)
     offsets = {}
     for tp, end_of_log in last.items():
         # No record is that late yet, or none that read_committed sees.
@@ -223,7 +226,7 @@ def _resolve(
 
 
 def _neighbours(
-    archive: Archive, interval: Interval
+    snapshot: Snapshot, interval: Interval
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Return where the frozen interval before this one ends, and where the one after starts.
 
@@ -232,16 +235,16 @@ def _neighbours(
     before: dict[TopicPartition, int] = {}
     after: dict[TopicPartition, int] = {}
     start, end = interval.key.split("_")
-    for window in archive.windows():
+    for window in snapshot.windows:
         if not (window.key.endswith(f"_{start}") or window.key.startswith(f"{end}_")):
             continue
-        bounds = window.plan().interval
+        bounds = window.plan.interval
         if bounds is None:
             continue
         if Interval.parse(bounds).end == interval.start:
-            before |= {tp: ranges[-1].end for tp, ranges in window.ranges().items()}
+            before |= {tp: ranges[-1].end for tp, ranges in window.plan.offsets().items()}
         else:
-            after |= {tp: ranges[0].start for tp, ranges in window.ranges().items()}
+            after |= {tp: ranges[0].start for tp, ranges in window.plan.offsets().items()}
     return before, after
 
 
@@ -259,34 +262,32 @@ def _left(
     return {tp: ranges for tp, ranges in left.items() if ranges}
 
 
-def own_windows(archive: Archive, window: Window) -> list[Window]:
+def own_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
     """Return an interval's window and those that have replaced it, with or without a receipt."""
     return [
-        w for w in archive.windows() if w.key == window.key or w.key.startswith(f"{window.key}_")
+        w for w in snapshot.windows if w.key == window.key or w.key.startswith(f"{window.key}_")
     ]
 
 
-def standing_windows(archive: Archive, window: Window) -> list[tuple[Window, Receipt]]:
+def standing_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
     """Return the sealed windows that an interval's records are in, in the order of their sealing.
 
     Those are the interval's own, and the repairs that stand for files of theirs, or for a repair's;
     also one that an own window has replaced, and that a kill has left behind.
     """
-    sealed = [(w, w.receipt()) for w in archive.windows() if w.is_sealed]
-    own = {w.key for w in own_windows(archive, window)}
-    found = {w.key: (w, receipt) for w, receipt in sealed if w.key in own}
-    mending = [(w, receipt) for w, receipt in sealed if receipt.replaces and w.is_repair]
+    found = {w.key: w for w in own_windows(snapshot, window) if w.is_sealed}
+    mending = [w for w in snapshot.sealed if w.receipt.replaces and w.kind is WindowKind.REPAIR]
     while True:
-        held = {file.path for _, receipt in found.values() for file in receipt.files}
-        gone = {path for _, receipt in found.values() for path in receipt.replaces}
+        held = {file.path for w in found.values() for file in w.receipt.files}
+        gone = {path for w in found.values() for path in w.receipt.replaces}
         more = {
-            w.key: (w, receipt)
-            for w, receipt in mending
+            w.key: w
+            for w in mending
             if w.key not in found
-            and (held.intersection(receipt.replaces) or gone & {f.path for f in receipt.files})
+            and (held.intersection(w.receipt.replaces) or gone & {f.path for f in w.receipt.files})
         }
         if not more:
-            return sorted(found.values(), key=lambda pair: pair[1].sealed_at)
+            return sorted(found.values(), key=lambda w: w.receipt.sealed_at)
         found |= more
 
 
@@ -329,7 +330,7 @@ def _refuse_expired(
 
 
 def _replaced(
-    archive: Archive,
+    snapshot: Snapshot,
     window: Window,
     ranges: dict[TopicPartition, list[OffsetRange]],
     first: Mapping[TopicPartition, int],
@@ -341,11 +342,11 @@ def _replaced(
         ArchiveError: When maintenance has compacted the window's files, or deleted them, or a
             repair's files hold records of theirs and of others.
     """
-    standing = standing_windows(archive, window)
-    gone_already = {path for _, receipt in standing for path in receipt.replaces}
+    standing = standing_windows(snapshot, window)
+    gone_already = {path for w in standing for path in w.receipt.replaces}
     held: dict[TopicPartition, list[OffsetRange]] = {}
-    for w, receipt in standing:
-        for part in receipt.partitions if not w.is_repair else ():
+    for w in standing:
+        for part in w.receipt.partitions if w.kind is not WindowKind.REPAIR else ():
             held.setdefault(part.tp, []).append(part.range)
     expired = [
         range_name(tp, r) for tp, rs in held.items() for r in rs if len(r) and r.start < first[tp]
@@ -355,14 +356,12 @@ def _replaced(
             f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's first "
             "offset is later. Nothing was changed; leave force off"
         )
-    files = {
-        f.path: f for _, receipt in standing for f in receipt.files if f.path not in gone_already
-    }
+    files = {f.path: f for w in standing for f in w.receipt.files if f.path not in gone_already}
     if not files:
         return window, ranges, []
     _refuse_shared(window, standing, held, files)
     whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
-    elsewhere = superseded_files(archive).intersection(files)
+    elsewhere = snapshot.superseded.intersection(files)
     if elsewhere:
         raise ArchiveError(
             f"window {window.key}: maintenance has compacted or deleted {len(elsewhere):,} of its "
@@ -371,22 +370,23 @@ def _replaced(
         )
     # One that was killed is taken up again if its receipt will replace the same files: in the
     # moment of sealing these have to go, or readers would take both.
-    own = own_windows(archive, window)
-    begun = (w for w in own if not w.is_sealed and w.plan().replaces == sorted(files))
-    following = next(begun, Window(archive.root, f"{window.key}_{len(own) + 1}"))
+    own = own_windows(snapshot, window)
+    begun = (w for w in own if not w.is_sealed and w.plan.replaces == sorted(files))
+    following = next(begun, Window(snapshot.root, f"{window.key}_{len(own) + 1}"))
     replaced = [files[path] for path in sorted(files)]
     return following, {tp: rs for tp, rs in whole.items() if rs}, replaced
 
 
 def _refuse_shared(
     window: Window,
-    standing: Iterable[tuple[Window, Receipt]],
+    standing: Iterable[SnapshotWindow],
     held: Ranges,
     files: Collection[str],
 ) -> None:
     """Refuse to replace files of a repair that hold more than the interval's own windows did."""
-    for repair, receipt in standing:
-        if repair.is_repair and any(file.path in files for file in receipt.files):
+    for repair in standing:
+        receipt = repair.receipt
+        if repair.kind is WindowKind.REPAIR and any(f.path in files for f in receipt.files):
             outside = [
                 range_name(part.tp, r)
                 for part in receipt.partitions

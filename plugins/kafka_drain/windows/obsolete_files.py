@@ -9,8 +9,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
-from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.window_checks import check_files
 from kafka_drain.republish.planning.runs import list_runs
@@ -18,18 +17,13 @@ from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local
 from kafka_drain.windows.removal import Standing, relied_on, removable
 
-__all__ = ["next_number", "remove_superseded", "remove_unsealed", "superseded_files"]
+__all__ = ["next_number", "remove_superseded", "remove_unsealed"]
 
 
-def next_number(archive: Archive) -> int:
+def next_number(snapshot: Snapshot) -> int:
     """Return the number of the next window that stands for sound files."""
-    return 1 + max((int(w.key.split("_")[1]) for w in archive.windows() if w.supersedes), default=0)
-
-
-def superseded_files(archive: Archive) -> frozenset[str]:
-    """Return the sound files that sealed windows stand for, relative to the archive."""
-    sealed = (w.receipt() for w in archive.windows() if w.supersedes and w.is_sealed)
-    return frozenset(path for receipt in sealed for path in receipt.replaces)
+    numbers = (int(w.key.split("_")[1]) for w in snapshot.windows if w.supersedes)
+    return 1 + max(numbers, default=0)
 
 
 def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
@@ -39,8 +33,7 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
         ManifestInvalidError: When something that was sealed is missing or changed: a window whose
             receipt is gone isn't one that was never sealed.
     """
-    refuse_unsound(archive)
-    for window in archive.windows():
+    for window in refuse_unsound(archive.snapshot()).snapshot.windows:
         if window.is_maintained and not window.is_sealed:
             say(f"remove {archive.root}: window {window.key}, which was never sealed")
             window.folder.fs.rm(window.folder.path, recursive=True)
@@ -62,14 +55,13 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         ManifestInvalidError: When a window's files aren't what was sealed, or something that was
             sealed is missing or changed; nothing was removed.
     """
-    refuse_unsound(archive)
-    sealed = [(w, w.receipt()) for w in archive.windows() if w.supersedes and w.is_sealed]
-    every = frozenset(path for _, receipt in sealed for path in receipt.replaces)
-    there = _there(archive, every)
-    relied = relied_on((_standing(w, receipt) for w, receipt in sealed), there)
+    snapshot = refuse_unsound(archive.snapshot()).snapshot
+    sealed = [window for window in snapshot.sealed if window.supersedes]
+    there = _there(archive, snapshot.superseded)
+    relied = relied_on(map(_standing, sealed), there)
     damage = {
-        window.key: check_files(window, receipt, deep=True, superseded=every)
-        for window, receipt in sealed
+        window.key: check_files(window, window.receipt, deep=True, superseded=snapshot.superseded)
+        for window in sealed
         if window.key in relied
     }
     paths = removable(there, _needed(archive) if there else (), damage)
@@ -88,13 +80,14 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
             file.unlink()
             files += 1
         ticker.at(number)
-    for generation in archive.generations()[:-1]:
-        _retire(generation, every)
+    for generation in snapshot.generations[:-1]:
+        _retire(generation, snapshot.superseded)
     say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
     return {"removed_files": files, "removed_bytes": size}
 
 
-def _standing(window: Window, receipt: Receipt) -> Standing:
+def _standing(window: SnapshotWindow) -> Standing:
+    receipt = window.receipt
     return Standing(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
 
 

@@ -21,6 +21,7 @@ from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, Tip, parse_entry
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import ReceiptError, parse_receipt
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
@@ -208,7 +209,7 @@ class _Look:
 
     def _entries_known(self) -> list[int]:
         """Return after how many entries receipts were sealed."""
-        wheres = [f"windows/{key}/receipt.json" for key in _folders(self._root, "windows")]
+        wheres = [f"windows/{key}/receipt.json" for key in Snapshot(self._root).folders]
         for number in _folders(self._root, "generations"):
             generation = Generation(self._root, int(number))
             wheres += [generation.receipt_where(name) for name in generation.receipt_names()[-2:]]
@@ -240,7 +241,7 @@ class _Look:
     def _look_at_windows(self) -> None:
         documents = self._noted.documents
         noted = {path.split("/")[1] for path in documents if path.startswith("windows/")}
-        for key in sorted(noted.union(_folders(self._root, "windows"))):
+        for key in sorted(noted.union(Snapshot(self._root).folders)):
             name = f"windows/{key}"
             self._look_at_beginning(self._root / name, name, "plan.json")
             where = f"{name}/receipt.json"

@@ -13,6 +13,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt, SealedFile
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import CheckpointError
@@ -118,7 +119,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {finding.where for finding in files})
     expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
-    manifest = _manifest_to_rebuild(archive, report.findings)
+    manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
     handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
     left = [
         replace(finding, detail=f"{finding.detail}; {staying[finding.where]}")
@@ -222,8 +223,8 @@ def _why(gaps: Sequence[Gap]) -> str:
     )
 
 
-def _manifest_to_rebuild(archive: Archive, findings: Sequence[Finding]) -> Generation | None:
-    generation = archive.open_generation()
+def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Generation | None:
+    generation = snapshot.open_generation
     if generation is None or not generation.receipt_names():
         return None
     folder = f"{generation.name}/"

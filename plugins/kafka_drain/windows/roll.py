@@ -9,12 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.moved import moved_from
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
@@ -53,6 +55,7 @@ class RollPlan:
 
     Attributes:
         archive: The archive.
+        document: What `archive.json` says.
         closed: The generation that ends.
         reason: Why: rollover, topic recreated or gone, archive moved, or damaged.
         starting_offsets: Where the next generation starts.
@@ -64,7 +67,8 @@ class RollPlan:
     """
 
     archive: Archive
-    closed: Generation
+    document: ArchiveDocument
+    closed: SnapshotGeneration
     reason: str
     starting_offsets: dict[TopicPartition, int]
     topic_ids: dict[str, str]
@@ -150,8 +154,8 @@ def plan_roll(
         AuthorizationError: When a topic may not be described.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    document = archive.document()
-    generation = archive.open_generation()
+    snapshot = archive.snapshot()
+    document, generation = snapshot.document, snapshot.open_generation
     if generation is None:
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
     cluster_id = cluster.cluster_id()
@@ -160,9 +164,10 @@ def plan_roll(
             f"{archive.root} was drained from Kafka cluster {document.cluster_id}, the "
             f"connection leads to cluster {cluster_id}; correct the connection"
         )
-    _refuse_other_ends(archive)
-    state = read_state(generation)
-    known = archive.topic_ids(generation)
+    # Receipts that end elsewhere than they did: the newest may be gone.
+    refuse_damage(check_sealed_state(snapshot, windows=False).findings, archive.root)
+    state = read_state(snapshot, generation)
+    known = snapshot.topic_ids(generation)
     ends = state.sealed_ends
     there = _existing(cluster, {tp.topic for tp in ends})
     unwanted = _named(leave_out, ends)
@@ -182,6 +187,7 @@ def plan_roll(
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
     return RollPlan(
         archive=archive,
+        document=document,
         closed=generation,
         reason=_reason(state, recreated, gone, left_out),
         starting_offsets=starts,
@@ -189,7 +195,7 @@ def plan_roll(
         unsealed=len(state.new),
         left_out=left_out,
         given_up=lost,
-        voided=_drained_again(archive, state, same, first, known),
+        voided=_drained_again(snapshot, state, same, first, known),
     )
 
 
@@ -209,13 +215,13 @@ def _given_up(
         return {}
     generation = state.generation
     files, _ = read_committed_files(
-        generation, state.new, generation.document().format, lambda line: None
+        generation, state.new, generation.document.format, lambda line: None
     )
     return given_up({tp: first[tp] for tp in same}, held_ranges(files))
 
 
 def _drained_again(
-    archive: Archive,
+    snapshot: Snapshot,
     state: GenerationState,
     ends: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
@@ -229,10 +235,8 @@ def _drained_again(
         DataLossError: When Kafka no longer holds all of such a window.
     """
     voided = []
-    for window in archive.windows():
-        if not window.is_sealed:
-            continue
-        receipt = window.receipt()
+    for window in snapshot.sealed:
+        receipt = window.receipt
         fate = judge_window(
             [
                 (part.range, ends.get(part.tp), first.get(part.tp, 0))
@@ -250,11 +254,6 @@ def _drained_again(
         if fate == WindowFate.GOES:
             voided.append(window.key)
     return voided
-
-
-def _refuse_other_ends(archive: Archive) -> None:
-    """Refuse to start the next generation where receipts end of which the newest may be gone."""
-    refuse_damage(check_sealed_state(archive, windows=False).findings, archive.root)
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
@@ -371,7 +370,7 @@ def roll(
         file_format: Format of the new generation's files; None for that of the closed one.
         partition_by: Columns that its folders name; None for those of the closed one.
     """
-    document = plan.closed.document()
+    document = plan.closed.document
     for key in plan.voided:
         _void(plan.archive, Window(plan.archive.root, key), say)
     opened = plan.archive.generation(plan.closed.number + 1)
@@ -385,7 +384,7 @@ def roll(
     )
     # After the generation: a roll that is killed between the two is refused by preflight, and
     # then run again.
-    plan.archive.update_topics(plan.topic_ids)
+    plan.archive.update_topics(plan.document, plan.topic_ids)
     say(f"roll {plan.archive.root}: generation {opened.number} is open")
     return opened
 
@@ -402,23 +401,23 @@ def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
         window.folder.fs.rm(window.folder.path, recursive=True)
 
 
-def due_for_roll(archive: Archive, max_manifest_lines: int, max_days: int, now: datetime) -> str:
+def due_for_roll(snapshot: Snapshot, max_manifest_lines: int, max_days: int, now: datetime) -> str:
     """Say why the open generation should be closed; empty when it needn't.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         max_manifest_lines: How many lines its manifest may have.
         max_days: How old it may become; one without files has no age.
         now: The time.
     """
-    generation = archive.open_generation()
+    generation = snapshot.open_generation
     receipt = generation.last_receipt() if generation else None
     lines = receipt.files_so_far.files if receipt else 0
     if generation is None or not lines:
         return ""
     if lines > max_manifest_lines:
         return f"its manifest has {lines:,} lines, max_manifest_lines is {max_manifest_lines:,}"
-    days = (now - datetime.fromisoformat(generation.document().opened_at)).days
+    days = (now - datetime.fromisoformat(generation.document.opened_at)).days
     if days >= max_days:
         return f"it was opened {days:,} days ago, max_generation_days is {max_days:,}"
     return ""

@@ -116,9 +116,9 @@ def open_window(
         ArchiveError: When a window of that name has another plan.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
-    for window in archive.windows():
-        if not window.is_sealed and window.plan().content().items() >= plan.items():
-            return window
+    for begun in archive.snapshot().windows:
+        if not begun.is_sealed and begun.plan.content().items() >= plan.items():
+            return Window(archive.root, begun.key)
     window = Window(archive.root, key)
     if not _create(window, plan):
         raise ArchiveError(
@@ -194,7 +194,7 @@ def prepare_window(
     """
     spec_path, result_path = folder / "window.json", folder / "result.json"
     connection, secrets_path = kafka_options(cluster.config, folder)
-    plan, attempt = window.plan(), uuid.uuid4().hex[:8]
+    plan, attempt = window.read_plan(), uuid.uuid4().hex[:8]
     options = DEFAULTS | {name: str(value) for name, value in pipeline.source_options.items()}
     for name in (*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy", *_STREAMING):
         options.pop(name, None)
@@ -221,7 +221,7 @@ def prepare_window(
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,
-        values=frozen_values(Archive(window.root), pipeline),
+        values=frozen_values(Archive(window.root).snapshot(), pipeline),
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
@@ -272,12 +272,12 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
         ManifestInvalidError: When something that was sealed is missing or changed.
         LockedError: When another segment was sealed meanwhile that holds some of its offsets.
     """
-    state = refuse_unsound(archive, filling=True)
+    state = refuse_unsound(archive.snapshot(), filling=True)
     _refuse_overlap(state, receipt)
     sync_files(archive.root, (file.path for file in receipt.files))
     window.write_receipt(replace(receipt, journal=state.journal.newest))
-    sealed = window.receipt()
-    note_sealed(archive.root, state.there.plus(note_of_window(archive, window, sealed)))
+    sealed = window.read_receipt()
+    note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))
     return sealed
 
 
@@ -314,10 +314,11 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
         LockedError: When another run was faster; a retry plans anew.
         ManifestInvalidError: When something that was sealed is missing or changed.
     """
-    if window.is_sealed:
+    snapshot = archive.snapshot()
+    if any(other.key == window.key for other in snapshot.sealed):
         return
     replaces = set(receipt.replaces)
-    sealed = {other.window: other for other in refuse_unsound(archive, filling=True).windows}
+    sealed = {other.window: other for other in refuse_unsound(snapshot, filling=True).windows}
     for other in sealed.values():
         taken = replaces.intersection(other.replaces)
         if taken:
@@ -363,7 +364,7 @@ def prove_window(
         TopicError: When a topic was made again since it was planned.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    window, ranges, plan = job.window, job.ranges, job.window.plan()
+    window, ranges, plan = job.window, job.ranges, job.window.read_plan()
     result, files, findings = read_written(job, say)
     _refuse_other_lives(job, cluster, identity)
     gaps = explain_gaps(
@@ -426,7 +427,7 @@ def read_written(
         for path, size in sorted(listing.items())
     ]
     window = job.window
-    files, findings = read_committed_files(window, sink_files, window.plan().format, say)
+    files, findings = read_committed_files(window, sink_files, window.read_plan().format, say)
     who = f"window {window.key}"
     findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
     if not errors(findings):

@@ -68,7 +68,7 @@ def write_checkpoint(generation: Generation, name: str, text: str) -> None:
 def test_archive_create(archive: Archive) -> None:
     """A new archive says whose it is."""
     assert archive.exists
-    assert archive.document().content() == {
+    assert archive.snapshot().document.content() == {
         "format_version": 1,
         "pipeline": "p",
         "cluster_id": "c",
@@ -77,8 +77,8 @@ def test_archive_create(archive: Archive) -> None:
         "isolation_level": "read_committed",
         "retention": None,
     }
-    assert archive.generations() == []
-    assert archive.open_generation() is None
+    assert archive.snapshot().generations == ()
+    assert archive.snapshot().open_generation is None
 
 
 def test_archive_at_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_archive_document_missing(tmp_path: Path) -> None:
 
     assert not archive.exists
     with pytest.raises(ArchiveError, match="nope doesn't exist, expected an archive"):
-        archive.document()
+        archive.require()
 
 
 def test_archive_document_other_folder(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_archive_document_other_folder(tmp_path: Path) -> None:
 
     assert not archive.exists
     with pytest.raises(ArchiveError, match=r"is a folder without archive\.json"):
-        archive.document()
+        archive.require()
 
 
 def test_archive_document_file(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_archive_document_file(tmp_path: Path) -> None:
 
     assert not archive.exists
     with pytest.raises(ArchiveError, match="file isn't a folder"):
-        archive.document()
+        archive.require()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_archive_document_refused(archive: Archive, text: str, message: str) -> 
     (archive.root / "archive.json").write_text(text)
 
     with pytest.raises(ArchiveError, match=message):
-        archive.document()
+        archive.require()
 
 
 # generations
@@ -150,10 +150,10 @@ def test_archive_generations_order(archive: Archive) -> None:
     (archive.root / "generations" / "10001" / ".generation.json.1.tmp").touch()
     (archive.root / "generations" / "0012").write_text("a file")
 
-    generations = archive.generations()
+    generations = archive.snapshot().generations
 
     assert [generation.number for generation in generations] == numbers
-    assert generations[-1] == archive.open_generation()
+    assert generations[-1] == archive.snapshot().open_generation
 
 
 def test_archive_generations_no_archive(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_archive_generations_no_archive(tmp_path: Path) -> None:
     (tmp_path / "generations" / "0001").mkdir(parents=True)
 
     with pytest.raises(ArchiveError, match=r"without archive\.json"):
-        Archive.at(str(tmp_path)).generations()
+        Archive.at(str(tmp_path)).require()
 
 
 def test_generation_paths(archive: Archive) -> None:
@@ -184,8 +184,8 @@ def test_generation_write(generation: Generation) -> None:
         reason="first",
     )
 
-    document = generation.document().content()
-    assert generation.starting_offsets() == {T0: 0, T1: 7}
+    document = generation.read_document().content()
+    assert generation.read_document().first_offsets() == {T0: 0, T1: 7}
     assert document["starting_offsets"] == {"t": {"0": 0, "1": 7}}
     assert tuple(
         document[key]
@@ -215,13 +215,13 @@ def test_generation_starting_offsets_no_numbers(opened: Generation, written: obj
     path.write_text(json.dumps(json.loads(path.read_text()) | {"starting_offsets": written}))
 
     with pytest.raises(ArchiveError, match=r"generation\.json was changed: starting_offsets is"):
-        opened.starting_offsets()
+        opened.read_document()
 
 
 def test_generation_document_missing(generation: Generation) -> None:
     """A generation without its document is an ArchiveError that names the folder."""
     with pytest.raises(ArchiveError, match=r"0001 has no generation\.json"):
-        generation.document()
+        generation.read_document()
 
 
 # manifest
@@ -295,7 +295,7 @@ def test_read_manifest_damaged(generation: Generation) -> None:
 
 def test_read_checkpoint_missing(opened: Generation) -> None:
     """Without folders there are no batches, and nothing is wrong."""
-    checkpoint, findings = opened.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint(opened.read_document().first_offsets())
 
     assert ({}, frozenset(), []) == (checkpoint.ends, checkpoint.commits, findings)
 
@@ -309,7 +309,7 @@ def test_read_checkpoint_batches(opened: Generation) -> None:
     write_checkpoint(opened, "commits/9", "v1\n{}")
     write_checkpoint(opened, "commits/.10.abc.tmp", "junk")
 
-    checkpoint, findings = opened.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint(opened.read_document().first_offsets())
 
     assert findings == []
     assert checkpoint.ends == {9: {T0: 4}, 10: {T0: 6, T1: 1}}
@@ -324,7 +324,7 @@ def test_read_checkpoint_damaged(opened: Generation) -> None:
     write_checkpoint(opened, "commits/0", "v1")
     write_checkpoint(opened, "commits/2", "v1\n{}")
 
-    checkpoint, findings = opened.read_checkpoint()
+    checkpoint, findings = opened.read_checkpoint(opened.read_document().first_offsets())
 
     where = "generations/0001/checkpoint"
     assert checkpoint.ends == {0: {T0: 4}, 1: {}, 3: {T0: 9}}

@@ -45,7 +45,9 @@ def seal_hours(made: MadeArchive, hours: range) -> list[str]:
 
 
 def compactions(made: MadeArchive) -> list[Compaction]:
-    return plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+    return plan_compactions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:-1], TARGET
+    )
 
 
 def test_plan_compactions_mended_window(made: MadeArchive) -> None:
@@ -101,7 +103,9 @@ def test_plan_deletions_mended_once(made: MadeArchive) -> None:
     made.open_generation()
     [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost.path])
 
-    [deletion] = plan_deletions(made.archive, made.archive.generations()[:-1], 1, LATER)
+    [deletion] = plan_deletions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:-1], 1, LATER
+    )
 
     assert sorted(file.path for file in deletion.files) == sorted([sound.path, mended.path])
     assert deletion.records == {P0: 20}

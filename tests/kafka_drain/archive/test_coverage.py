@@ -42,7 +42,7 @@ def made(tmp_path: Path) -> MadeArchive:
 
 def start(made: MadeArchive, offsets: dict[TopicPartition, int]) -> None:
     """Let the newest generation start at some offsets."""
-    made.archive.generations()[-1].write(
+    made.archive.snapshot().generations[-1].write(
         starting_offsets=offsets,
         file_format="parquet",
         partition_by=["topic"],
@@ -53,7 +53,7 @@ def start(made: MadeArchive, offsets: dict[TopicPartition, int]) -> None:
 
 def owned(made: MadeArchive, **ids: str) -> Owned:
     """Ask for all partitions, with the topics' ids or others."""
-    return read_owned(made.archive, IDS | ids, HORIZON)
+    return read_owned(made.archive.snapshot(), IDS | ids, HORIZON)
 
 
 def test_read_owned(made: MadeArchive) -> None:
@@ -63,12 +63,12 @@ def test_read_owned(made: MadeArchive) -> None:
     assert found.ranges == {P0: [R(0, 5), R(10, 100)], P1: [R(3, 50)], U0: [R(0, 7)]}
     assert found.sealed == {P0: 80, P1: 9, U0: 0}
     assert [generation.number for generation in found.generations] == [1, 2]
-    assert [window.key for window, _ in found.windows] == ["first", "second"]
+    assert [window.key for window in found.windows] == ["first", "second"]
 
 
 def test_read_owned_behind_horizon(made: MadeArchive) -> None:
     """A horizon before the open generation's start takes nothing of it."""
-    found = read_owned(made.archive, IDS, {P0: 55})
+    found = read_owned(made.archive.snapshot(), IDS, {P0: 55})
 
     assert found.ranges == {P0: [R(0, 5), R(10, 60)]}
 
@@ -106,10 +106,10 @@ def test_read_owned_window_alone(tmp_path: Path) -> None:
     made.seal_window("second", {P1: dense(6, 8)})
     (made.root / "windows/second/receipt.json").unlink()
 
-    found = read_owned(made.archive, IDS, {P0: 9})
+    found = read_owned(made.archive.snapshot(), IDS, {P0: 9})
 
     assert found.ranges == {P0: [R(0, 9)], P1: [R(2, 4)]}
-    assert [window.key for window, _ in found.windows] == ["first"]
+    assert [window.key for window in found.windows] == ["first"]
 
 
 def receipt(generation: int, batch: int) -> str:

@@ -16,7 +16,8 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.generation_state import ATTEMPTS, GenerationState, read_state
+from kafka_drain.archive.generation_state import ATTEMPTS, GenerationState
+from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.watermarks import read_observations
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -41,6 +42,7 @@ from tests.kafka_drain.golden import (
     open_next,
     seal,
     sealed_copy,
+    state_of,
 )
 
 #: How many files the receipts of batches 0 to 11, 12 and 13 seal.
@@ -90,7 +92,7 @@ def ends(offset: int) -> dict[TopicPartition, int]:
 
 def test_read_state_unsealed(tmp_path: Path) -> None:
     """Without receipts, everything is new and starts where the generation does."""
-    state = read_state(golden_copy(tmp_path / "archive").generation(1))
+    state = state_of(golden_copy(tmp_path / "archive").generation(1))
 
     assert state.findings == []
     assert (state.receipt, state.last_sealed, state.last_committed) == (None, -1, 13)
@@ -100,7 +102,7 @@ def test_read_state_unsealed(tmp_path: Path) -> None:
 
 def test_read_state_sealed(generation: Generation) -> None:
     """What receipts seal is told from what came later, though a compaction forgot the batches."""
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert (state.last_sealed, state.last_committed) == (13, 13)
@@ -112,7 +114,7 @@ def test_read_state_new_batch(generation: Generation) -> None:
     """A batch after the last receipt is new; the next one starts where it ends."""
     add_batch(generation, 14, END, 50)
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert (state.last_sealed, state.last_committed) == (13, 14)
@@ -128,7 +130,9 @@ def mended(tmp_path: Path) -> Archive:
     manifest, _ = generation.read_manifest()
     lost = next(file for file in manifest.files.values() if file.batch == 13)
     [content] = read_offsets(generation.data / lost.path, "parquet", topic_of(lost.path))
-    identity = Identity("golden", archive.document().cluster_id, archive.document().topics)
+    identity = Identity(
+        "golden", archive.snapshot().document.cluster_id, archive.snapshot().document.topics
+    )
     window = Window(archive.root, "repair_1")
     replaces = [f"{generation.data_name}/{lost.path}"]
     write_document(
@@ -157,7 +161,7 @@ def mended(tmp_path: Path) -> Archive:
 
 def test_read_state_mended_before_seal(mended: Archive) -> None:
     """A file that a window held when its batch was sealed may stay in the manifest."""
-    state = read_state(mended.generation(1))
+    state = state_of(mended.generation(1))
 
     assert state.findings == []
     assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
@@ -168,12 +172,12 @@ def test_read_state_mended_before_and_after_seal(mended: Archive) -> None:
     """Of two files that windows stand for, the one that its receipt seals is still expected."""
     generation = mended.generation(1)
     sealed = generation.read_receipt(generation.receipt_names()[-2]).files[0].path
-    window = mended.windows()[0]
+    window = mended.snapshot().windows[0]
     other = Window(mended.root, "repair_2")
-    write_document(other.folder / "plan.json", window.plan().content())
-    other.write_receipt(replace(window.receipt(), window=other.key, files=(), replaces=(sealed,)))
+    write_document(other.folder / "plan.json", window.plan.content())
+    other.write_receipt(replace(window.receipt, window=other.key, files=(), replaces=(sealed,)))
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
@@ -190,7 +194,7 @@ def test_read_state_mended_compacted(mended: Archive) -> None:
     for log in logs:
         unsigned(log).unlink()
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert (len(state.sealed), len(state.new)) == (SEALED - 1, 2)
@@ -205,7 +209,7 @@ def test_read_state_compacted_over_receipts(folder: Path, generation: Generation
     for log in logs:
         unsigned(log).unlink()
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert {f.batch for f in state.manifest.files.values()} == {None}
@@ -219,7 +223,7 @@ def test_read_state_planned_batch(folder: Path, generation: Generation) -> None:
     """A batch that was planned and not run yet is no damage."""
     (folder / CHECKPOINT / "offsets" / "14").write_text('v1\n{}\n{"flights":{"0":50,"1":50}}')
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert state.findings == []
     assert (state.last_committed, state.cursor) == (13, ends(END))
@@ -233,7 +237,7 @@ def test_read_state_checkpoint_behind(folder: Path, generation: Generation) -> N
     for name in ("offsets", "commits"):
         unsigned(folder / CHECKPOINT / name / "13").unlink()
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"checkpoint_behind": 1, "manifest_ahead": 1}
     assert state.last_committed == 13
@@ -245,7 +249,7 @@ def test_read_state_both_behind(folder: Path, generation: Generation) -> None:
     for name in (f"{CHECKPOINT}/offsets", f"{CHECKPOINT}/commits", MANIFEST):
         unsigned(folder / name / "13").unlink()
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"checkpoint_behind": 1, "manifest_behind": 1}
     assert state.cursor == ends(END)
@@ -256,7 +260,7 @@ def test_read_state_manifest_behind(folder: Path, generation: Generation) -> Non
     """A manifest that lost its last batch is found once, not once by each witness."""
     unsigned(folder / MANIFEST / "13").unlink()
 
-    assert found(read_state(generation)) == {"manifest_behind": 1}
+    assert found(state_of(generation)) == {"manifest_behind": 1}
 
 
 @pytest.mark.parametrize(("gone", "reason"), [(MANIFEST, "manifest"), (CHECKPOINT, "checkpoint")])
@@ -264,7 +268,7 @@ def test_read_state_gone(folder: Path, generation: Generation, gone: str, reason
     """A folder that is gone is found, and where to go on is told by the receipts."""
     shutil.rmtree(folder / gone)
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {f"{reason}_missing": 1}
     assert state.cursor == ends(END)
@@ -276,7 +280,7 @@ def test_read_state_both_gone(folder: Path, generation: Generation, gone: tuple[
     for name in gone:
         shutil.rmtree(folder / name)
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"checkpoint_missing": 1, "manifest_missing": 1}
     assert (state.last_committed, state.cursor) == (13, ends(END))
@@ -287,7 +291,7 @@ def test_read_state_checkpoint_elsewhere(folder: Path, generation: Generation) -
     path = unsigned(folder / CHECKPOINT / "offsets" / "13")
     path.write_text(path.read_text().replace('"0":42', '"0":41'))
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"checkpoint_corrupt": 1}
     assert state.findings[0].where == f"{CHECKPOINT}/offsets/13"
@@ -300,7 +304,7 @@ def test_read_state_manifest_changed(folder: Path, generation: Generation) -> No
     """A size that isn't the sealed one is found, also by a line that says so of both."""
     change(folder / MANIFEST / "12", lambda lines: [with_size(lines[0], 7), *lines[1:]])
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"manifest_changed": 1}
     assert state.findings[0].where == f"{MANIFEST}/12"
@@ -317,7 +321,7 @@ def test_read_state_manifest_swapped(folder: Path, generation: Generation) -> No
         folder / MANIFEST / "13", lambda lines: [lines[0].replace("part-00000", "part-9"), lines[1]]
     )
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"manifest_changed": 1, "manifest_truncated": 1}
     assert {f.where for f in state.findings} == {f"{MANIFEST}/13:2", f"{MANIFEST}/13"}
@@ -332,7 +336,7 @@ def test_read_state_manifest_truncated(
         text = (folder / MANIFEST / log).read_text()
         change(folder / MANIFEST / log, lambda lines, kept=kept: lines[:kept])  # type: ignore[misc]
 
-        state = read_state(generation)
+        state = state_of(generation)
 
         assert found(state) == {"manifest_truncated": 1}
         # The first receipt seals twelve batches, and can't tell which of their files it was.
@@ -340,7 +344,7 @@ def test_read_state_manifest_truncated(
         assert state.findings[0].where == named
         assert f"doesn't list {listed - kept} files" in state.findings[0].detail
         (folder / MANIFEST / log).write_text(text)
-    assert found(read_state(generation)) == {}
+    assert found(state_of(generation)) == {}
 
 
 def test_read_state_truncated_checksum(folder: Path, generation: Generation) -> None:
@@ -348,7 +352,7 @@ def test_read_state_truncated_checksum(folder: Path, generation: Generation) -> 
     path = folder / MANIFEST / "9.compact"
     path.write_text(path.read_text().rpartition("\n")[0])
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"manifest_truncated": 1}
     assert state.findings[0].where == f"{MANIFEST}/9.compact"
@@ -359,7 +363,7 @@ def test_read_state_truncated_beside_new(folder: Path, generation: Generation) -
     add_batch(generation, 14, END, 50)
     change(folder / MANIFEST / "13", lambda lines: [])
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     assert found(state) == {"manifest_truncated": 1}
     assert [sink_file.log for sink_file in state.new] == ["14", "14"]
@@ -371,7 +375,7 @@ def test_read_state_receipt_corrupt(folder: Path, generation: Generation, name: 
     """A newest receipt that can't be read is named, and the one before it counts."""
     (folder / RECEIPTS / name).write_text("{}")
 
-    state = read_state(generation)
+    state = state_of(generation)
 
     newest = name == "000000000013.json"
     assert found(state) == ({"receipt_corrupt": 1} if newest else {})
@@ -392,14 +396,14 @@ def test_read_state_retention(folder: Path, archive: Archive) -> None:
     retain(folder, "7d")
     change(folder / MANIFEST / "9.compact", lambda lines: lines[6:])
 
-    state = read_state(archive.generation(1))
+    state = state_of(archive.generation(1))
     report = validate_archive(archive, golden_cluster(), deep=True)
 
     assert state.findings == []
     assert (len(state.sealed), len(state.new)) == (SEALED - 6, 0)
     assert report.findings == []
     assert (report.complete, report.records, report.files) == (True, 2 * END, SEALED)
-    assert len(archive_files(archive)) == SEALED
+    assert len(archive_files(archive.snapshot())) == SEALED
 
 
 def test_read_state_retention_new_batch(folder: Path, archive: Archive) -> None:
@@ -408,10 +412,10 @@ def test_read_state_retention_new_batch(folder: Path, archive: Archive) -> None:
     change(folder / MANIFEST / "9.compact", lambda lines: lines[6:])
     add_batch(archive.generation(1), 14, END, 50)
 
-    assert [f.log for f in read_state(archive.generation(1)).new] == ["14", "14"]
+    assert [f.log for f in state_of(archive.generation(1)).new] == ["14", "14"]
     assert seal(archive).receipts_written == 1
-    assert read_state(archive.generation(1)).findings == []
-    assert len(archive_files(archive)) == SEALED + 2
+    assert state_of(archive.generation(1)).findings == []
+    assert len(archive_files(archive.snapshot())) == SEALED + 2
 
 
 @pytest.mark.parametrize(
@@ -425,22 +429,22 @@ def test_read_state_retention_explains_the_oldest(
     retain(folder, "7d")
     change(folder / MANIFEST / log, lambda lines: lines[kept])
 
-    assert found(read_state(generation)) == {"manifest_truncated": 1}
+    assert found(state_of(generation)) == {"manifest_truncated": 1}
 
 
 def test_read_state_no_retention(folder: Path, generation: Generation) -> None:
     """Without retention, the oldest files may not be missing either."""
     change(folder / MANIFEST / "9.compact", lambda lines: lines[6:])
 
-    assert found(read_state(generation)) == {"manifest_truncated": 1}
+    assert found(state_of(generation)) == {"manifest_truncated": 1}
     retain(folder, None)
-    assert found(read_state(generation)) == {"manifest_truncated": 1}
+    assert found(state_of(generation)) == {"manifest_truncated": 1}
 
 
 # a drain that runs meanwhile
 
 
-class Busy(Generation):
+class Busy(SnapshotGeneration):
     """A generation that a drain writes to between reading its parts."""
 
     def __init__(self, generation: Generation, *events: Callable[[], object]) -> None:
@@ -448,21 +452,19 @@ class Busy(Generation):
         object.__setattr__(self, "events", list(events))
         object.__setattr__(self, "reads", 0)
 
-    __slots__ = ("events", "reads")
-
-    def read_checkpoint(self):  # type: ignore[no-untyped-def]
+    def read_checkpoint(self, starting_offsets):  # type: ignore[no-untyped-def]
         object.__setattr__(self, "reads", self.reads + 1)
         if self.events:
             # Between the manifest, which was read, and the checkpoint.
             self.events.pop(0)()
-        return super().read_checkpoint()
+        return super().read_checkpoint(starting_offsets)
 
 
 def test_read_state_batch_meanwhile(generation: Generation) -> None:
     """A batch that is committed between two reads doesn't look like a manifest that lost one."""
     busy = Busy(generation, lambda: add_batch(generation, 14, END, 50))
 
-    state = read_state(busy)
+    state = state_of(busy)
 
     assert state.findings == []
     assert (state.last_committed, state.cursor, busy.reads) == (14, ends(50), 2)
@@ -481,7 +483,7 @@ def test_read_state_compaction_meanwhile(folder: Path, generation: Generation) -
 
     busy = Busy(generation, compact)
 
-    state = read_state(busy)
+    state = state_of(busy)
 
     assert state.findings == []
     assert (state.manifest.compacted, len(state.sealed), busy.reads) == (13, SEALED, 2)
@@ -497,11 +499,11 @@ def test_read_state_never_still(generation: Generation) -> None:
 
     busy = Busy(generation, *[more] * (ATTEMPTS + 1))
 
-    state = read_state(busy)
+    state = state_of(busy)
 
     assert busy.reads == ATTEMPTS + 1
     assert errors(state.findings)
-    assert read_state(generation).findings == []
+    assert state_of(generation).findings == []
 
 
 # what Kafka holds

@@ -75,7 +75,7 @@ def test_untold_windows_unreadable(tmp_path: Path, content: bytes) -> None:
     """A window whose note can't be read is told again."""
     made = MadeArchive(tmp_path / "archive", {"flights": "id"})
     made.seal_window("w", {P0: dense(0, 3)})
-    [receipt] = [window.receipt() for window in made.archive.windows()]
+    [receipt] = [window.receipt for window in made.archive.snapshot().windows]
     note_windows(made.archive, [receipt], "before")
     assert untold_windows(made.archive, [receipt], "run") == []
 

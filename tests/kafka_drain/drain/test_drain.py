@@ -51,6 +51,7 @@ def spec_of(pipeline: Pipeline, folder: Path, settings: dict[str, str]) -> Drain
     plan = DrainPlan(
         pipeline=pipeline,
         archive=Archive.at(pipeline.archive),
+        snapshot=None,
         generation=None,
         cluster_id="c",
         topics={},
@@ -170,6 +171,7 @@ def test_finish_drain_failed(
     plan = DrainPlan(
         pipeline=Pipeline(name="p", topics=["a"], archive=str(tmp_path)),
         archive=Archive.at(str(tmp_path)),
+        snapshot=None,
         generation=None,
         cluster_id="c",
         topics={},
@@ -203,7 +205,8 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
     plan = DrainPlan(
         pipeline=pipeline,
         archive=archive,
-        generation=generation,
+        snapshot=archive.snapshot(),
+        generation=archive.snapshot().open_generation,
         cluster_id="cluster-1",
         topics={},
         starting_offsets={},
@@ -260,7 +263,7 @@ def test_prepare_drain_retention_option_removed(
         folder.mkdir(mode=0o700)
         prepare_drain(drained, cluster, folder)
 
-        assert Archive.at(pipeline.archive).document().retention == "7d"
+        assert Archive.at(pipeline.archive).snapshot().document.retention == "7d"
 
 
 def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:
@@ -291,9 +294,9 @@ def test_open_drain_killed(is_there: bool, tmp_path: Path) -> None:
         code = run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-1", change, 0.0)
 
         assert not run_forked(open_first_drain, str(archive), f"{tmp_path}/{change}-2", 0, 100.0)
-        opened = Archive.at(str(archive)).open_generation()
+        opened = Archive.at(str(archive)).snapshot().open_generation
         assert opened is not None
-        assert opened.document().reason == "first"
+        assert opened.read_document().reason == "first"
         left = [path for path in archive.rglob("*.tmp") if ".lock.json." not in path.name]
         assert left == []
     assert change > 10

@@ -55,7 +55,9 @@ def finish(made: MadeArchive, compaction: Compaction, job: WindowJob) -> Receipt
 
 def test_finish_compaction_sound(made: MadeArchive, tmp_path: Path) -> None:
     """Files that are what was sealed are compacted, and go."""
-    [compaction] = plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+    [compaction] = plan_compactions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:-1], TARGET
+    )
     job = compacted(made, compaction, tmp_path / "run")
 
     receipt = finish(made, compaction, job)
@@ -70,7 +72,9 @@ def test_finish_compaction_source_changed(
     number: int, change: str, made: MadeArchive, tmp_path: Path
 ) -> None:
     """A file that was changed after it was sealed becomes nobody's content, and stays."""
-    [compaction] = plan_compactions(made.archive, made.archive.generations()[:-1], TARGET)
+    [compaction] = plan_compactions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:-1], TARGET
+    )
     path = compaction.files[number].path
     source = Path(str(made.root / path))
     content = source.read_bytes()
@@ -89,5 +93,5 @@ def test_finish_compaction_source_changed(
             finish(made, compaction, job)
         remove_unsealed(made.archive, print)
 
-    assert [w.key for w in made.archive.windows() if w.is_sealed] == []
+    assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == []
     assert remove_superseded(made.archive, print)["removed_files"] == 0

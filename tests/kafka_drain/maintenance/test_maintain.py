@@ -34,7 +34,7 @@ def test_plan_receipt_damaged(
 ) -> None:
     """A damaged receipt is named, and no retry can help."""
     archive = sealed_copy(tmp_path / "archive")
-    document = archive.document()
+    document = archive.snapshot().document
     pipeline = Pipeline(name=document.pipeline, topics=["flights"], archive=str(archive.root))
     receipt = Path(str(archive.root), RECEIPTS, name)
     receipt.write_bytes(receipt.read_bytes().replace(b'"records":', b'"Records":', 1))

@@ -102,7 +102,9 @@ def test_plan_deletions_by_topic_ids(tmp_path: Path) -> None:
 
 def plan(made: MadeArchive, closed: int = 1) -> list[Deletion]:
     """Plan what is older than 30 days."""
-    return plan_deletions(made.archive, made.archive.generations()[:closed], 30, NOW)
+    return plan_deletions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:closed], 30, NOW
+    )
 
 
 def run(made: MadeArchive, **changes: Any) -> list[str]:
@@ -122,8 +124,8 @@ def test_seal_deletions(tmp_path: Path) -> None:
 
     assert run(made) == ["retention_0001"]
 
-    [window] = made.archive.windows()
-    receipt, document = window.receipt(), window.plan().content()
+    [window] = made.archive.snapshot().windows
+    receipt, document = window.receipt, window.plan.content()
     gone = sorted(file.path for file in files)
     assert [(part.tp, part.range, part.gaps) for part in receipt.partitions] == [
         (tp, r, {GapReason.DELETED: (r,)})
@@ -178,7 +180,7 @@ def test_seal_deletions_unreadable(tmp_path: Path, damage: Any) -> None:
     with pytest.raises(ManifestInvalidError, match=rf"{file.path} can't be read \(.+\); run"):
         run(made)
 
-    assert made.archive.windows() == []
+    assert made.archive.snapshot().windows == ()
 
 
 def test_seal_deletions_taken(tmp_path: Path) -> None:

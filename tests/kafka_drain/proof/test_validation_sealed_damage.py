@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation_state import is_of_sealed_batch, read_state
+from kafka_drain.archive.generation_state import is_of_sealed_batch
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Reason, errors, summary
@@ -30,6 +30,7 @@ from tests.kafka_drain.golden import (
     add_batch,
     golden_cluster,
     sealed_copy,
+    state_of,
 )
 
 
@@ -177,7 +178,7 @@ def test_validate_checkpoint_damaged(
     write(folder / name, new)
 
     with pytest.raises(CheckpointError, match=f"{name}: .+run `kafka-drain roll`"):
-        refuse_damage(errors(read_state(archive.generation(1)).findings), archive.root)
+        refuse_damage(errors(state_of(archive.generation(1)).findings), archive.root)
     report = validate_twice(archive, scope)
     plan = plan_roll(archive, golden_cluster())
     roll(plan, lambda line: None)

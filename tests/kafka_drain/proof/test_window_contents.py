@@ -29,8 +29,8 @@ def made(tmp_path: Path) -> MadeArchive:
 def held(
     made: MadeArchive, ranges: dict[TopicPartition, list[OffsetRange]], *replaced: str
 ) -> Taken:
-    receipts = [Window(made.root, key).receipt() for key in ("one", "two")]
-    return content_of_windows(made.root, receipts, replaced, ranges)
+    windows = made.archive.snapshot().windows
+    return content_of_windows(made.root, windows, replaced, ranges)
 
 
 def test_content_of_windows(made: MadeArchive) -> None:
@@ -53,6 +53,6 @@ def test_content_of_windows_nothing_there(made: MadeArchive) -> None:
     """Nothing is held of other offsets, of another topic, or in files that were replaced."""
     assert held(made, {P0: [OffsetRange(10, 20)]}) == NOTHING
     assert held(made, {TopicPartition("u", 0): [OffsetRange(0, 20)]}) == NOTHING
-    [file] = Window(made.root, "two").receipt().files
+    [file] = Window(made.root, "two").read_receipt().files
     assert held(made, {P0: [OffsetRange(0, 90)]}, file.path).records == 10
     assert records_fingerprint([], "t") == 0

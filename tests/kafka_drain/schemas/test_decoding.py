@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.decoding import ValuePlan, frozen_values, plan_values
@@ -42,7 +42,7 @@ def pipeline_to(folder: Path, values: dict[str, Any] | None, **keys: Any) -> Pip
     return Pipeline(name="orders", archive=str(folder), values=values, **keys)
 
 
-def opened(folder: Path, plan: ValuePlan) -> Generation:
+def opened(folder: Path, plan: ValuePlan) -> SnapshotGeneration:
     """Write what a drain leaves of a plan."""
     archive = Archive.at(folder)
     archive.create(pipeline="orders", cluster_id="c", topic_ids={"orders": "o"}, source={})
@@ -55,7 +55,7 @@ def opened(folder: Path, plan: ValuePlan) -> Generation:
         reason="first",
         values=plan.frozen,
     )
-    return archive.generation(1)
+    return archive.snapshot().generations[0]
 
 
 def test_plan_values_none(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_frozen_values(registry: FakeRegistry, tmp_path: Path) -> None:
     plan = plan_values(pipeline, archive, None, SchemaRegistry(registry.settings))
     opened(tmp_path, plan)
 
-    assert frozen_values(archive, pipeline) == plan.spec
-    assert frozen_values(archive, pipeline_to(tmp_path, None)) is None
+    assert frozen_values(archive.snapshot(), pipeline) == plan.spec
+    assert frozen_values(archive.snapshot(), pipeline_to(tmp_path, None)) is None
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Backfilled:
         """Return what readers take: partition, first and last offset of each file."""
         return sorted(
             (content.tp, content.first, content.last)
-            for file in archive_files(self.made.archive)
+            for file in archive_files(self.made.archive.snapshot())
             if file.sealed is not None
             for content in file.sealed.contents
         )
@@ -116,7 +116,7 @@ def test_finish_backfill_force(backfilled: Backfilled) -> None:
 
     assert receipt.replaces == tuple(sorted(backfilled.old))
     assert backfilled.read() == before
-    assert [w.key for w in backfilled.made.archive.windows() if w.is_sealed] == [plan.window.key]
+    assert [w.key for w in backfilled.made.archive.snapshot().sealed] == [plan.window.key]
 
 
 def test_finish_backfill_force_after_repair(backfilled: Backfilled) -> None:
@@ -133,7 +133,7 @@ def test_finish_backfill_force_after_repair(backfilled: Backfilled) -> None:
     assert plan.replaces == sorted([sound, mended.path])
     assert plan.held == {P0: 10, P1: 10}
     assert backfilled.read() == before
-    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+    assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == [plan.window.key]
 
 
 @pytest.mark.parametrize("removed", range(4))
@@ -143,10 +143,10 @@ def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> N
     lost, sound = backfilled.old
     [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
     made.seal_window("repair_2", {P0: dense(0, 10)}, [mended.path])
-    again = made.archive.windows()[-1].receipt().files[0].path
+    again = made.archive.snapshot().windows[-1].receipt.files[0].path
     made.seal_window(f"{HOUR.key}_2", ROWS, [sound, again], **backfilled.in_plan())
     for key in (HOUR.key, "repair_1", "repair_2")[:removed]:
-        next(w for w in made.archive.windows() if w.key == key).folder.joinpath(
+        next(w for w in made.archive.snapshot().windows if w.key == key).folder.joinpath(
             "receipt.json"
         ).unlink()
         assert backfilled.read() == before
@@ -155,7 +155,7 @@ def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> N
     backfilled.finish(plan, backfilled.drained(plan, ROWS))
 
     assert backfilled.read() == before
-    assert [w.key for w in made.archive.windows() if w.is_sealed] == [plan.window.key]
+    assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == [plan.window.key]
 
 
 def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:

@@ -13,7 +13,6 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import summary
@@ -27,6 +26,7 @@ from tests.kafka_drain.golden import (
     open_next,
     seal,
     sealed_copy,
+    state_of,
 )
 
 
@@ -78,7 +78,7 @@ def test_rebuild_manifest_gone(generation: Generation, manifest: Path) -> None:
     assert rebuild_manifest(generation) == 28
 
     assert sizes(generation) == before
-    state = read_state(generation)
+    state = state_of(generation)
     assert state.findings == []
     assert (len(state.sealed), len(state.new), state.last_committed) == (28, 0, 13)
     assert beside(manifest, "new") == beside(manifest, "damaged") == []
@@ -113,7 +113,7 @@ def test_rebuild_manifest_damaged(generation: Generation, manifest: Path) -> Non
     assert sizes(generation) == before
     [aside] = beside(manifest, "damaged")
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == damaged
-    assert read_state(generation).findings == []
+    assert state_of(generation).findings == []
 
 
 @pytest.mark.parametrize("killed", ["before", "between", "between, without the new one"])
@@ -128,14 +128,14 @@ def test_rebuild_manifest_killed(generation: Generation, manifest: Path, killed:
     (half / "14").unlink()
     if killed != "before":
         manifest.rename(manifest.with_name("_spark_metadata.damaged-20130101T120000000000Z"))
-        assert summary(read_state(generation).findings) == {"manifest_missing": 1}
+        assert summary(state_of(generation).findings) == {"manifest_missing": 1}
     if killed.endswith("without the new one"):
         shutil.rmtree(half)
 
     rebuild_manifest(generation)
 
     assert sizes(generation) == before
-    assert read_state(generation).findings == []
+    assert state_of(generation).findings == []
     assert set(generation.list_data_files()) == set(before)
 
 
@@ -150,7 +150,7 @@ def test_rebuild_manifest_unsealed(archive: Archive, manifest: Path) -> None:
     assert rebuild_manifest(generation) == 28
 
     assert {name: (manifest / name).read_bytes() for name in ("14", "15")} == kept
-    assert [sink_file.log for sink_file in read_state(generation).new] == ["14", "14", "15", "15"]
+    assert [sink_file.log for sink_file in state_of(generation).new] == ["14", "14", "15", "15"]
     report = seal(archive)
     assert (report.receipts_written, report.records) == (2, 2 * 53)
 
@@ -170,13 +170,13 @@ def test_rebuild_manifest_unsealed_compacted(archive: Archive, manifest: Path) -
     for log in compacted:
         log.unlink()
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
-    assert summary(read_state(generation).findings) == {"manifest_truncated": 1}
+    assert summary(state_of(generation).findings) == {"manifest_truncated": 1}
 
     assert rebuild_manifest(generation) == 28
 
     assert sizes(generation) == before
     assert names(manifest) == {"19.compact", "20", "21"}
-    state = read_state(generation)
+    state = state_of(generation)
     assert (state.findings, len(state.sealed), len(state.new)) == ([], 28, 16)
     report = seal(archive)
     assert (report.complete, report.receipts_written, report.records) == (True, 8, 2 * 50)
@@ -191,7 +191,7 @@ def test_rebuild_manifest_again(archive: Archive, generation: Generation, manife
 
     assert sizes(generation) == before
     assert len(beside(manifest, "damaged")) == 2
-    assert len(archive_files(archive)) == 28
+    assert len(archive_files(archive.snapshot())) == 28
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_rebuild_manifest_compacted(tmp_path: Path, batches: int, expected: list
 
     assert names(manifest) == set(expected)
     assert sizes(generation) == before
-    assert read_state(generation).findings == []
+    assert state_of(generation).findings == []
     add_batch(generation, batches, END + batches, END + batches + 1)
     assert seal(archive).receipts_written == 1
 

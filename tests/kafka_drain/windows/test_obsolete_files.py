@@ -19,7 +19,6 @@ from kafka_drain.windows.obsolete_files import (
     next_number,
     remove_superseded,
     remove_unsealed,
-    superseded_files,
 )
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
@@ -220,7 +219,7 @@ def test_remove_superseded_repaired(tmp_path: Path) -> None:
 
     assert remove_superseded(made.archive, print)["removed_files"] == 0
     assert (made.root / file.path).is_file()
-    assert superseded_files(made.archive) == frozenset()
+    assert made.archive.snapshot().superseded == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -287,15 +286,15 @@ def test_remove_unsealed(case: Superseded) -> None:
 def test_next_number(case: Superseded) -> None:
     """Windows that stand for sound files count from 1, sealed or not; others don't count."""
     empty = MadeArchive(Path(str(case.made.root)).with_name("empty"), {"t": "id"})
-    assert next_number(empty.archive) == 1
-    assert next_number(case.made.archive) == 2
+    assert next_number(empty.archive.snapshot()) == 1
+    assert next_number(case.made.archive.snapshot()) == 2
     for key in ("reprocess_0007", "repair_0009"):
         case.plan(key)
-    assert next_number(case.made.archive) == 8
+    assert next_number(case.made.archive.snapshot()) == 8
 
 
 def test_superseded_files(case: Superseded) -> None:
     """The files that sealed windows stand for; those of a window on its way count as there."""
     case.plan("compact_0002")
 
-    assert superseded_files(case.made.archive) == {file.path for file in case.batches}
+    assert case.made.archive.snapshot().superseded == {file.path for file in case.batches}

@@ -204,8 +204,8 @@ def test_mend_window_never_sealed(copy: Path) -> None:
 
     mend_sealed(archive.root, print)
 
-    assert [w.key for w in archive.windows() if not w.is_sealed] == [key]
-    assert Window(archive.root, key).plan().ranges == []
+    assert [w.key for w in archive.snapshot().windows if not w.is_sealed] == [key]
+    assert Window(archive.root, key).read_plan().ranges == []
     for _ in range(2):
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
 
@@ -325,8 +325,8 @@ def test_mend_never_begun(kind: str, copy: Path) -> None:
 
     mend_sealed(archive.root, print)
 
-    assert [generation.number for generation in archive.generations()] == [1, 2]
-    assert "x" not in {window.key for window in archive.windows()}
+    assert [generation.number for generation in archive.snapshot().generations] == [1, 2]
+    assert "x" not in {window.key for window in archive.snapshot().windows}
     for _ in range(2):
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
 
@@ -550,7 +550,7 @@ def test_archive_document_lost(copy: Path) -> None:
     pipeline = Pipeline(name="flights", topics=["flights"], archive=str(copy))
     remove("archive.json")(copy)
 
-    for refused in (archive.document, lambda: preflight(pipeline, golden_cluster())):
+    for refused in (archive.require, lambda: preflight(pipeline, golden_cluster())):
         with pytest.raises(ArchiveError, match=r"lost its archive.json; run `kafka-drain repair"):
             refused()
 

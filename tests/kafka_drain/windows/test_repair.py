@@ -31,7 +31,9 @@ def gap(tp: TopicPartition, start: int, end: int, reason: GapReason) -> Gap:
 def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> RepairPlan:
     """Plan the repair of sealed files that are gone."""
     report = Report(str(made.root), "made")
-    receipts = [r for generation in made.archive.generations() for r in generation.receipts()]
+    receipts = [
+        r for generation in made.archive.snapshot().generations for r in generation.receipts()
+    ]
     for file in damaged:
         assert file.sealed is not None
         report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
@@ -110,7 +112,9 @@ def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
     made.open_generation(flights="id-2")
     [new] = made.seal({P0: dense(0, 10)})
     report = Report(str(made.root), "made")
-    receipts = [r for generation in made.archive.generations() for r in generation.receipts()]
+    receipts = [
+        r for generation in made.archive.snapshot().generations for r in generation.receipts()
+    ]
     for file, receipt in zip((old, new), receipts, strict=True):
         assert file.sealed is not None
         report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))

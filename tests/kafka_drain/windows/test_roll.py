@@ -49,13 +49,13 @@ G0 = TopicPartition("gone", 0)
 def archive(tmp_path: Path) -> Archive:
     """An archive whose open generation has drained topic `gone` too, to 7; all is sealed."""
     archive = sealed_copy(tmp_path / "archive")
-    archive.update_topics({"gone": "id-of-gone"})
+    archive.update_topics(archive.snapshot().document, {"gone": "id-of-gone"})
     generation = archive.generation(2)
     generation.write(
         starting_offsets={P0: END, P1: END, G0: 7},
         file_format="parquet",
         partition_by=["topic"],
-        topic_ids=archive.document().topics,
+        topic_ids=archive.snapshot().document.topics,
         reason="rollover",
     )
     return archive
@@ -69,7 +69,7 @@ def cluster_with(**logs: Log) -> Any:
 
 
 def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPlan:
-    document, any_cluster = archive.document(), cluster
+    document, any_cluster = archive.snapshot().document, cluster
     pipeline = Pipeline(
         name=document.pipeline,
         topics=list(topics),
@@ -264,7 +264,7 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
 
     assert plan.voided == ["repair_1"]
     assert "window repair_1 goes" in plan.lines()[-1]
-    assert archive.windows() == []
+    assert archive.snapshot().windows == ()
     add_batch(archive.generation(3), 0, END, END + 8)
     for written in (1, 0):
         report = validate_archive(archive, cluster, deep=True)
@@ -284,7 +284,7 @@ def test_readers_of_unsealed_twice(archive: Archive) -> None:
         assert summary(errors(report.findings)) == {"segment_overlap": 1}
         assert report.receipts_written == 0
         with pytest.raises(ManifestInvalidError, match=r"flights-0 .* twice.*--leave-unsealed"):
-            archive_files(archive)
+            archive_files(archive.snapshot())
 
     do(plan_roll(archive, cluster, leave_unsealed=True))
     assert records_in(archive, P0) == list(range(END))
@@ -325,7 +325,7 @@ def records_in(archive: Archive, tp: TopicPartition) -> list[int]:
     """Return the offsets that readers get of a partition."""
     return sorted(
         offset
-        for file in archive_files(archive)
+        for file in archive_files(archive.snapshot())
         for content in read_offsets(archive.root / file.path, file.file_format, tp.topic)
         if content.tp == tp
         for r in content.ranges

@@ -5,8 +5,7 @@ Reads, of each generation, its document and the newest receipt, and of each wind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
@@ -42,12 +41,12 @@ from kafka_drain.archive.segment_overlaps import (
     find_overlaps,
     held_by_windows,
 )
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
-from kafka_drain.storage.paths import read_bytes
 
 __all__ = [
     "SealedState",
@@ -74,6 +73,7 @@ class SealedState:
     """What the journal and the archive say together.
 
     Attributes:
+        snapshot: The archive as it was looked at.
         journal: The journal.
         findings: What is missing, changed, or there twice.
         warnings: What was given up for good.
@@ -85,6 +85,7 @@ class SealedState:
         holes: Offsets between two generations that no segment holds.
     """
 
+    snapshot: Snapshot
     journal: Journal
     findings: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
@@ -97,49 +98,48 @@ class SealedState:
 
 
 def check_sealed_state(
-    archive: Archive,
-    *,
-    windows: bool = True,
-    chain_is_read: bool = False,
-    known: Mapping[str, Receipt] | None = None,
+    snapshot: Snapshot, *, windows: bool = True, chain_is_read: bool = False
 ) -> SealedState:
     """Compare an archive with its journal; changes nothing.
 
     Args:
-        archive: The archive.
+        snapshot: The archive. Where something looks wrong, a later one is looked at: what is noted
+            meanwhile, and removed on purpose, mustn't look like damage.
         windows: Whether windows are looked at, overlaps looked for, and holes between any two
             generations: else only before one that has drained nothing yet.
         chain_is_read: Whether the caller checks every receipt of each generation itself.
-        known: Receipts that were read already, by their path relative to the archive.
     """
+    state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
+    newest = None
     for _ in range(ATTEMPTS):
-        journal = read_journal(archive.root)
-        state = _Look(archive, journal, known or {}, chain_is_read).look(windows)
-        if not state.findings or read_journal(archive.root).newest == journal.newest:
+        if not state.findings or newest == read_journal(snapshot.root).newest:
             break
-        # What was read before may have been replaced since.
-        known = None
+        snapshot = snapshot.again()
+        newest = snapshot.journal.newest
+        state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
     return state
 
 
-def refuse_unsound(archive: Archive, *, windows: bool = True, filling: bool = False) -> SealedState:
+def refuse_unsound(
+    snapshot: Snapshot, *, windows: bool = True, filling: bool = False
+) -> SealedState:
     """Refuse to decide by an archive of which something sealed is missing or changed.
 
     Args:
-        archive: The archive.
+        snapshot: The archive.
         windows: Whether windows are looked at.
         filling: Whether offsets that no segment holds are no reason: a window is to hold some.
 
     Raises:
         ManifestInvalidError: Names it; nothing was changed.
     """
-    state = check_sealed_state(archive, windows=windows)
+    state = check_sealed_state(snapshot, windows=windows)
     found = [f for f in state.findings if not (filling and f.reason == Reason.SEGMENT_HOLE)]
     if found:
         shown = "; ".join(map(str, found[:3]))
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
         raise ManifestInvalidError(
-            f"{archive.root}: {shown}{more}. That means: {found[0].reason.meaning}. "
+            f"{snapshot.root}: {shown}{more}. That means: {found[0].reason.meaning}. "
             f"What to do: {found[0].reason.remedy}. Nothing was changed"
         )
     return state
@@ -178,16 +178,16 @@ def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run:
     Raises:
         ManifestInvalidError: When what is there contradicts itself; nothing was changed.
     """
-    state = check_sealed_state(archive)
+    state = check_sealed_state(archive.snapshot())
     for finding in state.findings:
         if finding.reason != Reason.SEGMENT_HOLE:
             say(f"journal {archive.root}: forgets {finding}")
-    look = _Look(archive, Journal(), {}, chain_is_read=False).look(windows=True)
+    look = _Look(state.snapshot, Journal(), chain_is_read=False).look(windows=True)
     # What forgotten segments held is missed from then on, and drained again.
     kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
     left = [found for found in look.findings if found.reason not in kept]
     before = state.journal.noted
-    lost, broken = _lost_links(archive, before.forgotten)
+    lost, broken = _lost_links(state.snapshot, before.forgotten)
     left += [found for found in broken if found not in left]
     if left:
         raise ManifestInvalidError(
@@ -220,7 +220,7 @@ def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
 
 
 def _lost_links(
-    archive: Archive, forgotten: Mapping[str, str]
+    snapshot: Snapshot, forgotten: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Finding]]:
     """Read all receipts of generations; find those whose predecessor is gone.
 
@@ -230,7 +230,7 @@ def _lost_links(
     lost: dict[str, str] = {}
     broken: list[Finding] = []
     previous: str | None = None
-    for generation in archive.generations():
+    for generation in snapshot.generations:
         before: Receipt | None = None
         for name in generation.receipt_names():
             where = generation.receipt_where(name)
@@ -253,18 +253,11 @@ def _lost_links(
 class _Look:
     """One look at an archive."""
 
-    def __init__(
-        self,
-        archive: Archive,
-        journal: Journal,
-        known: Mapping[str, Receipt],
-        chain_is_read: bool,
-    ) -> None:
-        self._archive = archive
+    def __init__(self, snapshot: Snapshot, journal: Journal, chain_is_read: bool) -> None:
+        self._snapshot = snapshot
         self._journal = journal
-        self._known = known
         self._chain_is_read = chain_is_read
-        self._state = SealedState(journal)
+        self._state = SealedState(snapshot, journal)
         self._tips: dict[str, Tip] = {}
         self._documents: dict[str, str] = {}
         self._receipts: list[Receipt] = []
@@ -299,11 +292,11 @@ class _Look:
     def _look_at_generations(self) -> list[Receipt]:
         """Return the newest receipt of each generation."""
         noted = self._journal.noted.tips
-        there = {generation.name: generation for generation in self._archive.generations()}
+        there = {generation.name: generation for generation in self._snapshot.generations}
         newest = []
         for name in sorted({*there, *noted}):
-            generation = there.get(name) or Generation(
-                self._archive.root, int(name.rpartition("/")[2])
+            generation = there.get(name) or SnapshotGeneration(
+                self._snapshot.root, int(name.rpartition("/")[2])
             )
             receipt = self._look_at_receipts(generation, noted.get(name))
             if receipt is not None:
@@ -316,14 +309,14 @@ class _Look:
         return newest
 
     def _starts(
-        self, generation: Generation, noted: Tip | None
+        self, generation: SnapshotGeneration, noted: Tip | None
     ) -> dict[Partition, OffsetRange] | None:
         """Return where a generation starts that has drained nothing yet; None for another one."""
         if noted is not None or generation.receipt_names():
             return None
         try:
-            topic_ids = self._archive.topic_ids(generation)
-            starts = generation.starting_offsets()
+            topic_ids = self._snapshot.topic_ids(generation)
+            starts = generation.starting_offsets
         except ArchiveError:
             # A finding of its own, where it is drained to.
             return None
@@ -340,7 +333,8 @@ class _Look:
             looked_at -= self._state.newest.keys()
             if not any(hole.owner in looked_at for hole in find_holes(self._drained, accounted)):
                 return
-            held = self._readable_windows()
+            # One that can't be read is a finding of its own, where windows are looked at.
+            held = [window.receipt for window in self._snapshot.readable]
         for key, ranges in held_by_windows(held).items():
             accounted[key] = merge([*accounted.get(key, []), *ranges])
         self._state.holes = [
@@ -348,19 +342,13 @@ class _Look:
         ]
         self._state.findings += [hole.finding() for hole in self._state.holes]
 
-    def _readable_windows(self) -> Iterator[Receipt]:
-        for window in self._archive.windows():
-            # One that can't be read is a finding of its own, where windows are looked at.
-            with suppress(FileNotFoundError, ReceiptError):
-                yield window.receipt()
-
     def _look_at_receipts(self, generation: Generation, noted: Tip | None) -> Receipt | None:
         """Return the newest receipt, where it is in order."""
         names, forgotten = generation.receipt_names(), self._journal.noted.forgotten
         name = noted.name if noted else names[-1] if names else ""
         receipt, seen = None, None
         if name in names:
-            receipt = self._read(generation.receipt_where(name))
+            receipt = self._read(generation, name)
             seen = receipt.sha256 if receipt else UNREADABLE
         before = sum(other <= name for other in names)
         if noted and self._chain_is_read and seen is not None:
@@ -381,7 +369,7 @@ class _Look:
             return None
         for later in names[before:]:
             where = generation.receipt_where(later)
-            following = self._read(where)
+            following = self._read(generation, later)
             if following is None:
                 return None
             broken = check_link(following, receipt, receipt.sha256, where, forgotten)
@@ -392,11 +380,11 @@ class _Look:
         self._tips[generation.name] = Tip(receipt.name, len(names), receipt.sha256)
         return receipt
 
-    def _look_at_generation(self, generation: Generation, receipt: Receipt) -> None:
+    def _look_at_generation(self, generation: SnapshotGeneration, receipt: Receipt) -> None:
         """Compare generation.json with what was noted, and with the newest receipt."""
         path = f"{generation.name}/generation.json"
         try:
-            document = generation.document()
+            document = generation.document
         except ArchiveError as error:
             self._find(Reason.DOCUMENT_CHANGED, path, str(error))
             return
@@ -410,18 +398,15 @@ class _Look:
         """Return the receipts of the sealed windows, where they are in order."""
         noted = self._journal.noted.documents
         folders = {"/".join(path.split("/")[:2]) for path in noted if path.startswith("windows/")}
-        there = {f"windows/{key}" for key in self._archive.window_keys()}
+        there = {window.name: window for window in self._snapshot.folders.values()}
         receipts = []
         for folder in sorted({*there, *folders}):
-            window = Window(self._archive.root, folder.partition("/")[2])
+            window = there.get(folder)
             path = f"{folder}/receipt.json"
             receipt, seen = None, None
-            if folder in there:
-                try:
-                    receipt = self._read(path)
-                    seen = receipt.sha256 if receipt else UNREADABLE
-                except FileNotFoundError:
-                    pass
+            if window is not None and window.is_sealed:
+                receipt = self._receipt_of(window)
+                seen = receipt.sha256 if receipt else UNREADABLE
             verdict = judge_document(noted.get(path), seen)
             if verdict in _REASONS:
                 detail = "was sealed, and isn't there"
@@ -430,7 +415,7 @@ class _Look:
                 self._find(_REASONS[verdict], path, detail)
                 continue
             if receipt is not None or noted.get(f"{folder}/plan.json", REMOVED) != REMOVED:
-                plan = _plan_digest(window) if folder in there else None
+                plan = _plan_digest(window) if window is not None else None
                 if plan in (None, UNREADABLE):
                     detail = "isn't JSON" if plan else "isn't there"
                     self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", detail)
@@ -443,7 +428,8 @@ class _Look:
 
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare whose archive.json says it is with what was noted, and with the receipts."""
-        own = _identity(self._archive)
+        document = self._snapshot.document
+        own = document.pipeline, document.cluster_id
         others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
         if others:
             pipeline, cluster_id = min(others)
@@ -453,7 +439,6 @@ class _Look:
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
         elif receipts:
-            document = self._archive.document()
             self._look_at_document("archive.json", identity_digest(document.content()))
 
     def _look_at_document(self, path: str, seen: str | None) -> None:
@@ -467,31 +452,32 @@ class _Look:
         elif seen is not None:
             self._documents[path] = seen
 
-    def _read(self, where: str) -> Receipt | None:
-        """Read a receipt; None, and a finding, where it is damaged.
+    def _read(self, generation: Generation, name: str) -> Receipt | None:
+        """Read a generation's receipt; None, and a finding, where it is damaged.
 
         Raises:
             FileNotFoundError: When there is none.
         """
-        receipt = self._known.get(where)
-        if receipt is None:
-            try:
-                receipt = _read_receipt(self._archive, where)
-            except ReceiptError as error:
-                self._find(Reason.RECEIPT_CORRUPT, where, str(error))
-                return None
+        try:
+            receipt = generation.read_receipt(name)
+        except ReceiptError as error:
+            self._find(Reason.RECEIPT_CORRUPT, generation.receipt_where(name), str(error))
+            return None
+        self._receipts.append(receipt)
+        return receipt
+
+    def _receipt_of(self, window: SnapshotWindow) -> Receipt | None:
+        """Return a sealed window's receipt; None, and a finding, where it is damaged."""
+        try:
+            receipt = window.receipt
+        except ReceiptError as error:
+            self._find(Reason.RECEIPT_CORRUPT, f"{window.name}/receipt.json", str(error))
+            return None
         self._receipts.append(receipt)
         return receipt
 
     def _find(self, reason: Reason, where: str, detail: str) -> None:
         self._state.findings.append(Finding(reason, where, detail))
-
-
-def _read_receipt(archive: Archive, where: str) -> Receipt:
-    kind, name, *rest = where.split("/")
-    if kind == "windows":
-        return Window(archive.root, name).receipt()
-    return archive.generation(int(name)).read_receipt(rest[-1])
 
 
 def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
@@ -514,38 +500,32 @@ def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
     return ""
 
 
-def note_of_segment(archive: Archive, generation: Generation, receipt: Receipt) -> Noted:
+def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:
     """Return what is noted of a generation whose newest receipt was just written."""
     names = [name for name in generation.receipt_names() if name <= receipt.name]
-    written = generation.document()
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {
-            "archive.json": identity_digest(archive.document().content()),
-            f"{generation.name}/generation.json": generation_digest(written.content()),
+            "archive.json": identity_digest(snapshot.document.content()),
+            f"{generation.name}/generation.json": generation_digest(generation.document.content()),
         },
     )
 
 
-def note_of_window(archive: Archive, window: Window, receipt: Receipt) -> Noted:
+def note_of_window(snapshot: Snapshot, window: Window, receipt: Receipt) -> Noted:
     """Return what is noted of a window whose receipt was just written."""
     documents = {
-        "archive.json": identity_digest(archive.document().content()),
+        "archive.json": identity_digest(snapshot.document.content()),
         f"{window.name}/receipt.json": receipt.sha256,
-        f"{window.name}/plan.json": plan_digest(window.plan().content()),
+        f"{window.name}/plan.json": plan_digest(window.read_plan().content()),
     }
     return Noted(documents=documents)
 
 
-def _identity(archive: Archive) -> tuple[str, str]:
-    document = archive.document()
-    return document.pipeline, document.cluster_id
-
-
-def _plan_digest(window: Window) -> str | None:
-    try:
-        return digest_of("plan.json", read_bytes(window.folder / "plan.json"))
-    except FileNotFoundError:
+def _plan_digest(window: SnapshotWindow) -> str | None:
+    if window.plan_bytes is None:
         return None
+    try:
+        return digest_of("plan.json", window.plan_bytes)
     except ValueError:
         return UNREADABLE

@@ -24,7 +24,7 @@ __all__ = ["add_arguments", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Show what maintenance will do; with --apply, do it."""
-    Archive.at(options.archive).document()  # without one, there is no pipeline either
+    Archive.at(options.archive).require()  # without one, there is no pipeline either
     pipeline = the_pipeline(options)
     if options.apply:
         document = run_maintenance(

@@ -29,13 +29,13 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
     archive = Archive.at(options.archive)
     keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
     if archive.exists:
-        document = archive.document()
+        snapshot = archive.snapshot()
+        document, generation = snapshot.document, snapshot.open_generation
         keys |= {"name": document.pipeline, **document.source}
         if document.isolation_level != "read_committed":
             keys["source_options"] = {"kafka.isolation.level": document.isolation_level}
-        generation = archive.open_generation()
         if generation is not None:
-            written = generation.document()
+            written = generation.document
             keys |= {"format": written.format, "partition_by": written.partition_by}
             if written.values:
                 keys["values"] = written.values["settings"]

@@ -136,16 +136,13 @@ def _mend(archive: Archive, *, new_journal: bool) -> None:
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
     pipeline, archive = the_pipeline(options), plan.archive
     # Not only when hours of draining are over: what is unsound now can't be sealed then.
-    refuse_unsound(archive, filling=True)
-    document = archive.document()
+    document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
     identity = Identity(document.pipeline, document.cluster_id, document.topics)
     window = open_window(
         archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
     )
     with private_folder() as folder:
-        job = prepare_window(
-            window, window.ranges(), pipeline=pipeline, cluster=cluster, folder=folder
-        )
+        job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
         job.run(runner_of(options.master))
         receipt = finish_window(
             job,

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         options.from_offset,
         newest_generation=lambda: newest_generation(archive),
     )
-    archive.document()  # without one, there is no pipeline either
+    archive.require()  # without one, there is no pipeline either
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_reprocess(pipeline, cluster, cut)
     for line in plan.lines():

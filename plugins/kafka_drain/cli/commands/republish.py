@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
-    archive.document()
+    archive.require()
     run = unended_run(archive, options.abandon)
     if options.apply:
         run.abandon(utc_now())

@@ -71,7 +71,7 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan a group's offsets in the target; commit them, or put back those before."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
-    archive.document()
+    archive.require()
     to_group = options.to_group or options.group
     if not to_group or not options.group:
         raise ConfigError("--group '' is not acceptable; accepted: the name of a consumer group")

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         shown.append(document)
     if not shown:
         # A first drain that was killed may have left a lease and no archive.
-        archive.document()
+        archive.require()
         say(f"{options.archive}: nobody holds a lease")
     elif not options.remove:
         say("dry run: nothing was changed; --remove removes leases that nobody renews")

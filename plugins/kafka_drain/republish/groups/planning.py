@@ -188,7 +188,7 @@ def _originals(
     archive: Archive, cluster: KafkaCluster, offset_map: OffsetMap, others: list[OffsetMap]
 ) -> list[OffsetMap]:
     """Return what is still there of topics that were republished into themselves."""
-    if offset_map.cluster_id != archive.document().cluster_id:
+    if offset_map.cluster_id != archive.snapshot().document.cluster_id:
         return []
     joined = offset_map.joined(others)
     lives = {part.life for part in joined.partitions}
@@ -223,7 +223,7 @@ def _has_places(run: RepublishRun) -> bool:
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
-    drained = archive.document().cluster_id
+    drained = archive.snapshot().document.cluster_id
     if found != drained:
         raise ConfigError(
             f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected cluster "

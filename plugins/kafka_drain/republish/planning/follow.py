@@ -14,7 +14,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.republish.planning.binding import Binding
@@ -120,20 +120,20 @@ def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
-def through_now(archive: Archive) -> dict[str, Any]:
+def through_now(snapshot: Snapshot) -> dict[str, Any]:
     """Return how far the archive is sealed: last batch by generation, and windows."""
     return {
         "generations": {
             str(generation.number): names[-1]
-            for generation in archive.generations()
+            for generation in snapshot.generations
             if (names := generation.receipt_names())
         },
-        "windows": [window.key for window in archive.windows() if window.is_sealed],
+        "windows": [window.key for window in snapshot.sealed],
     }
 
 
 def new_files(
-    archive: Archive, since: Mapping[str, Any], through: Mapping[str, Any]
+    snapshot: Snapshot, since: Mapping[str, Any], through: Mapping[str, Any]
 ) -> list[ArchiveFile]:
     """List the files that are sealed by receipts after `since` and up to `through`.
 
@@ -144,38 +144,38 @@ def new_files(
             such as were sent before.
     """
     try:
-        return _new_files(archive, since, through)
+        return _new_files(snapshot, since, through)
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
             "which"
         ) from error
 
 
 def _new_files(
-    archive: Archive, since: Mapping[str, Any], through: Mapping[str, Any]
+    snapshot: Snapshot, since: Mapping[str, Any], through: Mapping[str, Any]
 ) -> list[ArchiveFile]:
-    windows = {w: w.receipt() for w in archive.windows() if w.key in through["windows"]}
-    sent_windows = {w: r for w, r in windows.items() if w.key in since.get("windows", [])}
+    windows = [window for window in snapshot.windows if window.key in through["windows"]]
+    sent_windows = [window for window in windows if window.key in since.get("windows", [])]
     found: list[ArchiveFile] = []
-    for generation in archive.generations():
+    for generation in snapshot.generations:
         number = str(generation.number)
         after, until = (at.get("generations", {}).get(number, "") for at in (since, through))
         names = [name for name in generation.receipt_names() if after < name <= until]
-        file_format = generation.document().format if names else ""
         for name in names:
-            found += files_of_receipt(generation, generation.read_receipt(name), file_format)
-    new = {w: receipt for w, receipt in windows.items() if w not in sent_windows}
-    wanted = {path for receipt in new.values() for path in receipt.replaces}
-    sent = _sent_files(archive, since, sent_windows.values(), wanted)
-    for window, receipt in new.items():
-        files = files_of_receipt(window, receipt, window.plan().format)
-        before = [sent[path] for path in receipt.replaces if path in sent]
+            receipt = generation.read_receipt(name)
+            found += files_of_receipt(generation, receipt, generation.document.format)
+    new = [window for window in windows if window not in sent_windows]
+    wanted = {path for window in new for path in window.receipt.replaces}
+    sent = _sent_files(snapshot, since, [window.receipt for window in sent_windows], wanted)
+    for window in new:
+        files = files_of_receipt(window, window.receipt, window.plan.format)
+        before = [sent[path] for path in window.receipt.replaces if path in sent]
         if window.supersedes:
-            found += _unsent_superseding(window, receipt, files, before)
+            found += _unsent_superseding(window, files, before)
         else:
             found += _unsent(files, _ranges(before))
-    replaced = {path for receipt in windows.values() for path in receipt.replaces}
+    replaced = {path for window in windows for path in window.receipt.replaces}
     return [file for file in found if file.path not in replaced]
 
 
@@ -183,11 +183,14 @@ Ranges = dict[TopicPartition, list[OffsetRange]]
 
 
 def _sent_files(
-    archive: Archive, since: Mapping[str, Any], windows: Iterable[Receipt], wanted: Collection[str]
+    snapshot: Snapshot,
+    since: Mapping[str, Any],
+    windows: Iterable[Receipt],
+    wanted: Collection[str],
 ) -> dict[str, SealedFile]:
     """Return those of some files that were sent, by path."""
     receipts = list(windows)
-    for generation in archive.generations() if wanted else []:
+    for generation in snapshot.generations if wanted else ():
         last = since.get("generations", {}).get(str(generation.number), "")
         names = (name for name in generation.receipt_names() if name <= last)
         receipts += map(generation.read_receipt, names)
@@ -206,9 +209,10 @@ def _ranges(files: Iterable[SealedFile]) -> Ranges:
 
 
 def _unsent_superseding(
-    window: Window, receipt: Receipt, files: Iterable[ArchiveFile], sent: Sequence[SealedFile]
+    window: SnapshotWindow, files: Iterable[ArchiveFile], sent: Sequence[SealedFile]
 ) -> list[ArchiveFile]:
     """Return the files of a window whose records weren't sent from those that it stands for."""
+    receipt = window.receipt
     if not sent or not receipt.files:
         return list(files)
     if len(sent) == len(receipt.replaces):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -86,7 +86,7 @@ def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
 
 
 def check_sources(
-    archive: Archive,
+    snapshot: Snapshot,
     cluster: KafkaCluster,
     targets: Iterable[str],
     *,
@@ -96,7 +96,7 @@ def check_sources(
     """Look at the target topics, and refuse those that the archive drains and that hold records.
 
     Args:
-        archive: Where the records are.
+        snapshot: Where the records are.
         cluster: Where they go.
         targets: The topics' names.
         is_asked: Whether somebody said in words that records may go into the source.
@@ -108,27 +108,27 @@ def check_sources(
     Raises:
         TopicError: Names the topic, what it holds, and what to do.
     """
-    if cluster.cluster_id() != archive.document().cluster_id:
+    if cluster.cluster_id() != snapshot.document.cluster_id:
         return []
     notes = []
     existing = set(cluster.topic_names())
     for name in sorted(targets):
-        standing, seen = _look(archive, cluster, name, exists=name in existing)
+        standing, seen = _look(snapshot, cluster, name, exists=name in existing)
         verdict = judge(standing, is_asked=is_asked, follows=follows)
         if verdict.is_refused:
-            raise TopicError(_why(verdict, name, seen + _restored(archive, cluster, name)))
+            raise TopicError(_why(verdict, name, seen + _restored(snapshot, cluster, name)))
         if verdict is not Verdict.ELSEWHERE:
             notes.append(_note(verdict, name, seen))
     return notes
 
 
 def _look(
-    archive: Archive, cluster: KafkaCluster, name: str, *, exists: bool
+    snapshot: Snapshot, cluster: KafkaCluster, name: str, *, exists: bool
 ) -> tuple[Standing, str]:
     """Return what a topic of the archive's own cluster is to the archive, and what was seen."""
-    document = archive.document()
+    document = snapshot.document
     pattern = document.source.get("topic_pattern")
-    lives = {life for topic, life in archive.topic_lives() if topic == name}
+    lives = {life for topic, life in snapshot.topic_lives() if topic == name}
     known = {document.topics[name]} if name in document.topics else set()
     is_archived = bool(lives or known)
     id, offsets = "", 0
@@ -148,10 +148,10 @@ def _look(
     return standing, (f"holds {offsets:,} offsets" if exists else "isn't there")
 
 
-def _restored(archive: Archive, cluster: KafkaCluster, name: str) -> str:
+def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
     """Return which runs of the archive have restored part of a topic, for people."""
     id = cluster.topics([name])[name].id
-    receipts = {run.key: run.receipt() for run in list_runs(archive.root) if run.has_ended}
+    receipts = {run.key: run.receipt() for run in list_runs(snapshot.root) if run.has_ended}
     parts = [
         key
         for key, receipt in receipts.items()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.receipts import SealedContent, SealedFile
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.data_files.reader import topic_of
 from kafka_drain.errors import (
     ArchiveError,
@@ -72,7 +72,7 @@ class _Part:
 
 
 def make_plan(
-    archive: Archive,
+    snapshot: Snapshot,
     cluster: KafkaCluster,
     request: RepublishRequest,
     *,
@@ -89,7 +89,7 @@ def make_plan(
     """Plan a republish of what receipts seal; sends nothing.
 
     Args:
-        archive: Where the files are.
+        snapshot: Where the files are.
         cluster: Where the records go.
         request: What is asked for.
         run: The run's name.
@@ -114,12 +114,12 @@ def make_plan(
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    pipeline = archive.document().pipeline
-    listed = files() if files else archive_files(archive)
-    sealed = _sealed(archive, listed, request)
-    _refuse_damaged(archive, sealed)
-    _refuse_unknown(archive, sealed, request, is_following=files is not None)
-    parts, zeros = _parts(archive, sealed, request, say)
+    pipeline = snapshot.document.pipeline
+    listed = files() if files else archive_files(snapshot)
+    sealed = _sealed(snapshot, listed, request)
+    _refuse_damaged(snapshot, sealed)
+    _refuse_unknown(snapshot, sealed, request, is_following=files is not None)
+    parts, zeros = _parts(snapshot, sealed, request, say)
     needs = _needs(parts, request)
     key = key or run_key(run)
     gone: list[str] = []
@@ -129,13 +129,13 @@ def make_plan(
         gone = others_gone(cluster, bound, needs)
     check_names(needs)
     warnings = check_sources(
-        archive, cluster, needs, is_asked=request.into_source, follows=through is not None
+        snapshot, cluster, needs, is_asked=request.into_source, follows=through is not None
     )
-    targets, notes = plan_targets(archive, cluster, needs, request, now)
+    targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
     if creates_targets and not all(target.id for target in targets):
         # Only now: one that is refused leaves none behind.
-        create_targets(archive, cluster, needs, now)
-        targets, notes = plan_targets(archive, cluster, needs, request, now)
+        create_targets(snapshot.root, cluster, needs, now)
+        targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
     cluster_id = cluster.cluster_id()
     if through is not None:
         here = Binding(cluster_id, {target.topic: target.id for target in targets})
@@ -171,43 +171,43 @@ def make_plan(
         archive_id=archive_id,
     )
     if not request.repeat:
-        refuse_repeated(archive.root, plan)
+        refuse_repeated(snapshot.root, plan)
     return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
 
 
 def _sealed(
-    archive: Archive, files: list[ArchiveFile], request: RepublishRequest
+    snapshot: Snapshot, files: list[ArchiveFile], request: RepublishRequest
 ) -> list[tuple[ArchiveFile, SealedFile]]:
     waiting = [file for file in files if file.sealed is None]
     # A follower takes what is sealed, and the rest next time.
     if waiting and not (request.sealed_only or request.follow):
         raise NotSealedError(
-            f"{archive.root}: {len(waiting):,} files are committed but not sealed yet, the first "
+            f"{snapshot.root}: {len(waiting):,} files are committed but not sealed yet, the first "
             f"{waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or leave "
             "them out (sealed only). Nothing was sent"
         )
     return [(file, file.sealed) for file in files if file.sealed is not None]
 
 
-def _refuse_damaged(archive: Archive, files: list[tuple[ArchiveFile, SealedFile]]) -> None:
+def _refuse_damaged(snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFile]]) -> None:
     owners = {file.owner: file.owner.data_name for file, _ in files}
     listing = {
         f"{name}/{path}": size
         for owner, name in owners.items()
         for path, size in list_data_files(owner.data).items()
     }
-    damages = (damage_of(archive.root, s, listing.get(f.path), deep=False) for f, s in files)
+    damages = (damage_of(snapshot.root, s, listing.get(f.path), deep=False) for f, s in files)
     bad = errors([damage for damage in damages if damage])
     if bad:
         raise ManifestInvalidError(
-            f"{archive.root} is damaged, nothing was sent: "
+            f"{snapshot.root} is damaged, nothing was sent: "
             + "; ".join(str(finding) for finding in bad[:5])
             + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
         )
 
 
 def _parts(
-    archive: Archive,
+    snapshot: Snapshot,
     files: list[tuple[ArchiveFile, SealedFile]],
     request: RepublishRequest,
     say: Callable[[str], None],
@@ -222,7 +222,7 @@ def _parts(
     ticker = Ticker("plan", Progress("files", len(files)), say)
     for number, (file, sealed) in enumerate(files):
         for content, rows in _wanted(sealed, request):
-            counted, zero = _count(archive, file, sealed, content, rows)
+            counted, zero = _count(snapshot, file, sealed, content, rows)
             zeros += zero
             if counted is not None:
                 key = (content.tp, file.topic_ids.get(content.tp.topic, ""))
@@ -237,7 +237,7 @@ def _parts(
                 "time instead"
             )
     # The lives of a topic that was made again stay in their order, wherever their files lie now.
-    lived = archive.topic_lives()
+    lived = snapshot.topic_lives()
     in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
     return {key: parts[key] for key in in_order}, zeros
 
@@ -260,7 +260,7 @@ def _wanted(sealed: SealedFile, request: RepublishRequest) -> Iterator[tuple[Sea
 
 
 def _count(
-    archive: Archive, file: ArchiveFile, sealed: SealedFile, content: SealedContent, rows: Rows
+    snapshot: Snapshot, file: ArchiveFile, sealed: SealedFile, content: SealedContent, rows: Rows
 ) -> tuple[ShardFile | None, int]:
     """Return a file's share of a shard, and how many of its timestamps are 0.
 
@@ -270,7 +270,7 @@ def _count(
     low, high = content.first_timestamp, content.last_timestamp
     may_be_zero = low is None or high is None or low <= 0 <= high
     if may_be_zero or not rows.all_of(first, last, low, high):
-        path, topic = archive.root / file.path, topic_of(file.path)
+        path, topic = snapshot.root / file.path, topic_of(file.path)
         counted = count_rows(path, file.file_format, topic, content.tp, rows)
         if counted.first is None or counted.last is None:
             return None, 0
@@ -290,7 +290,7 @@ def _count(
 
 
 def _refuse_unknown(
-    archive: Archive,
+    snapshot: Snapshot,
     files: list[tuple[ArchiveFile, SealedFile]],
     request: RepublishRequest,
     *,
@@ -301,28 +301,28 @@ def _refuse_unknown(
     An interval without records is no mistake, nor is a follower that has sent all there is.
     """
     held = {content.tp.topic for _, sealed in files for content in sealed.contents}
-    known = held | set(archive.document().topics)
+    known = held | set(snapshot.document.topics)
     selection = request.selection
     asked = {*selection.topics, *(tp.topic for tp in selection.offsets), *request.rename}
     if unknown := sorted(asked - known):
         raise ArchiveError(
-            f"{archive.root} holds no records of {', '.join(unknown)}; it holds "
+            f"{snapshot.root} holds no records of {', '.join(unknown)}; it holds "
             f"{', '.join(sorted(known)) or 'nothing yet'}; drain first, or correct the topics"
         )
     if selection.partitions or selection.offsets:
-        _refuse_unknown_partitions(archive, files, selection)
+        _refuse_unknown_partitions(snapshot, files, selection)
     if not held and not selection.to_dict() and not is_following:
-        raise ArchiveError(f"{archive.root} holds no sealed records; drain and validate first")
+        raise ArchiveError(f"{snapshot.root} holds no sealed records; drain and validate first")
 
 
 def _refuse_unknown_partitions(
-    archive: Archive, files: list[tuple[ArchiveFile, SealedFile]], selection: Selection
+    snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFile]], selection: Selection
 ) -> None:
     """Refuse partitions that the archive never drained; one without records is no mistake."""
     known = {content.tp for _, sealed in files for content in sealed.contents}
-    for generation in archive.generations():
+    for generation in snapshot.generations:
         receipt = generation.last_receipt()
-        known.update(generation.starting_offsets(), receipt.ends if receipt else ())
+        known.update(generation.starting_offsets, receipt.ends if receipt else ())
     numbers = {tp.partition for tp in known if tp.topic in (selection.topics or {tp.topic})}
     unknown = [f"partition {n}" for n in selection.partitions if n not in numbers]
     unknown += [str(tp) for tp in sorted(selection.offsets) if tp not in known]
@@ -330,7 +330,7 @@ def _refuse_unknown_partitions(
         topics = {tp.topic: sum(tp.topic == other.topic for other in known) for tp in known}
         held = ", ".join(f"{name}: {count:,} partitions" for name, count in sorted(topics.items()))
         raise ArchiveError(
-            f"{archive.root} never held {', '.join(unknown)}"
+            f"{snapshot.root} never held {', '.join(unknown)}"
             + (f" of {', '.join(selection.topics)}" if selection.topics else "")
             + f"; it holds {held or 'nothing yet'}; drain first, or correct the partitions. "
             "Nothing was sent"

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from upath import UPath
 
-from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.topic_settings import read_topic_settings
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.data_files.reader import read_records
@@ -103,7 +102,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def plan_targets(
-    archive: Archive,
+    root: UPath,
     cluster: KafkaCluster,
     needs: Mapping[str, Need],
     request: RepublishRequest,
@@ -123,7 +122,7 @@ def plan_targets(
     notes: list[str] = []
     for name, need in sorted(needs.items()):
         if request.create_target and not cluster.has_topic(name):
-            settings, wider = _settings_like(archive, need, now)
+            settings, wider = _settings_like(root, need, now)
             targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
             notes.append(f"topic {name} will be made: {settings}{wider}")
             _check_partitions(name, settings.partitions, need, request)
@@ -134,7 +133,7 @@ def plan_targets(
         config = cluster.topic_config(name)
         if request.delivery == EXACTLY_ONCE:
             _check_timestamps(name, config, need, now)
-            _check_sizes(archive, name, config, need)
+            _check_sizes(root, name, config, need)
         targets.append(_target(cluster, topic, config))
     return tuple(targets), notes
 
@@ -161,9 +160,9 @@ def _target(cluster: KafkaCluster, topic: Topic, config: Mapping[str, str]) -> T
     )
 
 
-def _settings_like(archive: Archive, need: Need, now: datetime) -> tuple[TopicSettings, str]:
+def _settings_like(root: UPath, need: Need, now: datetime) -> tuple[TopicSettings, str]:
     """Return the settings of the source as the last drain saw them, fit for old records."""
-    known = read_topic_settings(archive.root)
+    known = read_topic_settings(root)
     found = next((known[topic] for topic in need.sources if topic in known), None)
     if found is None:
         raise TopicError(
@@ -194,7 +193,7 @@ def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, st
 
 
 def create_targets(
-    archive: Archive,
+    root: UPath,
     cluster: KafkaCluster,
     needs: Mapping[str, Need],
     now: datetime,
@@ -205,7 +204,7 @@ def create_targets(
         TopicError: When Kafka refuses.
     """
     missing = {
-        name: _settings_like(archive, need, now)[0]
+        name: _settings_like(root, need, now)[0]
         for name, need in sorted(needs.items())
         if not cluster.has_topic(name)
     }
@@ -260,18 +259,18 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
         raise _refuse(name, setting, config[setting], f"and {newest}: Kafka would refuse it")
 
 
-def _check_sizes(archive: Archive, name: str, config: Mapping[str, str], need: Need) -> None:
+def _check_sizes(root: UPath, name: str, config: Mapping[str, str], need: Need) -> None:
     """Refuse records that are too large for the topic, compressed as they would be sent.
 
     The files are read only when the source took larger batches than the target does.
     """
     setting = "max.message.bytes"
     limit = int(config.get(setting, 1 << 20))
-    known = read_topic_settings(archive.root)
+    known = read_topic_settings(root)
     sources = [known[topic].max_message_bytes for topic in need.sources if topic in known]
     if sources and len(sources) == len(need.sources) and max(sources) <= limit:
         return
-    for path, offset, size in _large_records(archive.root, need.files, limit):
+    for path, offset, size in _large_records(root, need.files, limit):
         raise _refuse(
             name, setting, str(limit), f"the record at offset {offset} in {path} has {size:,} bytes"
         )

@@ -63,8 +63,7 @@ def plan_abandon(archive: Archive) -> AbandonPlan:
         ManifestInvalidError: When something that was sealed is missing or changed: a window whose
             receipt is gone isn't one that was never sealed.
     """
-    archive.document()
-    refuse_unsound(archive)
+    refuse_unsound(archive.snapshot())
     begun = unfinished_reprocess(archive)
     if begun is None:
         raise ConfigError(f"{archive.root}: no reprocess was begun that hasn't ended")

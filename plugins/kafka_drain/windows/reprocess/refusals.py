@@ -11,6 +11,7 @@ from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
 
 if TYPE_CHECKING:
+    from kafka_drain.archive.snapshot import Snapshot
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.windows.reprocess.state import ReprocessPlan
 
@@ -45,17 +46,17 @@ def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
         )
 
 
-def refuse_taken(plan: ReprocessPlan) -> None:
+def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
     """Refuse when another window stands for files that a begun reprocess would replace.
 
     Raises:
         ArchiveError: Names the window: a repair's, or one of maintenance.
     """
     waiting = {path for piece in plan.waiting.values() for path in piece.replaces}
-    for other in plan.archive.windows() if waiting else ():
-        if other.key in plan.pieces or not other.is_sealed:
+    for other in snapshot.sealed if waiting else ():
+        if other.key in plan.pieces:
             continue
-        taken = waiting.intersection(other.receipt().replaces)
+        taken = waiting.intersection(other.receipt.replaces)
         if taken:
             raise ArchiveError(
                 f"{plan.archive.root}: window {other.key} has taken the place of {len(taken):,} "

@@ -90,9 +90,9 @@ def plan_reprocess(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     archive = Archive.at(pipeline.archive)
-    archive.document()
+    snapshot = archive.snapshot()
     topics, _ = find_partitions(pipeline, cluster)
-    check_identity(archive, pipeline, cluster.cluster_id(), topics)
+    check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     begun = unfinished_reprocess(archive)
     if begun is not None:
         if cut is not None and str(cut) != begun.since:
@@ -100,7 +100,7 @@ def plan_reprocess(
                 f"{archive.root}: a reprocess from {begun.since} was begun and hasn't ended; run "
                 f"that one again first, or end it with {abandoning(archive.root)}"
             )
-        refuse_taken(begun)
+        refuse_taken(begun, snapshot)
         refuse_expired(begun, cluster)
         return begun
     if cut is None:
@@ -108,17 +108,17 @@ def plan_reprocess(
     topic_ids = {name: topic.id for name, topic in topics.items()}
     closes = plan_roll(archive, cluster).closed
     receipts = comparable_receipts(
-        [receipt for generation in archive.generations() for receipt in generation.receipts()],
+        [receipt for generation in snapshot.generations for receipt in generation.receipts()],
         topic_ids,
         cut,
     )
     files = [
         file.sealed
-        for file in archive_files(archive)
+        for file in archive_files(snapshot)
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
     pieces = plan_pieces(receipts, files, cut, offsets_a_piece)
-    number = next_number(archive)
+    number = next_number(snapshot)
     plan = ReprocessPlan(
         archive=archive,
         since=str(cut),
@@ -148,7 +148,7 @@ def open_reprocess(
             there = unfinished_reprocess(archive)
             if there is None or there.pieces != plan.pieces:
                 raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
-        newest = archive.open_generation()
+        newest = archive.snapshot().open_generation
         if newest is not None and newest.number == plan.closes:
             roll(
                 plan_roll(archive, cluster),
@@ -239,7 +239,7 @@ def finish_piece(
         LockedError: When another window has taken the place of the files meanwhile.
     """
     piece = plan.pieces[job.window.key]
-    document = plan.archive.document()
+    document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say)
     way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"

@@ -58,7 +58,7 @@ class ReprocessPlan:
         return {
             key: piece
             for key, piece in self.pieces.items()
-            if not Window(self.archive.root, key).is_sealed
+            if not Window(self.archive.root, key).has_receipt()
         }
 
     def lines(self) -> list[str]:
@@ -151,7 +151,7 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
 
 def newest_generation(archive: Archive) -> int:
     """Return the generation that a batch id alone is of, also after a begun reprocess closed it."""
-    newest, begun = archive.open_generation(), unfinished_reprocess(archive)
+    newest, begun = archive.snapshot().open_generation, unfinished_reprocess(archive)
     if begun is not None:
         return begun.closes
     return newest.number if newest else 1

@@ -77,7 +77,7 @@ def make_sealed(folder: Path) -> Archive:
     files = sealed_files(archive.generation(1), P0)
     _, repair, reprocess, compact, retention = WINDOWS
     backfill = {P0: range(900, 910), P1: range(900, 910)}
-    seal_rows(archive, BACKFILL, backfill, interval=HOUR, topics=archive.document().topics)
+    seal_rows(archive, BACKFILL, backfill, interval=HOUR, topics=archive.snapshot().document.topics)
     repaired, reprocessed, compacted, deleted = files[0:1], files[1:3], files[3:5], files[5:6]
     for key, own in ((repair, repaired), (reprocess, reprocessed), (compact, compacted)):
         seal_rows(archive, key, {P0: offsets_of(own)}, replaces=own)
@@ -127,7 +127,7 @@ def write_window(
 ) -> Receipt:
     """Write a window with the records of some offsets; return its receipt, not written yet."""
     window = Window(archive.root, key)
-    document = archive.document()
+    document = archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, document.topics)
     paths = [file.path for file in replaces]
     held = {tp: sorted(offsets) for tp, offsets in rows.items()}
@@ -439,7 +439,7 @@ def open_too_late(root: Path) -> Archive:
 
 def hole_of(archive: Archive) -> list[tuple[str, str]]:
     """Return the offsets between two generations that are found."""
-    found = check_sealed_state(archive).findings
+    found = check_sealed_state(archive.snapshot()).findings
     return [(f.where, f.detail) for f in found if f.reason == Reason.SEGMENT_HOLE]
 
 
@@ -538,7 +538,7 @@ def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
     report = validate_archive(archive, cluster)
     assert (report.findings, report.receipts_written) == ([], 0)
     assert hole_of(archive) == []
-    assert archive_files(archive)
+    assert archive_files(archive.snapshot())
 
 
 def test_hole_of_lost_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -703,13 +703,13 @@ def test_unsound_archive_refused(what: str, copy: Path) -> None:
     """Nobody plans by an archive of which something that was sealed is missing or changed."""
     archive, cluster = Archive.at(str(copy)), golden_cluster()
     pipeline = Pipeline(name="flights", topics=["flights"], archive=str(copy))
-    pipeline = pipeline.model_copy(update={"name": archive.document().pipeline})
+    pipeline = pipeline.model_copy(update={"name": archive.snapshot().document.pipeline})
     (GONE | EDITED | JOURNAL)[what](copy)
     before = sealed_now(copy)
     refused = pytest.raises((ManifestInvalidError, CheckpointError, ArchiveError, TopicError))
 
     with refused:
-        archive_files(archive)
+        archive_files(archive.snapshot())
     with refused:
         plan_maintenance(pipeline)
     with refused:
@@ -808,4 +808,4 @@ def test_journal_begun_anew(what: str, copy: Path) -> None:
             Reason.FILE_MISSING,
             Reason.OFFSET_MISSING,
         }
-    assert check_sealed_state(archive).findings == []
+    assert check_sealed_state(archive.snapshot()).findings == []

@@ -243,12 +243,31 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
         mirrored(elsewhere)
 
 
+@pytest.mark.parametrize(
+    "gone",
+    ["generations/0001/receipts/000000000012.json", "generations/0001/receipts/000000000013.json"],
+)
+def test_plan_republish_follow_receipt_gone(tmp_path: Path, gone: str) -> None:
+    """A follower sends nothing while a receipt is gone: it would pass its records over for good."""
+    archive = sealed_copy(tmp_path / "archive")
+    cluster = FakeCluster(
+        {TopicPartition("copy", p): Log() for p in range(2)},
+        configs={"copy": {"retention.ms": "-1"}},
+    )
+    (archive.root / gone).unlink()
+
+    for _ in range(2):
+        with pytest.raises(ManifestInvalidError, match="receipt_missing"):
+            planned(archive, cluster, follow=True)
+    assert not (archive.root / "republish").exists()
+
+
 @pytest.mark.parametrize("is_ended", [False, True])
 def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) -> None:
     """What an older release began without a target goes on with `{topic}`, which means the same."""
     cluster = FakeCluster(
-        {TopicPartition(t, p): Log() for t in sealed.document().topics for p in range(2)},
-        configs={t: {"retention.ms": "-1"} for t in sealed.document().topics},
+        {TopicPartition(t, p): Log() for t in sealed.snapshot().document.topics for p in range(2)},
+        configs={t: {"retention.ms": "-1"} for t in sealed.snapshot().document.topics},
     )
     begun = planned(sealed, cluster, target_topic=None, follow=True)
     plan = begun.run.write_plan(begun.plan)

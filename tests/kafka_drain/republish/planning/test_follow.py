@@ -29,7 +29,7 @@ def made(tmp_path: Path) -> MadeArchive:
 
 
 def new(made: MadeArchive, since: dict[str, Any]) -> list[ArchiveFile]:
-    return new_files(made.archive, since, through_now(made.archive))
+    return new_files(made.archive.snapshot(), since, through_now(made.archive.snapshot()))
 
 
 def offsets_of(files: Sequence[ArchiveFile]) -> list[int]:
@@ -97,7 +97,7 @@ def test_follower_key_of_name() -> None:
 
 def test_through_now_nothing_sealed(made: MadeArchive) -> None:
     """An archive without receipts is followed through nothing."""
-    assert through_now(made.archive) == {"generations": {}, "windows": []}
+    assert through_now(made.archive.snapshot()) == {"generations": {}, "windows": []}
     assert new(made, NOTHING) == []
 
 
@@ -110,7 +110,7 @@ def test_through_now(made: MadeArchive) -> None:
     made.seal_window("w", {T1: dense(0, 3)})
     (made.root / "windows" / "unsealed").mkdir()
 
-    through = through_now(made.archive)
+    through = through_now(made.archive.snapshot())
 
     assert list(through["generations"]) == ["1", "2"]
     assert through["windows"] == ["w"]
@@ -120,7 +120,7 @@ def test_through_now(made: MadeArchive) -> None:
 def test_new_files_since(made: MadeArchive) -> None:
     """Only what was sealed since is new, over generations and windows."""
     first = made.seal({T0: dense(0, 3), T1: dense(0, 3)})
-    since = through_now(made.archive)
+    since = through_now(made.archive.snapshot())
     second = made.seal({T0: dense(3, 6)})
     made.open_generation()
     third = made.seal({T0: dense(6, 9)})
@@ -133,13 +133,13 @@ def test_new_files_since(made: MadeArchive) -> None:
 def test_new_files_through(made: MadeArchive) -> None:
     """What is sealed after the plan was made is left to the next run."""
     made.seal({T0: dense(0, 3)})
-    through = through_now(made.archive)
+    through = through_now(made.archive.snapshot())
     later = made.seal({T0: dense(3, 6)})
     made.open_generation()
     later += made.seal({T0: dense(6, 9)})
     later += made.seal_window("w", {T1: dense(0, 2)})
 
-    assert offsets_of(new_files(made.archive, NOTHING, through)) == [0, 1, 2]
+    assert offsets_of(new_files(made.archive.snapshot(), NOTHING, through)) == [0, 1, 2]
     assert paths_of(new(made, through)) == paths_of(later)
 
 
@@ -158,7 +158,7 @@ def test_new_files_damaged_before(made: MadeArchive) -> None:
 def test_new_files_damaged_after(made: MadeArchive) -> None:
     """A window in place of a file that was sent before holds nothing new."""
     [damaged] = made.seal({T0: dense(0, 5)})
-    since = through_now(made.archive)
+    since = through_now(made.archive.snapshot())
     made.seal_window("w", {T0: dense(0, 5)}, replaces=[damaged.path])
     more = made.seal({T0: dense(5, 8)})
 
@@ -171,7 +171,7 @@ def test_new_files_window_damaged_after(made: MadeArchive) -> None:
     made.seal({T1: dense(0, 5)})
     [first] = made.seal_window("w1", {T0: dense(0, 5)}, replaces=[lost.path])
     [other] = made.seal_window("w2", {T1: dense(5, 9)})
-    since = through_now(made.archive)
+    since = through_now(made.archive.snapshot())
     replaces = [first.path, lost.path, other.path]
     made.seal_window("w3", {T0: dense(0, 5), T1: dense(5, 9)}, replaces=replaces)
 
@@ -182,7 +182,7 @@ def test_new_files_sealed_after_its_window(made: MadeArchive) -> None:
     """A damaged file that is sealed after the window in its place isn't sent beside it."""
     path = "generations/0001/data/topic=t/part-00000-0.parquet"
     made.seal_window("w", {T0: dense(0, 5)}, replaces=[path])
-    since = through_now(made.archive)
+    since = through_now(made.archive.snapshot())
     [damaged] = made.seal({T0: dense(0, 5)})
     assert damaged.path == path
 
@@ -193,7 +193,7 @@ def test_new_files_sealed_after_its_window(made: MadeArchive) -> None:
 def test_new_files_window_of_two_files(made: MadeArchive) -> None:
     """A window in place of a file that was sent and of one that wasn't is refused as a whole."""
     [sent] = made.seal({T0: dense(0, 5)})
-    since = through_now(made.archive)
+    since = through_now(made.archive.snapshot())
     [unsent] = made.seal({T0: dense(5, 8)})
     made.seal_window("w", {T0: dense(0, 8)}, replaces=[sent.path, unsent.path])
 
@@ -228,8 +228,8 @@ def test_follow_property(
 
     def follow() -> None:
         run, since = next_run(made.archive, "f")
-        through = through_now(made.archive)
-        sent.extend(offsets_of(new_files(made.archive, since, through)))
+        through = through_now(made.archive.snapshot())
+        sent.extend(offsets_of(new_files(made.archive.snapshot(), since, through)))
         end(run, through)
 
     for step in steps:

@@ -66,7 +66,7 @@ def check(
 ) -> list[str]:
     cluster: Any = FakeCluster(logs, id=cluster_id, topic_ids={"t": id})
     return check_sources(
-        made.archive, cluster, targets or ("t",), is_asked=is_asked, follows=follows
+        made.archive.snapshot(), cluster, targets or ("t",), is_asked=is_asked, follows=follows
     )
 
 

@@ -68,7 +68,7 @@ def plan_of(
         if name in asked
     }
     return make_plan(
-        archive,
+        archive.snapshot(),
         cluster or cluster_with(copy=2),  # type: ignore[arg-type]
         RepublishRequest(**{"target_topic": "copy", **asked}),
         run=run,
@@ -506,7 +506,7 @@ def test_make_plan_row_without_topic(golden: Archive) -> None:
     """Rows without a topic need a target that doesn't depend on it."""
 
     def untold() -> Iterator[Any]:
-        for file in archive_files(golden)[:1]:
+        for file in archive_files(golden.snapshot())[:1]:
             assert file.sealed is not None
             [content] = file.sealed.contents
             nameless = replace(content, tp=TopicPartition("", content.tp.partition))
@@ -554,7 +554,7 @@ def test_make_plan_follower_repeats(copied: Archive) -> None:
     through: dict[str, Any] = {"generations": {}, "windows": []}
 
     def files() -> list[ArchiveFile]:
-        return archive_files(copied)
+        return archive_files(copied.snapshot())
 
     for key in ("f.000001", "other.000001"):
         earlier = plan_of(copied, files=files, through=through, key=key, repeat=True)

@@ -55,7 +55,7 @@ def look(
 ) -> tuple[tuple[Target, ...], list[str]]:
     """Look at topic copy as a target."""
     request = RepublishRequest(target_topic="copy", **asked)
-    return plan_targets(made.archive, cluster, {"copy": need}, request, NOW)  # type: ignore[arg-type]
+    return plan_targets(made.root, cluster, {"copy": need}, request, NOW)  # type: ignore[arg-type]
 
 
 def test_plan_targets_fine(made: MadeArchive) -> None:
@@ -214,12 +214,12 @@ def make(made: MadeArchive, source: TopicSettings, need: Need = NEED) -> tuple[T
     write_topic_settings(made.root, {"t": source})
     cluster = FakeCluster({})
     request = RepublishRequest(target_topic="new", create_target=True)
-    [target], [note] = plan_targets(made.archive, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
+    [target], [note] = plan_targets(made.root, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
     assert not cluster.has_topic("new")
 
-    create_targets(made.archive, cluster, {"new": need}, NOW)  # type: ignore[arg-type]
+    create_targets(made.root, cluster, {"new": need}, NOW)  # type: ignore[arg-type]
 
-    made_target, notes = plan_targets(made.archive, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
+    made_target, notes = plan_targets(made.root, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
     assert notes == []
     assert (target.id, target.partitions) == ("", made_target[0].partitions)
     return cluster.topic_settings("new"), note
@@ -289,7 +289,7 @@ def test_create_targets_leaves_others(made: MadeArchive) -> None:
     cluster = cluster_of(retention_ms="-1")
     before = cluster.topic_settings("copy")
 
-    create_targets(made.archive, cluster, {"copy": NEED}, NOW)  # type: ignore[arg-type]
+    create_targets(made.root, cluster, {"copy": NEED}, NOW)  # type: ignore[arg-type]
 
     assert cluster.topic_settings("copy") == before
 
@@ -297,7 +297,7 @@ def test_create_targets_leaves_others(made: MadeArchive) -> None:
 def test_create_targets_source_unknown(made: MadeArchive) -> None:
     """An archive that doesn't know how its source was set up says so."""
     with pytest.raises(TopicError, match=r"how t was set up, expected it in topics\.json"):
-        create_targets(made.archive, FakeCluster({}), {"new": NEED}, NOW)  # type: ignore[arg-type]
+        create_targets(made.root, FakeCluster({}), {"new": NEED}, NOW)  # type: ignore[arg-type]
 
 
 # what records ask of a topic

@@ -41,7 +41,7 @@ def archive(tmp_path: Path) -> Archive:
 @pytest.fixture
 def pipeline(archive: Archive) -> Pipeline:
     """Its pipeline."""
-    name = archive.document().pipeline
+    name = archive.snapshot().document.pipeline
     return Pipeline(name=name, topics=["flights"], archive=str(archive.root))
 
 
@@ -82,7 +82,7 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
     abandon_reprocess(plan, run="tests", say=print)
 
     assert unfinished_reprocess(archive) is None
-    assert archive.window_keys() == []
+    assert list(archive.snapshot().folders) == []
     assert archive.generation(1).list_data_files() == files
     assert validate_archive(archive, cluster, deep=True).findings == []
     assert plan_maintenance(pipeline).waits_for == ""
@@ -129,7 +129,7 @@ def test_begun_reprocess_files_taken(
 ) -> None:
     """A begun reprocess whose files another window has replaced is no error that passes."""
     # A maintenance that was planned before, and seals now.
-    deletions = plan_deletions(archive, archive.generations(), 0, utc_now())
+    deletions = plan_deletions(archive.snapshot(), archive.snapshot().generations, 0, utc_now())
     seal_deletions(archive, deletions, run="tests", say=print)
 
     with pytest.raises(ArchiveError, match=rf"window retention_.*{END_IT}"):

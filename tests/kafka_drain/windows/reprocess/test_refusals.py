@@ -111,22 +111,22 @@ def test_refuse_taken(made: MadeArchive) -> None:
     """Another window that stands for a file of an unsealed piece is named; its own are none."""
     plan = plan_of(made)
     first, second = (sorted(piece.replaces) for piece in plan.pieces.values())
-    refuse_taken(plan)
+    refuse_taken(plan, plan.archive.snapshot())
     seal(made, plan, 0)
     # One for files of a piece that is sealed, one for others, one that isn't sealed.
     made.seal_window("repair_1", {P0: dense(0, 5)}, first)
     made.seal_window("repair_2", {P0: dense(0, 5)}, ["other"])
     made.seal_window("repair_3", {P0: dense(0, 5)}, second)
     (made.root / "windows/repair_3/receipt.json").unlink()
-    refuse_taken(plan)
+    refuse_taken(plan, plan.archive.snapshot())
 
     made.seal_window("repair_4", {P0: dense(5, 10)}, ["other", *second])
 
     with pytest.raises(ArchiveError) as raised:
-        refuse_taken(plan)
+        refuse_taken(plan, plan.archive.snapshot())
     assert str(raised.value).startswith(
         f"{made.root}: window repair_4 has taken the place of 2 files, such as {second[0]}, since "
         "the reprocess was begun: it can't replace them any more. End it with `kafka-drain "
     )
     seal(made, plan, 1)
-    refuse_taken(plan)
+    refuse_taken(plan, plan.archive.snapshot())

@@ -1,0 +1,268 @@
+"""An archive as it was at one moment: its documents, windows and receipts, each read once.
+
+What a snapshot has read, it keeps. Who has to look again, e.g. under the lease, takes another one.
+Nothing else reads `archive.json` or lists `windows/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from upath import UPath
+
+from kafka_drain.archive.copies import copy_path
+from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.entries import Journal
+from kafka_drain.archive.journal.files import read_journal
+from kafka_drain.archive.receipts import Receipt, ReceiptError
+from kafka_drain.archive.window import Window
+from kafka_drain.errors import ArchiveError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage.paths import require_reachable
+
+__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow", "WindowKind"]
+
+
+class WindowKind(str, Enum):
+    """Why a window was written."""
+
+    BACKFILL = "backfill"
+    REPAIR = "repair"
+    REPROCESS = "reprocess"
+    COMPACTION = "compact"
+    RETENTION = "retention"
+
+
+#: The kinds that a window's name begins with: they replace sound files, which are removed.
+_SUPERSEDING = (WindowKind.REPROCESS, WindowKind.COMPACTION, WindowKind.RETENTION)
+
+
+@dataclass(frozen=True)
+class SnapshotGeneration(Generation):
+    """A generation, with `generation.json` as it was."""
+
+    @cached_property
+    def document(self) -> GenerationDocument:
+        """What `generation.json` says.
+
+        Raises:
+            ArchiveError: When it is missing, or not as it was written.
+        """
+        return self.read_document()
+
+    @cached_property
+    def starting_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offsets that the generation starts at; raises as `document` does."""
+        return self.document.first_offsets()
+
+
+@dataclass(frozen=True)
+class SnapshotWindow(Window):
+    """A window, with plan and receipt as they were."""
+
+    @cached_property
+    def plan_bytes(self) -> bytes | None:
+        """The bytes of `plan.json`; None when there is none."""
+        return self.read_plan_bytes()
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        """What `plan.json` says.
+
+        Raises:
+            ArchiveError: When it is missing, or not as it was written.
+        """
+        return self.parse_plan(self.plan_bytes)
+
+    @property
+    def _kind_by_name(self) -> WindowKind | None:
+        named = (kind for kind in _SUPERSEDING if self.key.startswith(f"{kind.value}_"))
+        return next(named, None)
+
+    @property
+    def kind(self) -> WindowKind:
+        """Why it was written; raises as `plan` does where its name doesn't say it."""
+        if self._kind_by_name is not None:
+            return self._kind_by_name
+        return WindowKind.REPAIR if self.plan.interval is None else WindowKind.BACKFILL
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether it replaces sound files, which are removed; a repair replaces damaged ones."""
+        return self._kind_by_name is not None
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether maintenance made it; until it is sealed, nobody needs it."""
+        return self._kind_by_name in (WindowKind.COMPACTION, WindowKind.RETENTION)
+
+    @cached_property
+    def _read(self) -> Receipt | ReceiptError | None:
+        try:
+            return self.read_receipt()
+        except FileNotFoundError:
+            return None
+        except ReceiptError as error:
+            return error
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the window has a receipt."""
+        return self._read is not None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the window has a receipt that isn't damaged."""
+        return isinstance(self._read, Receipt)
+
+    @property
+    def receipt(self) -> Receipt:
+        """The window's receipt.
+
+        Raises:
+            ReceiptError: When its bytes aren't those that were sealed, or there is none.
+        """
+        if isinstance(self._read, Receipt):
+            return self._read
+        raise self._read or ReceiptError(f"window {self.key} isn't sealed")
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is something in its folder: one that was killed at once left nothing."""
+        return self.is_sealed or self.plan_bytes is not None or _holds_something(self.folder)
+
+
+class Snapshot:
+    """An archive as it was at one moment.
+
+    Each property is read when it is first asked for.
+
+    Attributes:
+        root: The archive's folder.
+    """
+
+    def __init__(self, root: UPath) -> None:
+        self.root = root
+
+    def again(self) -> Snapshot:
+        """Return a new snapshot, of which the journal was read before anything that it names."""
+        snapshot = Snapshot(self.root)
+        snapshot.journal  # noqa: B018 - read now
+        return snapshot
+
+    @cached_property
+    def document(self) -> ArchiveDocument:
+        """What `archive.json` says.
+
+        Raises:
+            ArchiveError: When the folder is no archive, or one of a newer format.
+            StoreUnavailableError: When its object store doesn't answer.
+        """
+        require_reachable(self.root)
+        try:
+            return ArchiveDocument.read(self.root / "archive.json")
+        except FileNotFoundError as error:
+            if copy_path(self.root, "archive.json").is_file():
+                raise ArchiveError(
+                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root} "
+                    "--apply`, which writes it back from its copy"
+                ) from error
+            seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
+            raise ArchiveError(
+                f"{self.root} {seen}, expected an archive that a drain made; check the path"
+            ) from error
+        except NotADirectoryError as error:
+            raise ArchiveError(f"{self.root} isn't a folder; check the archive's path") from error
+
+    @cached_property
+    def journal(self) -> Journal:
+        """What was noted as sealed."""
+        return read_journal(self.root)
+
+    @cached_property
+    def generations(self) -> tuple[SnapshotGeneration, ...]:
+        """The generations, oldest first.
+
+        Raises:
+            ArchiveError: When the folder is no archive.
+        """
+        self.document  # noqa: B018 - a folder that is no archive has no generations
+        folder = self.root / "generations"
+        if not folder.is_dir():
+            return ()
+        numbers = sorted(int(e.name) for e in folder.iterdir() if e.name.isdigit() and e.is_dir())
+        found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
+        # Of the newest, a drain that was killed at once may have left an empty folder.
+        is_begun = not found or _holds_something(found[-1].folder)
+        return found if is_begun else found[:-1]
+
+    @property
+    def open_generation(self) -> SnapshotGeneration | None:
+        """The generation that drains append to; None when none was opened."""
+        return self.generations[-1] if self.generations else None
+
+    @cached_property
+    def folders(self) -> Mapping[str, SnapshotWindow]:
+        """What is in `windows/`, by name and sorted by it: also what isn't begun. One listing."""
+        folder = self.root / "windows"
+        if not folder.is_dir():
+            return {}
+        keys = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        return {key: SnapshotWindow(self.root, key) for key in keys}
+
+    @cached_property
+    def windows(self) -> tuple[SnapshotWindow, ...]:
+        """The windows that are begun, by name."""
+        return tuple(window for window in self.folders.values() if window.is_begun)
+
+    @property
+    def sealed(self) -> list[SnapshotWindow]:
+        """The windows that have a receipt, which may be damaged."""
+        return [window for window in self.folders.values() if window.is_sealed]
+
+    @property
+    def readable(self) -> list[SnapshotWindow]:
+        """The windows whose receipts aren't damaged."""
+        return [window for window in self.folders.values() if window.is_readable]
+
+    @cached_property
+    def replaced(self) -> frozenset[str]:
+        """Files, relative to the archive, that sealed windows replace, whether sound or damaged.
+
+        Raises:
+            ReceiptError: When a window's receipt is damaged.
+        """
+        return frozenset(path for window in self.sealed for path in window.receipt.replaces)
+
+    @cached_property
+    def superseded(self) -> frozenset[str]:
+        """Sound files that sealed windows replace: they are removed. Raises as `replaced` does."""
+        return frozenset(
+            path for window in self.sealed if window.supersedes for path in window.receipt.replaces
+        )
+
+    def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
+        """Return the ids of the topics whose offsets a generation counts in.
+
+        An archive of version 0.1 has them in `archive.json` only.
+        """
+        return self.document.topics | generation.document.topics
+
+    def topic_lives(self) -> dict[tuple[str, str], int]:
+        """Return the first generation that counts in each topic, by its name and id.
+
+        Of a topic that was recreated, the lower number is the older life.
+        """
+        first: dict[tuple[str, str], int] = {}
+        for generation in self.generations:
+            for name, topic_id in generation.document.topics.items():
+                first.setdefault((name, topic_id), generation.number)
+        return first
+
+
+def _holds_something(folder: UPath) -> bool:
+    return any(not entry.name.startswith(".") for entry in folder.iterdir())

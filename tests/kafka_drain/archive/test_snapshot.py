@@ -1,0 +1,335 @@
+"""An archive as one value: what it is made of, read once, and how seldom commands read it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_drain
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.snapshot import Snapshot, WindowKind
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.errors import ArchiveError
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.run import plan_republish
+from kafka_drain.storage.lease import utc_now
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.golden import (
+    P0,
+    P1,
+    golden_cluster,
+    open_next,
+    row,
+    seal_repair,
+    sealed_copy,
+)
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+HOUR = ["2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive with a generation and a window of each kind, of which none replaces anything."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({P0: dense(0, 10)})
+    for number, key in enumerate(
+        ("20260101T000000Z_20260102T000000Z", "repair_1", "reprocess_0001_0001", "compact_0002")
+    ):
+        made.seal_window(key, {P0: dense(20 + 10 * number, 30 + 10 * number)})
+    return made
+
+
+# windows
+
+
+@pytest.mark.parametrize(
+    ("key", "plan", "kind", "supersedes", "is_maintained"),
+    [
+        ("reprocess_0001_0001", {}, WindowKind.REPROCESS, True, False),
+        ("compact_0001", {}, WindowKind.COMPACTION, True, True),
+        ("retention_0001", {}, WindowKind.RETENTION, True, True),
+        ("repair_20260101T000000Z", {}, WindowKind.REPAIR, False, False),
+        ("another", {}, WindowKind.REPAIR, False, False),
+        ("hour", {"interval": HOUR}, WindowKind.BACKFILL, False, False),
+        # A name says more than a plan.
+        ("compact_1", {"interval": HOUR}, WindowKind.COMPACTION, True, True),
+        ("compacted", {}, WindowKind.REPAIR, False, False),
+    ],
+)  # fmt: skip
+def test_kind(
+    tmp_path: Path,
+    key: str,
+    plan: dict[str, Any],
+    kind: WindowKind,
+    supersedes: bool,
+    is_maintained: bool,
+) -> None:
+    """Maintenance's windows and a reprocess's are told by their names, others by an interval."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal_window(key, {P0: dense(0, 10)}, **plan)
+
+    [window] = made.archive.snapshot().windows
+
+    assert (window.kind, window.supersedes, window.is_maintained) == (
+        kind, supersedes, is_maintained
+    )  # fmt: skip
+
+
+def test_kind_plan_gone(made: MadeArchive) -> None:
+    """Without its plan, a window's name still says whether it replaces sound files."""
+    for window in made.archive.snapshot().windows:
+        (window.folder / "plan.json").unlink()
+
+    backfill, compaction, repair, _ = made.archive.snapshot().windows
+
+    assert (compaction.kind, compaction.supersedes) == (WindowKind.COMPACTION, True)
+    assert not backfill.supersedes
+    assert not repair.supersedes
+    with pytest.raises(ArchiveError, match=r"has no plan\.json"):
+        _ = repair.kind
+
+
+def test_windows_begun(made: MadeArchive) -> None:
+    """A folder in which nothing was written yet is no window; one with a plan or data is."""
+    windows = Path(str(made.root / "windows"))
+    (windows / "empty").mkdir()
+    (windows / "hidden").mkdir()
+    (windows / "hidden" / ".half").write_text("{")
+    (windows / "data_only" / "data").mkdir(parents=True)
+    (windows / "planned").mkdir()
+    (windows / "planned" / "plan.json").write_text("{}")
+    (windows / "a_file").write_text("")
+
+    snapshot = made.archive.snapshot()
+
+    others = {window.key for window in snapshot.windows} - {w.key for w in snapshot.sealed}
+    assert others == {"data_only", "planned"}
+    assert {"empty", "hidden"} < set(snapshot.folders)
+    assert "a_file" not in snapshot.folders
+    assert len(snapshot.sealed) == 4
+
+
+def test_sealed_receipt_damaged(made: MadeArchive) -> None:
+    """A damaged receipt is a seal all the same; whoever needs what it says gets the error."""
+    path = Path(str(made.root / "windows/repair_1/receipt.json"))
+    path.write_bytes(path.read_bytes().replace(b'"records"', b'"recards"', 1))
+
+    snapshot = made.archive.snapshot()
+
+    assert len(snapshot.sealed) == 4
+    assert {w.key for w in snapshot.sealed} - {w.key for w in snapshot.readable} == {"repair_1"}
+    with pytest.raises(ReceiptError):
+        _ = snapshot.folders["repair_1"].receipt
+    with pytest.raises(ReceiptError):
+        _ = snapshot.replaced
+
+
+def test_receipt_not_sealed(made: MadeArchive) -> None:
+    """A window without a receipt holds nothing yet, and says so."""
+    (made.root / "windows/repair_1/receipt.json").unlink()
+
+    window = made.archive.snapshot().folders["repair_1"]
+
+    assert not window.is_sealed
+    with pytest.raises(ReceiptError, match="window repair_1 isn't sealed"):
+        _ = window.receipt
+
+
+def test_replaced(tmp_path: Path) -> None:
+    """What any sealed window replaces isn't live; removed is what was sound."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    first, second = (made.seal({P0: dense(at, at + 10)})[0].path for at in (0, 10))
+    made.seal_window("repair_1", {P0: dense(0, 10)}, [first])
+    made.seal_window("compact_0001", {P0: dense(10, 20)}, [second])
+
+    snapshot = made.archive.snapshot()
+
+    assert snapshot.replaced == {first, second}
+    assert snapshot.superseded == {second}
+
+
+# generations
+
+
+def test_generations_newest_not_begun(made: MadeArchive) -> None:
+    """A newest folder that a killed drain left empty is no generation."""
+    folder = Path(str(made.root / "generations/0002"))
+    folder.mkdir()
+    (folder / ".generation.json.tmp").write_text("{")
+    assert [each.number for each in made.archive.snapshot().generations] == [1]
+
+    (folder / "data").mkdir()
+    assert [each.number for each in made.archive.snapshot().generations] == [1, 2]
+
+
+def test_topic_lives(tmp_path: Path) -> None:
+    """A topic's life begins with the first generation that counts in its id."""
+    made = MadeArchive(tmp_path / "archive", {"t": "old"})
+    made.seal({P0: dense(0, 3)})
+    made.open_generation(t="new")
+    made.open_generation(t="new")
+
+    assert made.archive.snapshot().topic_lives() == {("t", "old"): 1, ("t", "new"): 2}
+
+
+# one value
+
+
+def test_snapshot_keeps_what_it_read(made: MadeArchive) -> None:
+    """What changes on disk doesn't change a snapshot; the next one has it."""
+    snapshot = made.archive.snapshot()
+    seen = [snapshot.document, snapshot.generations, snapshot.windows, snapshot.replaced]
+    receipts = [window.receipt for window in snapshot.sealed]
+
+    made.open_generation(u="other")
+    made.seal_window("compact_0009", {P0: dense(0, 10)}, ["generations/0001/data/gone"])
+    (made.root / "windows/repair_1/receipt.json").unlink()
+
+    assert seen == [snapshot.document, snapshot.generations, snapshot.windows, snapshot.replaced]
+    assert receipts == [window.receipt for window in snapshot.sealed]
+    again = snapshot.again()
+    assert again.document.topics == {"t": "id", "u": "other"}
+    assert len(again.generations) == 2
+    assert "repair_1" not in {window.key for window in again.sealed}
+    assert again.replaced == {"generations/0001/data/gone"}
+
+
+_OPENED: list[list[str]] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(
+        arguments[0], str | os.PathLike
+    ):
+        for opened in _OPENED:
+            opened.append(os.fspath(arguments[0]))  # type: ignore[arg-type]
+
+
+sys.addaudithook(_audit)
+
+
+@contextmanager
+def reads(root: str) -> Iterator[Counter[str]]:
+    """Count which files of a folder are opened, and which folders are listed."""
+    found: Counter[str] = Counter()
+    opened: list[str] = []
+    _OPENED.append(opened)
+    try:
+        yield found
+    finally:
+        _OPENED.remove(opened)
+        found.update(os.path.relpath(path, root) for path in opened if path.startswith(root))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """The golden archive, sealed, with a second generation and a repair of each of two files."""
+    archive = sealed_copy(tmp_path / "archive")
+    damaged = sorted(archive.generation(1).list_data_files())
+    for number, start in enumerate((0, 3)):
+        path = next(p for p in damaged if f"part-0000{number}" in p)
+        tp = (P0, P1)[number]
+        rows = [row(tp, offset) for offset in range(start, start + 3)]
+        seal_repair(archive, f"repair_{number}", rows, [f"generations/0001/data/{path}"])
+    open_next(archive, "parquet", ["topic"])
+    return archive
+
+
+def drain(archive: Archive) -> None:
+    """Check that a drain may run."""
+    topics = archive.snapshot().document.topics
+    pipeline = Pipeline(
+        name=archive.snapshot().document.pipeline,
+        topics=list(topics),
+        archive=str(archive.root),
+        partition_by=["topic"],
+    )
+    with reads(str(archive.root)) as found:
+        preflight(pipeline, golden_cluster())  # type: ignore[arg-type]
+    _once(found, lists_windows=False)
+
+
+def validate(archive: Archive) -> None:
+    """Validate with nothing new."""
+    with reads(str(archive.root)) as found:
+        validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
+    _once(found)
+
+
+def republish(archive: Archive) -> None:
+    """Plan a republish of everything."""
+    document = archive.snapshot().document
+    cluster: Any = FakeCluster(
+        {**golden_cluster().logs, **{type(P0)("copy", p): Log() for p in (0, 1)}},
+        id=document.cluster_id,
+        topic_ids=document.topics,
+        configs={"copy": {"retention.ms": "-1"}},
+    )
+    with reads(str(archive.root)) as found:
+        plan_republish(
+            archive,
+            cluster,
+            RepublishRequest(target_topic="copy"),
+            now=utc_now(),
+            say=print,
+            is_dry_run=True,
+        )
+    _once(found)
+
+
+def list_files(archive: Archive) -> None:
+    """List the files that readers take."""
+    with reads(str(archive.root)) as found:
+        assert archive_files(archive.snapshot())
+    _once(found)
+
+
+def _once(found: Counter[str], *, lists_windows: bool = True) -> None:
+    documents = {
+        path: times
+        for path, times in found.items()
+        if path.endswith(("archive.json", "generation.json", "plan.json"))
+        or (path.startswith("windows/") and path.endswith("receipt.json"))
+        or path == "windows"
+    }
+    assert documents["archive.json"] == 1
+    assert documents.get("windows", 0) == lists_windows
+    assert {path: times for path, times in documents.items() if times > 1} == {}
+
+
+@pytest.mark.parametrize("command", [drain, validate, republish, list_files])
+def test_documents_read_once(archive: Archive, command: Callable[[Archive], None]) -> None:
+    """A command reads archive.json, each plan and each window's receipt once, and lists once."""
+    validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
+
+    command(archive)
+
+
+def test_archive_document_read_in_one_place() -> None:
+    """Nothing but the snapshot reads archive.json."""
+    core = Path(kafka_drain.__file__).parent
+    readers = [
+        path.name for path in core.rglob("*.py") if "ArchiveDocument.read" in path.read_text()
+    ]
+
+    assert readers == ["snapshot.py"]
+
+
+def test_snapshot_opens_nothing_unasked(made: MadeArchive) -> None:
+    """A snapshot that nobody asks costs nothing."""
+    with reads(str(made.root)) as found:
+        Snapshot(made.root)
+
+    assert found == {}
