@@ -50,7 +50,7 @@ def measure_memory(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
 def _jobs(folder: Path, servers: str, say: Say) -> dict[str, Cost]:
     archive = str(folder / "archive")
     spark = ("--master", "local[2]")
-    send = ("republish", archive, "--create-target")
+    send = ("republish", archive, "--create-target", "--apply")
     commands = {
         "drain": ("drain", archive, "--topic", "orders", *spark),
         "validate": ("validate", archive),

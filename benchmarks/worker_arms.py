@@ -22,7 +22,7 @@ from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import Engine, Limits, Republish, plan_republish
+from kafka_drain.republish.run import Engine, Republish, plan_republish
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summed_up, target_partitions, verify_partition
@@ -36,10 +36,12 @@ def planned(archive: str, servers: str, target: str, transactions: str = "strict
     return plan_republish(
         Archive.at(archive),
         KafkaCluster(KafkaConfig({"bootstrap.servers": servers})),
-        RepublishRequest(target_topic=target, transactions=transactions, engine="worker"),
+        RepublishRequest(
+            target_topic=target, transactions=transactions, engine="worker", run_name=target
+        ),
         now=utc_now(),
         say=_quiet,
-        run=target,
+        apply=True,
     )
 
 
@@ -83,7 +85,7 @@ def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
     The seconds are those of opening and sending.
     """
     sending = Sending(engine, pid)
-    seconds = float(republish.execute(sending, utc_now, Limits())["seconds"])
+    seconds = float(republish.execute(sending, utc_now)["seconds"])
     return replace(sending.meter.cost, seconds=seconds, process_seconds=seconds)
 
 

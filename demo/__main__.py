@@ -106,7 +106,7 @@ def run(folder: Path) -> None:
                 airflow.run(*backfill, log="backfill", say=say)
             backfilled = len(committed_files(archive)) - files
         with step(f"8. Republish the files to {TARGET!r}: airflow dags test republish_flights"):
-            conf = json.dumps({"target_topic": TARGET, "dry_run": False})
+            conf = json.dumps({"target_topic": TARGET, "apply": True})
             airflow.test_dag("republish_flights", "republish", say, "--conf", conf)
         with step("9. Read both topics from beginning to end and compare"):
             source, target = read_topic(servers, SOURCE), read_topic(servers, TARGET)

@@ -11,10 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 
 import kafka_drain.errors as errors
 import kafka_drain_airflow
+from kafka_drain.cli.commands.republish import flags_of
 from kafka_drain.cli.exit_codes import MEANINGS
 from kafka_drain.cli.main import COMMANDS, parser
+from kafka_drain.republish.planning.request import RepublishRequest
 
-__all__ = ["PARTS", "commands", "error_types", "exit_codes", "python_names"]
+__all__ = [
+    "PARTS",
+    "commands",
+    "error_types",
+    "exit_codes",
+    "python_names",
+    "republish_options",
+]
 
 #: What readers call besides kafka_drain_airflow.
 READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read_archive")
@@ -82,6 +91,18 @@ def _meaning(action: argparse.Action) -> str:
     return f"{text}; required" if action.required and action.option_strings else text
 
 
+def republish_options() -> str:
+    """Return each option of a republish: its name, its flag, what it is by default, and does."""
+    rows = []
+    for name, option in RepublishRequest.options().items():
+        default = option["default"]
+        has_default = isinstance(default, (str, int)) and default is not False
+        shown = f"`{default}`" if has_default else ""
+        flags = ", ".join(f"`{flag}`" for flag in flags_of(name, option))
+        rows.append((f"`{name}`", flags, shown, _escaped(option["description"])))
+    return _table(("option", "flag", "default", "meaning"), rows)
+
+
 def exit_codes() -> str:
     """Return the exit codes of `kafka-drain`."""
     return _table(("code", "meaning"), ((f"`{c}`", _escaped(m)) for c, m in MEANINGS.items()))
@@ -147,4 +168,5 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "errors": error_types,
     "exit-codes": exit_codes,
     "python": python_names,
+    "republish": republish_options,
 }

@@ -220,7 +220,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
     """Republish an archive from this process, and return the receipt."""
     from kafka_drain.republish.engines.select import Engines
     from kafka_drain.republish.planning.request import RepublishRequest
-    from kafka_drain.republish.run import Limits, plan_republish
+    from kafka_drain.republish.run import plan_republish
 
     def no_spark(*_: Any) -> None:
         raise AssertionError("this fixture sends from this process")
@@ -229,9 +229,6 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
         archive: Archive,
         target_topic: str | None = None,
         *,
-        run: str | None = None,
-        follows: bool = False,
-        limits: Limits | None = None,
         processes: int = 1,
         **asked: Any,
     ) -> dict[str, Any]:
@@ -242,8 +239,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
             say=print,
-            run=run,
-            follows=follows,
+            apply=True,
         )
         # Without Spark, so without its configuration.
         engines = Engines(
@@ -254,7 +250,7 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             no_spark,
             processes,
         )
-        return planned.execute(engines, utc_now, limits or Limits())
+        return planned.execute(engines, utc_now)
 
     return run
 

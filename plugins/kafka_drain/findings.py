@@ -35,44 +35,46 @@ class Reason(str, Enum):
         "manifest_missing",
         "error",
         "the sink has committed batches, and its _spark_metadata folder is gone",
-        "restore the folder from a copy, or run `kafka-drain repair`, which writes it anew from "
-        "the receipts; don't drain before",
+        "restore the folder from a copy, or run `kafka-drain repair --apply`, which writes it anew "
+        "from the receipts; don't drain before",
     )
     MANIFEST_EMPTY = (
         "manifest_empty",
         "error",
         "a manifest file has no bytes; readers of the sink fail on it",
-        "restore the file from a copy, or run `kafka-drain repair`; don't drain before",
+        "restore the file from a copy, or run `kafka-drain repair --apply`; don't drain before",
     )
     MANIFEST_TRUNCATED = (
         "manifest_truncated",
         "error",
         "a manifest file doesn't list all files that its batches wrote; readers miss their rows",
-        "restore the file from a copy, or run `kafka-drain repair`; the data files are in the sink",
+        "restore the file from a copy, or run `kafka-drain repair --apply`; the data files are in "
+        "the sink",
     )
     MANIFEST_CORRUPT = (
         "manifest_corrupt",
         "error",
         "a manifest file holds something that Spark doesn't write",
-        "restore the file from a copy, or run `kafka-drain repair`",
+        "restore the file from a copy, or run `kafka-drain repair --apply`",
     )
     MANIFEST_HOLE = (
         "manifest_hole",
         "error",
         "the manifest has no file for a batch between two others; readers miss its rows",
-        "restore the file from a copy, or run `kafka-drain repair`; the data files are in the sink",
+        "restore the file from a copy, or run `kafka-drain repair --apply`; the data files are in "
+        "the sink",
     )
     MANIFEST_CHANGED = (
         "manifest_changed",
         "error",
         "the manifest says something else of a sealed batch than its receipt",
-        "restore the manifest from a copy, or run `kafka-drain repair`",
+        "restore the manifest from a copy, or run `kafka-drain repair --apply`",
     )
     MANIFEST_DUPLICATE = (
         "manifest_duplicate",
         "error",
         "the manifest lists a data file twice; some readers count its rows twice",
-        "restore the manifest file from a copy, or run `kafka-drain repair`",
+        "restore the manifest file from a copy, or run `kafka-drain repair --apply`",
     )
     MANIFEST_BEHIND = (
         "manifest_behind",
@@ -120,7 +122,8 @@ class Reason(str, Enum):
         "file_missing",
         "error",
         "the manifest lists a data file that isn't there",
-        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
+        "restore the file from a copy, or run `kafka-drain repair --apply` while Kafka has its "
+        "offsets",
     )
     FILE_OUTSIDE = (
         "file_outside",
@@ -132,20 +135,22 @@ class Reason(str, Enum):
         "file_size",
         "error",
         "a data file doesn't have the size that the manifest says",
-        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
+        "restore the file from a copy, or run `kafka-drain repair --apply` while Kafka has its "
+        "offsets",
     )
     FILE_CORRUPT = (
         "file_corrupt",
         "error",
         "a data file can't be read",
-        "restore the file from a copy, or run `kafka-drain repair` while Kafka has its offsets",
+        "restore the file from a copy, or run `kafka-drain repair --apply` while Kafka has its "
+        "offsets",
     )
     FILE_CHANGED = (
         "file_changed",
         "error",
         "a data file's bytes aren't those that were sealed",
-        "restore the file from a copy, or run `kafka-drain repair --deep` while Kafka has its "
-        "offsets",
+        "restore the file from a copy, or run `kafka-drain repair --deep --apply` while Kafka has "
+        "its offsets",
     )
     FILE_REPLACED = (
         "file_replaced",
@@ -164,8 +169,8 @@ class Reason(str, Enum):
         "offset_missing",
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
-        "lost ones: `kafka-drain repair` drains them again; expired ones: restore the file that "
-        "held them, or accept the loss with --acknowledge-expired",
+        "lost ones: `kafka-drain repair --apply` drains them again; expired ones: restore the file "
+        "that held them, or accept the loss with --acknowledge-expired",
     )
     OFFSET_EXPIRED = (
         "offset_expired",
@@ -197,7 +202,8 @@ class Reason(str, Enum):
         "error",
         "the files of a batch that isn't sealed yet don't hold the records that Spark read from "
         "Kafka: they were changed since, or the format couldn't keep something",
-        "restore the files from a copy, or run `kafka-drain repair` while Kafka has the records",
+        "restore the files from a copy, or run `kafka-drain repair --apply` while Kafka has the "
+        "records",
     )
     CONTENT_UNKNOWN = (
         "content_unknown",
@@ -221,24 +227,24 @@ class Reason(str, Enum):
         "error",
         "a receipt can't be read: its bytes were changed after it was sealed, or it was never "
         "finished",
-        "run `kafka-drain repair`: it writes the receipt back from the archive's own copy, or sets "
-        "it aside where nothing names it, and what it was to seal is proven again. Where it can't "
-        "help, it names what to restore from a copy",
+        "run `kafka-drain repair --apply`: it writes the receipt back from the archive's own copy, "
+        "or sets it aside where nothing names it, and what it was to seal is proven again. Where "
+        "it can't help, it names what to restore from a copy",
     )
     RECEIPT_CHANGED = (
         "receipt_changed",
         "error",
         "a receipt isn't the one that its successor was sealed after, or that the journal names",
-        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
-        "none, restore the receipts from a copy",
+        "run `kafka-drain repair --apply`, which writes it back from the archive's own copy; where "
+        "it has none, restore the receipts from a copy",
     )
     RECEIPT_HOLE = (
         "receipt_hole",
         "error",
         "a receipt between two others is gone",
-        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
-        "none, restore the receipt from a copy. Without one: `kafka-drain repair --new-journal`, "
-        "which forgets it",
+        "run `kafka-drain repair --apply`, which writes it back from the archive's own copy; where "
+        "it has none, restore the receipt from a copy. Without one: `kafka-drain repair "
+        "--new-journal --apply`, which forgets it",
     )
     RECEIPT_FORGOTTEN = (
         "receipt_forgotten",
@@ -252,19 +258,20 @@ class Reason(str, Enum):
         "error",
         "a segment was sealed, the journal says, and its receipt isn't there; readers may miss its "
         "records, or take files that were replaced",
-        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
-        "none, restore what the finding names from a copy, with the data files beside it. Until "
-        "then nothing is sealed, replaced or removed. Without a copy: `kafka-drain repair "
-        "--new-journal`, which forgets it",
+        "run `kafka-drain repair --apply`, which writes it back from the archive's own copy; where "
+        "it has none, restore what the finding names from a copy, with the data files beside it. "
+        "Until then nothing is sealed, replaced or removed. Without a copy: `kafka-drain repair "
+        "--new-journal --apply`, which forgets it",
     )
     DOCUMENT_CHANGED = (
         "document_changed",
         "error",
         "a document that says how sealed segments are read (archive.json, a generation's "
         "generation.json, a window's plan.json) isn't what it was when they were sealed",
-        "run `kafka-drain repair`, which writes it back from the archive's own copy; where it has "
-        "none, restore it from a copy. Until then nothing is sealed, replaced or removed. Without "
-        "a copy: `kafka-drain repair --new-journal`, which takes one that can be read as it is",
+        "run `kafka-drain repair --apply`, which writes it back from the archive's own copy; where "
+        "it has none, restore it from a copy. Until then nothing is sealed, replaced or removed. "
+        "Without a copy: `kafka-drain repair --new-journal --apply`, which takes one that can be "
+        "read as it is",
     )
     SEGMENT_OVERLAP = (
         "segment_overlap",
@@ -279,18 +286,19 @@ class Reason(str, Enum):
         "error",
         "a generation doesn't start where the one before it ends: nobody holds the offsets between",
         "restore the later generation's generation.json, or the receipts that are gone of the "
-        "earlier one, from a copy; without one, `kafka-drain repair` drains the offsets while "
-        "Kafka has them, and `kafka-drain validate --acknowledge-expired` accepts what expired",
+        "earlier one, from a copy; without one, `kafka-drain repair --apply` drains the offsets "
+        "while Kafka has them, and `kafka-drain validate --acknowledge-expired` accepts what "
+        "expired",
     )
     JOURNAL_DAMAGED = (
         "journal_damaged",
         "error",
         "the journal, which says what was sealed, lacks entries or isn't what was written; a "
         "receipt that is gone may go unnoticed",
-        "run `kafka-drain repair`, which sets an entry aside that was never finished; otherwise "
-        "restore journal.json and the folder journal from a copy. Until then nothing is sealed, "
-        "replaced or removed. Without a copy: `kafka-drain repair --new-journal`, which takes the "
-        "archive as it is",
+        "run `kafka-drain repair --apply`, which sets an entry aside that was never finished; "
+        "otherwise restore journal.json and the folder journal from a copy. Until then nothing is "
+        "sealed, replaced or removed. Without a copy: `kafka-drain repair --new-journal --apply`, "
+        "which takes the archive as it is",
     )
     CHECKSUM_MISMATCH = (
         "checksum_mismatch",

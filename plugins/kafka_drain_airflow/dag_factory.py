@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import DAG, Param
 
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain_airflow.forms.republish import republish_params, time_param
+from kafka_drain_airflow.forms.republish import apply_param, republish_params, time_param
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
@@ -24,6 +24,8 @@ from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 __all__ = ["create_dags", "create_group_dags"]
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
+#: Forms had `dry_run` in place of `apply`, and `--conf` may still say it: until 0.4.
+DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
 
 
@@ -267,7 +269,7 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
 
 Sends the sealed records in `{pipeline.archive}` to Kafka: key, value, headers, timestamp and
 partition as they were, in offset order within each partition. Then it reads them back and compares.
-Start with a dry run: its log shows the plan, and nothing is sent.
+Without *Apply* a run is a dry run: its log shows the plan, and nothing is sent.
 
 Each record counts once, whatever happens meanwhile: a retry or a cleared task goes on where Kafka
 says that the one before ended, and a run that has its receipt sends nothing. That holds for
@@ -278,9 +280,7 @@ interval.
 """,
         **common,
     ) as dag:
-        fields: dict[str, Any] = {
-            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
-        }
+        fields = {name: f"{{{{ params.{name} }}}}" for name in params} | DRY_RUN
         # As a literal in quotes: native rendering would make a number of a topic named 2024.
         for name in ("target_topic", "run_name"):
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
@@ -291,11 +291,8 @@ interval.
 def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     start = "One of the three says where to start; none goes on with a run that was killed."
     params = {
-        "dry_run": Param(
-            default=True,
-            type="boolean",
-            title="Dry run",
-            description="On: log what would be drained and removed, change nothing.",
+        "apply": apply_param(
+            "On: drain again and replace. Off: only log what would be drained and removed."
         ),
         "from_batch": Param(
             default=None,
@@ -338,7 +335,7 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
 
 Drains what `{pipeline.archive}` holds from a batch, a time or an offset on again, as the pipeline
 writes now ({pipeline.format}), and puts the new files in the place of the old ones.
-Start with a dry run: its log shows offsets, files and bytes.
+Without *Apply* a run is a dry run: its log shows offsets, files and bytes.
 
 It is refused where Kafka no longer holds all of it: the files are the only copy then. Old files go
 last, when receipts prove that the new ones hold every record of theirs. Scheduled drains go on
@@ -346,9 +343,7 @@ meanwhile. A run that was killed goes on when it is cleared, or when a new run n
 """,
         **common,
     ) as dag:
-        fields: dict[str, Any] = {
-            {"dry_run": "is_dry_run"}.get(name, name): f"{{{{ params.{name} }}}}" for name in params
-        }
+        fields = {name: f"{{{{ params.{name} }}}}" for name in params} | DRY_RUN
         ReprocessOperator(
             task_id="reprocess", pipeline=pipeline, outlets=[replaced_alias(pipeline)], **fields
         )
@@ -368,17 +363,15 @@ def _maintain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
         description=f"Close generations of {pipeline.archive}, and put their small files together",
         render_template_as_native_obj=True,
         params={
-            "dry_run": Param(
-                default=False,
-                type="boolean",
-                title="Dry run",
-                description="On: log what would be done, change nothing.",
+            "apply": apply_param(
+                "On: do it. Off: only log what would be done. Scheduled runs do it in any case."
             ),
         },
         doc_md=f"""
 ### Maintain {pipeline.name}
 
-Keeps `{pipeline.archive}` in order, once a day:
+Keeps `{pipeline.archive}` in order, once a day. A run that is started by hand only shows what it
+would do, unless *Apply* is on.
 
 1. Closes the open generation when its manifest has more than {pipeline.max_manifest_lines:,} lines
    or it is {pipeline.max_generation_days} days old, between two drains.
@@ -396,6 +389,7 @@ on. Its log ends with files and bytes before and after.
             task_id="maintain",
             pipeline=pipeline,
             outlets=[replaced_alias(pipeline)],
-            is_dry_run="{{ params.dry_run }}",
+            apply="{{ params.apply or dag_run.run_type != 'manual' }}",
+            **DRY_RUN,
         )
     return dag

@@ -98,7 +98,7 @@ def use(stack: Stack, steps: Steps, records: int, folder: Path) -> None:
     with steps.step(f"The archive holds each of {source.total:,} records once"):
         checks.check_archive(stack, ARCHIVE, folder, source)
     with steps.step("Trigger republish_flights, sent by Spark's executors"):
-        conf = {"dry_run": False, "target_topic": TARGET, "create_target": True, "engine": "spark"}
+        conf = {"apply": True, "target_topic": TARGET, "create_target": True, "engine": "spark"}
         runs += run_dag(airflow, "republish_flights", conf)
     with steps.step("Both topics are the same, record by record"):
         checks.check_same_content(source, read_topic(KAFKA, TARGET))

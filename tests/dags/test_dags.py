@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
+
+from kafka_drain.republish.planning.request import RepublishRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
@@ -18,13 +22,7 @@ EXPECTED = {
     "flights_delays.py": {"flights_delays"},
 }
 EXAMPLES = {"flights_delays"}
-REPUBLISH_FIELDS = {
-    *("dry_run", "target_topic", "into_source", "create_target", "placement"),
-    *("from_time", "to_time", "topics", "partitions", "offsets", "sealed_only"),
-    *("run_name", "follow"),
-    *("delivery", "transactions", "engine", "provenance"),
-    *("records_per_second", "bytes_per_second", "repeat"),
-}
+REPUBLISH_FIELDS = {"apply", *RepublishRequest.model_fields}
 
 # Run in a process of its own: this one has long imported what a DAG file must not.
 IMPORT_DAGS = """
@@ -156,33 +154,64 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
 
 
 def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A republish runs when somebody says so, and as a dry run unless he says otherwise.
+    """A republish runs when somebody says so, and sends when it is told to.
 
     It shows no schedule that it does not have: its intervals are for backfills alone.
     """
     dag = bag["dags"]["republish_flights"]
 
     assert dag["schedule"] == ["BackfillTimetable", "Backfills only"]
-    assert dag["params"]["dry_run"]["default"] is True
+    assert dag["params"]["apply"]["default"] is False
 
 
 def test_reprocess_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A reprocess runs when somebody says so, and as a dry run unless he says otherwise."""
+    """A reprocess runs when somebody says so, and replaces when it is told to."""
     dag = bag["dags"]["reprocess_flights"]
 
     assert dag["schedule"][0] == "NullTimetable"
-    assert dag["params"]["dry_run"]["default"] is True
+    assert dag["params"]["apply"]["default"] is False
 
 
 def test_maintain_dag_is_daily(bag: dict[str, Any]) -> None:
-    """Maintenance runs once a day, one run at a time, and does what it says."""
+    """Maintenance runs once a day, one run at a time."""
     dag = bag["dags"]["maintain_flights"]
 
     assert dag["schedule"][1] == "0 0 * * *"
-    assert dag["params"]["dry_run"]["default"] is False
-    assert dag["tasks"]["maintain"]["fields"]["is_dry_run"] == "{{ params.dry_run }}"
     # An asset would have an event of each run, also where nothing was to do.
     assert dag["tasks"]["maintain"]["outlets"] == ["flights_replaced"]
+
+
+@pytest.mark.parametrize(
+    ("run_type", "apply", "acts"),
+    [
+        ("scheduled", False, True),
+        ("manual", False, False),
+        ("manual", True, True),
+        ("asset_triggered", False, True),
+    ],
+)
+def test_maintain_dag_acts(run_type: str, apply: bool, acts: bool, bag: dict[str, Any]) -> None:
+    """A scheduled maintenance does what it plans; one by hand when it is told to."""
+    dag = bag["dags"]["maintain_flights"]
+    template = NativeEnvironment().from_string(dag["tasks"]["maintain"]["fields"]["apply"])
+
+    assert dag["params"]["apply"]["default"] is False
+    run = SimpleNamespace(run_type=run_type)
+    assert template.render(params={"apply": apply}, dag_run=run) is acts
+
+
+@pytest.mark.parametrize(
+    ("conf", "is_dry_run"), [({}, None), ({"dry_run": False}, False), ({"dry_run": True}, True)]
+)
+@pytest.mark.parametrize("kind", ["maintain", "republish"])
+def test_dag_hears_old_spelling(
+    kind: str, conf: dict[str, Any], is_dry_run: bool | None, bag: dict[str, Any]
+) -> None:
+    """A conf may still say `dry_run`, which no form shows."""
+    fields = bag["dags"][f"{kind}_flights"]["tasks"][kind]["fields"]
+    template = NativeEnvironment().from_string(fields["is_dry_run"])
+
+    assert template.render(params={"apply": False, **conf}) is is_dry_run
 
 
 def test_republish_dag_is_tried_again(bag: dict[str, Any]) -> None:
@@ -197,13 +226,12 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     dag = bag["dags"]["republish_flights"]
     fields = dag["tasks"]["republish"]["fields"]
 
-    assert fields.pop("is_dry_run") == "{{ params.dry_run }}"
-    assert fields.pop("rename") is None
+    fields.pop("is_dry_run")
     assert fields.pop("plan") == ""
     # Native rendering makes a number of a topic named 2024, but not of the same in quotes.
     for name in ("target_topic", "run_name"):
         assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
-    plain = REPUBLISH_FIELDS - {"dry_run", "target_topic", "run_name"}
+    plain = REPUBLISH_FIELDS - {"target_topic", "run_name"}
     assert fields == {n: f"{{{{ params.{n} }}}}" for n in plain}
 
 
@@ -218,8 +246,8 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),
-        ("reprocess_flights", {"dry_run", "from_batch", "from_time", "from_offsets", "abandon"}),
-        ("maintain_flights", {"dry_run"}),
+        ("reprocess_flights", {"apply", "from_batch", "from_time", "from_offsets", "abandon"}),
+        ("maintain_flights", {"apply"}),
     ],
 )
 def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[str]) -> None:

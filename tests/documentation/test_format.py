@@ -44,8 +44,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.planning.selection import Selection
-from kafka_drain.republish.run import Limits, Republish, plan_republish
+from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.decoding import plan_values
@@ -362,30 +361,30 @@ def republished(folder: Path) -> Archive:
     logs = {TopicPartition(topic, p): Log(end=5) for topic in ("copy", "mirror") for p in (0, 1)}
     configs = {topic: {"retention.ms": "-1"} for topic in ("copy", "mirror")}
     cluster: Any = FakeCluster(logs, id="elsewhere", configs=configs)
-    for target, follows in (("copy", False), ("mirror", True)):
+    for target, follow in (("copy", False), ("mirror", True)):
         request = RepublishRequest(
             target_topic=target,
-            selection=Selection.of(topics=["flights"], partitions=[0, 1]),
+            topics=("flights",),
+            partitions=(0, 1),
             delivery="at_least_once",
+            run_name=target,
+            follow=follow,
         )
         planned: Republish = plan_republish(
-            archive, cluster, request, now=NOW, say=print, run=target, follows=follows
+            archive, cluster, request, now=NOW, say=print, apply=True
         )
-        planned.execute(Engine(), lambda: NOW, Limits())
+        planned.execute(Engine(), lambda: NOW)
         folder_of_run = planned.run
-    selection = Selection.of(
-        topics=["flights"],
-        partitions=[0],
-        offsets=["flights:0:3-9"],
-        from_time=NOON.isoformat(),
-        to_time=NOON.replace(hour=13).isoformat(),
-    )
     by_key = RepublishRequest(
         target_topic=None,
         rename={"flights": "copy"},
-        selection=selection,
+        topics=("flights",),
+        partitions=(0,),
+        offsets=("flights:0:3-9",),
+        from_time=NOON,
+        to_time=NOON.replace(hour=13),
         placement="key",
-        repeats=True,
+        repeat=True,
     )
     part = make_plan(
         archive.snapshot(), cluster, by_key, run="part", now=NOW, identify=archive.identify
@@ -394,7 +393,7 @@ def republished(folder: Path) -> Archive:
     first = run.write_plan(part)
     again = make_plan(archive.snapshot(), cluster, by_key, run="part", now=NOW)
     run.write_plan(again, instead_of=first)
-    claim_opening(archive.root, part, repeats=True).withdraw("copy")
+    claim_opening(archive.root, part, repeat=True).withdraw("copy")
     run.abandon(NOW)
     translate(folder_of_run, cluster.cluster_id())
     return archive

@@ -22,7 +22,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import Limits, Republish, plan_republish
+from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.sending import producer
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.shard_sender import SendJob
@@ -113,14 +113,11 @@ class Case:
 
     def planned(self, now: datetime | None = None) -> Republish:
         """Plan the run, or find its plan."""
-        request = RepublishRequest(target_topic=self.target, **self.request)
+        request = RepublishRequest(
+            target_topic=self.target, run_name=self.name or self.target, **self.request
+        )
         return plan_republish(
-            self.archive,
-            self.cluster,
-            request,
-            now=now or utc_now(),
-            say=print,
-            run=self.name or self.target,
+            self.archive, self.cluster, request, now=now or utc_now(), say=print, apply=True
         )
 
     def run(self, send: Any = None, clock: Callable[[], datetime] = utc_now) -> dict[str, Any]:
@@ -131,7 +128,7 @@ class Case:
             clock: The time.
         """
         engine = _Engine(self, send)
-        return self.planned().execute(engine, clock, Limits())
+        return self.planned().execute(engine, clock)
 
     def audit(self) -> Audit:
         """Compare source and target without the product."""

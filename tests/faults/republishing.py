@@ -258,7 +258,7 @@ class Run:
         """Start an attempt."""
         log = self.folder / f"{self.target}-{len(self.attempts):03}.log"
         command = ["republish", self.archive, "--bootstrap-servers", self.bootstrap]
-        command += ["--target-topic", self.target, "--run", self.name]
+        command += ["--target-topic", self.target, "--run-name", self.name, "--apply"]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(HOOKS), str(ROOT / "plugins"))),

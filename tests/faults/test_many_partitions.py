@@ -115,7 +115,7 @@ def send_and_count(bootstrap: str, folder: Path, sources: int, *arguments: objec
     target = make_target(bootstrap, f"t-{uuid.uuid4().hex[:8]}", 1)
     log = folder / "log"
     command = ["republish", made.root, "--bootstrap-servers", bootstrap, "--target-topic", target]
-    used = run_watched(log, *command, "--placement", 0, "--run", target, *arguments)
+    used = run_watched(log, *command, "--apply", "--placement", 0, "--run-name", target, *arguments)
     assert used.code == 0, f"{used}\n" + "\n".join(log.read_text().splitlines()[-60:])
     found = read_topic(bootstrap, target)[0]
     assert len(found) == 5 * sources
@@ -154,7 +154,7 @@ def test_republish_chain_interrupted(
     made = MadeArchive(tmp_path / "many", {"many": "id-many"})
     sizes = {TopicPartition("many", p): 5 + 11 * p for p in range(7)}
     made.seal_window("0_1", {tp: dense(3, 3 + size, NOON) for tp, size in sizes.items()})
-    request = {"placement": 0, "adds_provenance": True, "transactions": transactions}
+    request = {"placement": 0, "provenance": True, "transactions": transactions}
     many = replace(case, archive=made.archive, request=request)
     lost = itertools.count(1)
     stops = itertools.count(1)

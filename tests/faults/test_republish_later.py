@@ -15,7 +15,6 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import KafkaUnavailableError, ProgressError
 from kafka_drain.republish import run as republishing
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.run import Limits
 from kafka_drain.republish.sending import attempts as opening
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.shard_sender import SendJob
@@ -40,7 +39,7 @@ def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 def execute(case: Case, ago: timedelta, send: Any = None) -> dict[str, Any]:
     """Make an attempt of a run that is planned so long ago, if it isn't planned yet."""
     engine = _Engine(case, send)
-    return case.planned(utc_now() - ago).execute(engine, utc_now, Limits())
+    return case.planned(utc_now() - ago).execute(engine, utc_now)
 
 
 def test_republish_goes_on_long_after(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +129,7 @@ def test_republish_killed_old_attempt(made_case: Case, monkeypatch: pytest.Monke
     old = made_case.planned()
     engine = _Engine(made_case, stop_after_first_shard)
     with pytest.raises(Stopped):
-        old.execute(engine, utc_now, Limits())
+        old.execute(engine, utc_now)
     aborted: list[None] = []
 
     def hook(_: Tapped, call: str, has_ended: bool) -> None:
@@ -156,7 +155,7 @@ def test_republish_killed_attempt_aborts(made_case: Case) -> None:
         stop_after_first_shard(plan, groups, tick)
 
     with pytest.raises(Stopped):
-        killed.execute(_Engine(made_case, engine), utc_now, Limits())
+        killed.execute(_Engine(made_case, engine), utc_now)
     killed.abort()
 
     assert made_case.run()["attempts"] == 3

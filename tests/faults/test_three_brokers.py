@@ -22,7 +22,6 @@ from kafka_drain.errors import TransientError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.republish.run import Limits
 from kafka_drain.republish.sending import shard_sender as sending
 from tests.brokers import SHORT_LIVED
 from tests.brute_force import refuse_inexact
@@ -146,11 +145,12 @@ def test_brokers_killed_in_turn(
     assert validate_archive(sealed, cluster).complete
     growing = Pipeline(name="growing", topics=[drained], archive=str(tmp_path / "growing"))
     # As long as it takes to kill and start three brokers.
-    slowly = Limits(records_per_second=RECORDS / 12)
+    slowly = RECORDS / 12
 
     with ThreadPoolExecutor(1) as pool, brokers_killed_in_turn(local) as ended:
         sent = pool.submit(
-            until_done, lambda: republish(sealed, target, run="three", limits=slowly)
+            until_done,
+            lambda: republish(sealed, target, run_name="three", records_per_second=slowly),
         )
         while not ended.is_set():
             send_all(bootstrap_servers, drained, PARTITIONS, RECORDS)

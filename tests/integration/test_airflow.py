@@ -242,7 +242,7 @@ def test_republish_dag_sends_equal_records(
     """A republish sends every record as it was, by either engine, and proves it."""
     target = make_topic(partitions=PARTITIONS)
 
-    drained.run("republish_flights", engine, target_topic=target, engine=engine, dry_run=False)
+    drained.run("republish_flights", engine, target_topic=target, engine=engine, apply=True)
 
     assert read(target) == read("flights")
     assert any("verify: 500 records are in Kafka once, in order" in s for s in drained.said)
@@ -251,7 +251,7 @@ def test_republish_dag_sends_equal_records(
 def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
     """A republish to a topic that doesn't exist fails the run and says what to do."""
     with pytest.raises(AirflowError, match=r"topic nowhere doesn't exist.*create it or correct"):
-        drained.run("republish_flights", "nowhere", target_topic="nowhere", dry_run=False)
+        drained.run("republish_flights", "nowhere", target_topic="nowhere", apply=True)
 
 
 def files_of(archive: Archive) -> set[str]:
@@ -280,7 +280,7 @@ class Reprocessed:
 def reprocessed(drained: Drained) -> Reprocessed:
     """The archive, once it was drained again; its files are those of closed segments."""
     old, told = files_of(drained.archive), drained.events()
-    drained.run("reprocess_flights", "reprocess", from_batch="1:0", dry_run=False)
+    drained.run("reprocess_flights", "reprocess", from_batch="1:0", apply=True)
     left = {path for path in old if (drained.archive.root / path).exists()}
     return Reprocessed(old, files_of(drained.archive), left, drained.events()[len(told) :])
 
@@ -312,16 +312,17 @@ def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed
 
 @pytest.mark.usefixtures("reprocessed")
 def test_maintain_dag_compacts_files(drained: Drained) -> None:
-    """Maintenance puts the files of closed segments together; a dry run only says so.
+    """Maintenance puts the files of closed segments together, where a run by hand is told.
 
     Who runs on the archive is told of it, and not when there was nothing to do.
     """
     old, told = files_of(drained.archive), drained.events()
 
-    drained.run("maintain_flights", "maintain_dry", dry_run=True)
+    drained.run("maintain_flights", "maintain_dry")
     assert files_of(drained.archive) == old
-    drained.run("maintain_flights", "maintain")
-    drained.run("maintain_flights", "maintain_again")
+    drained.run("maintain_flights", "maintain", apply=True)
+    # As it was said before there was `apply`.
+    drained.run("maintain_flights", "maintain_again", dry_run=False)
 
     new = files_of(drained.archive)
     assert 0 < len(new) < len(old) / 2

@@ -186,7 +186,7 @@ def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
 
 def test_backfill_failed_run(day: Day) -> None:
     """A run that fails makes the command fail, with an exit code other than 0."""
-    conf = json.dumps({"target_topic": "nowhere", "dry_run": False})
+    conf = json.dumps({"target_topic": "nowhere", "apply": True})
 
     with pytest.raises(AirflowError, match="failed"):
         day.backfill("republish_day", HOURS - 1, HOURS - 1, "failed", "-y", "--conf", conf)
@@ -212,7 +212,7 @@ def test_backfill_of_republish(
     Run again from the beginning, it sends nothing.
     """
     target = make_topic(PARTITIONS)
-    conf = json.dumps({"target_topic": target, "dry_run": False})
+    conf = json.dumps({"target_topic": target, "apply": True})
 
     day.backfill("republish_day", 3, 4, "republish", "-y", "--conf", conf)
     day.backfill("republish_day", 4, 4, "reset", "-y", "--reset-dagruns", "--conf", conf)

@@ -371,7 +371,7 @@ class Drained:
     def republish(self, target: str, is_gone_at: str | None = None, **more: Any) -> Task:
         """Start a try to send the second hour to another topic."""
         form = {
-            "dry_run": False,
+            "apply": True,
             "engine": "worker",
             "target_topic": target,
             "from_time": at(NOON + HOUR),

@@ -88,7 +88,7 @@ def test_cli_drain_and_republish(
     }
     assert (validated["verdict"], validated["records"]) == ("complete", 10)
 
-    republish = ("republish", archive, *kafka, *spark, "--json")
+    republish = ("republish", archive, *kafka, *spark, "--apply", "--json")
     exactly_once = (*republish, "--engine", "spark", "--topic", first, "--target-topic", target)
     seen = at_terminal(["-m", "kafka_drain.cli", *exactly_once], columns=100, pipes_out=True)
     sent = answer(Ended(seen.code, seen.out, seen.sent))

@@ -445,7 +445,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
             "validate": kafka,
             "inspect": [],
             "files": [],
-            "republish": [*kafka, "--into-source", "--dry-run"],
+            "republish": [*kafka, "--into-source"],
         }.items()
     }
     parsed = {name: json.loads(ended.out) for name, ended in answers.items()}
@@ -459,7 +459,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
         str(path) for path in (copied / "generations" / "0001" / "data").glob("part-*")
     }
     assert parsed["republish"]["records"] == 20
-    assert "dry run, nothing was sent" in answers["republish"].err
+    assert "dry run: nothing was changed; --apply sends it" in answers["republish"].err
 
 
 # --- republish ------------------------------------------------------------------------------
@@ -543,8 +543,15 @@ def test_republish_run_for_something_else(
 ) -> None:
     """A run that has a plan isn't gone on with for other records; it says what it began with."""
     target = make_topic(partitions=2)
-    arguments = ("--bootstrap-servers", bootstrap_servers, "--target-topic", target, "--run", "r")
-    first = kafka_drain("republish", copied, *arguments, "--partition", "0")
+    arguments = (
+        "--bootstrap-servers",
+        bootstrap_servers,
+        "--target-topic",
+        target,
+        "--run-name",
+        "r",
+    )
+    first = kafka_drain("republish", copied, *arguments, "--partition", "0", "--apply")
     assert first.code == OK, first.err
 
     refused(
@@ -611,6 +618,7 @@ def sink_job(
         RepublishRequest(target_topic=target, delivery="at_least_once"),
         now=utc_now(),
         say=print,
+        apply=True,
     )
     (folder / "run").mkdir()
     return prepare_sink(planned.plan, str(archive), pipeline, cluster, folder / "run")

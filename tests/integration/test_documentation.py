@@ -63,9 +63,10 @@ class Example:
             options.archive = self.archive
         if given.get("bootstrap_servers"):
             options.bootstrap_servers = self.cluster.config.bootstrap_servers
-        if given.get("topic"):
-            options.topic = [self.topic]
-        for name in ("target_topic", "run", "group"):
+        for name in ("topic", "topics"):
+            if given.get(name):
+                setattr(options, name, [self.topic])
+        for name in ("target_topic", "run_name", "run", "group"):
             if isinstance(given.get(name), str):
                 setattr(options, name, given[name] + page)
         return options

@@ -27,14 +27,13 @@ from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import Wanted
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
 from kafka_drain.gaps import GapReason
-from kafka_drain.intervals import Interval
+from kafka_drain.intervals import Interval, time_text
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import SPARK_CONF
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.runs import list_runs
-from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import SparkApplication
@@ -254,8 +253,8 @@ def test_maintain_row_groups(
 
     assert pq.ParquetFile(path).num_row_groups > 16
     assert 10_000 <= rows < 20_000
-    hour_of = Selection(from_ms=wanted.from_ms, to_ms=wanted.to_ms)
-    sent = republish(archive, make_topic(2), selection=hour_of)
+    hour = {"from_time": time_text(wanted.from_ms or 0), "to_time": time_text(wanted.to_ms or 0)}
+    sent = republish(archive, make_topic(2), **hour)
     assert sent["records"] == 10_000
 
 
@@ -704,7 +703,7 @@ def test_maintain_keeps_what_a_republish_needs(
     """Files that a republish was planned with stay until it has ended; then they go."""
     archive = Archive.at(pipeline.archive)
     target = make_topic(2)
-    receipt = republish(archive, target, run="slow")
+    receipt = republish(archive, target, run_name="slow")
     [run] = list_runs(archive.root)
     (Path(str(run.folder)) / "receipt.json").rename(Path(pipeline.archive) / "kept.json")
 
@@ -732,13 +731,13 @@ def test_maintain_sends_followers_nothing_again(
 ) -> None:
     """Records that a follower has sent aren't sent again from the files that now hold them."""
     archive, target = Archive.at(pipeline.archive), make_topic(2)
-    assert republish(archive, target, follows=True)["records"] == 2 * BATCHES * RECORDS
+    assert republish(archive, target, follow=True)["records"] == 2 * BATCHES * RECORDS
 
     maintain(pipeline)
-    assert republish(archive, target, follows=True)["records"] == 0
+    assert republish(archive, target, follow=True)["records"] == 0
     maintain(pipeline, retention_days=30)
 
-    assert republish(archive, target, follows=True)["records"] == 0
+    assert republish(archive, target, follow=True)["records"] == 0
 
 
 def test_maintain_waits_for_followers(
@@ -752,14 +751,14 @@ def test_maintain_waits_for_followers(
 ) -> None:
     """What a follower has sent half of is compacted when it has caught up; nothing comes twice."""
     archive, target = Archive.at(growing.archive), make_topic(2)
-    republish(archive, target, follows=True)
+    republish(archive, target, follow=True)
     fill(growing, send, drain, cluster, range(BATCHES, BATCHES + 1))
 
     assert maintain(growing)["windows"] == []
     waiting = plan_maintenance(growing, clock=later).lines()
-    assert republish(archive, target, follows=True)["records"] == 2 * RECORDS
+    assert republish(archive, target, follow=True)["records"] == 2 * RECORDS
     assert maintain(growing)["files_after"] == 1
 
     assert any("has sent only some of them so far" in line for line in waiting)
-    assert republish(archive, target, follows=True)["records"] == 0
+    assert republish(archive, target, follow=True)["records"] == 0
     refuse_changed(growing, cluster)

@@ -445,12 +445,13 @@ def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> N
     Path(committed_files(drained.archive)[0]["path"]).unlink()
 
     assert kafka_drain("validate", archive, *kafka).code == 1
-    planned = kafka_drain("repair", archive, *kafka, "--dry-run")
-    repaired = kafka_drain("repair", archive, *kafka, "--master", "local[2]", "--json")
+    planned = kafka_drain("repair", archive, *kafka)
+    repaired = kafka_drain("repair", archive, *kafka, "--master", "local[2]", "--apply", "--json")
     rolled = kafka_drain("roll", archive, *kafka, "--json")
 
     assert planned.code == 1
     assert "drains 10 lost offsets" in planned.err
+    assert "dry run: nothing was changed; --apply does it" in planned.err
     assert repaired.code == 0, repaired.err[-2000:]
     assert json.loads(repaired.out)["reasons"] == {"file_replaced": 1}
     assert kafka_drain("validate", archive, *kafka, "--deep").code == 0
@@ -477,7 +478,7 @@ def test_commands_repair_receipts(drained: Drained, bootstrap_servers: str) -> N
     with pytest.raises(CheckpointError, match=r"receipt_corrupt.*kafka-drain repair"):
         drained.more()
 
-    repaired = kafka_drain("repair", archive, *kafka, "--json")
+    repaired = kafka_drain("repair", archive, *kafka, "--apply", "--json")
 
     assert repaired.code == 0, repaired.err[-2000:]
     assert json.loads(repaired.out)["reasons"] == {}

@@ -340,10 +340,10 @@ def test_reprocess_beside_follower(
 ) -> None:
     """What a follower has sent isn't sent again when it was drained anew."""
     archive, target = Archive.at(pipeline.archive), make_topic(2)
-    sent = republish(archive, target, run="mirror", follows=True)["records_sent"]
+    sent = republish(archive, target, run_name="mirror", follow=True)["records_sent"]
 
     reprocess(pipeline, Cut(batch=(1, 0)))
-    again = republish(archive, target, run="mirror", follows=True)["records_sent"]
+    again = republish(archive, target, run_name="mirror", follow=True)["records_sent"]
 
     assert (sent, again) == (BATCHES * RECORDS * 2, 0)
     assert read(target) == read(topic)

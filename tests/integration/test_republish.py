@@ -23,8 +23,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
-from kafka_drain.republish.planning.selection import Selection
-from kafka_drain.republish.run import Limits, plan_republish
+from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.spark.submit import SparkApplication, prepare_application
 from kafka_drain.storage.lease import utc_now
@@ -113,8 +112,8 @@ def archive(source: Source, folder: Path) -> Archive:
     return source.archive(folder)
 
 
-def only(topic: str, **more: Any) -> Selection:
-    return Selection.of(topics=[topic], **more)
+def only(topic: str, **more: Any) -> dict[str, Any]:
+    return {"topics": [topic], **more}
 
 
 def end_of(cluster: KafkaCluster, topic: str) -> int:
@@ -135,7 +134,7 @@ def test_republish_to_a_moment(
     before = read(source.one)
     assert any(time == moment for rows in before.values() for *_, time in rows)
 
-    receipt = republish(archive, target, selection=only(source.one, to_time=time_text(moment)))
+    receipt = republish(archive, target, **only(source.one, to_time=time_text(moment)))
 
     expected = {p: [row for row in rows if row[3] < moment] for p, rows in before.items()}
     assert read(target) == expected
@@ -150,7 +149,7 @@ def test_republish_offsets(
     one = source.one
     offsets = [f"{one}:0:5-9", f"{one}:0:30-31", f"{one}:2:0-1"]
 
-    republish(archive, target, selection=Selection.of(offsets=offsets))
+    republish(archive, target, offsets=offsets)
 
     before = read(one)
     assert read(target) == {
@@ -168,7 +167,7 @@ def test_republish_partition_without_records(
     servers = ("--bootstrap-servers", cluster.config.bootstrap_servers)
     asked = ("--target-topic", target, "--topic", source.one, "--partition", "77")
 
-    empty = republish(archive, target, selection=only(source.one, partitions=[1]))
+    empty = republish(archive, target, **only(source.one, partitions=[1]))
     unknown = kafka_drain("republish", archive.root, *servers, *asked)
 
     assert empty["records_sent"] == 0
@@ -208,7 +207,7 @@ def test_republish_by_key(
     before = read(source.one)
     keys = sorted({row[0] for rows in before.values() for row in rows} - {None})
 
-    republish(archive, target, selection=only(source.one), placement="key")
+    republish(archive, target, **only(source.one), placement="key")
     places = java_places(spark, bootstrap_servers, expected, keys)
 
     after = read(target)
@@ -254,7 +253,7 @@ def test_republish_to_one_partition(
     """All records can go to one partition; those of a source partition stay in their order."""
     target = make_topic(partitions=2)
 
-    republish(archive, target, selection=only(source.one), placement=1)
+    republish(archive, target, **only(source.one), placement=1)
 
     before, after = read(source.one), read(target)
     assert after[0] == []
@@ -269,7 +268,7 @@ def test_republish_provenance(
     """Headers say where each record came from, after those that it had."""
     target = make_topic(partitions=3)
 
-    republish(archive, target, selection=only(source.one), adds_provenance=True)
+    republish(archive, target, **only(source.one), provenance=True)
 
     before = read(source.one)
     added = [
@@ -296,7 +295,7 @@ def test_republish_creates_target(
     """A missing target is made like its source, and gets its records."""
     target = f"{source.one}_made"
 
-    republish(archive, target, selection=only(source.one), creates_target=True)
+    republish(archive, target, **only(source.one), create_target=True)
 
     assert cluster.topic_settings(target) == cluster.topic_settings(source.one)
     assert cluster.topic_settings(target).config["segment.ms"] == "3600000"
@@ -319,7 +318,7 @@ def test_republish_creates_all_targets_or_none(
     for name, (error, says) in names.items():
         target = f"{source.one}_made_first"
         with pytest.raises(error, match=says):
-            republish(archive, target, rename={source.two: name}, creates_target=True)
+            republish(archive, target, rename={source.two: name}, create_target=True)
 
     assert cluster.topic_names() == sorted([*before, "collides_with"])
 
@@ -349,7 +348,7 @@ def test_republish_without_target(
     topic, archive = own_source
     before = read(topic)
 
-    republish(archive, RESTORED, creates_target=True)
+    republish(archive, RESTORED, create_target=True)
 
     assert read(topic) == before == read(f"{topic}.restored")
 
@@ -382,14 +381,14 @@ def test_republish_restores_source(
 
     # Gone.
     delete_topic(admin, cluster, topic)
-    receipt = republish(archive, None, run="gone", creates_target=True)
+    receipt = republish(archive, None, run_name="gone", create_target=True)
     assert receipt["verification"]["is_exact"]
     assert read(topic) == before
 
     # Made again, and empty.
     delete_topic(admin, cluster, topic)
     made_again(cluster, make_topic, topic)
-    assert republish(archive, None, run="empty")["verification"]["is_exact"]
+    assert republish(archive, None, run_name="empty")["verification"]["is_exact"]
     assert read(topic) == before
 
     # Emptied, and then in words.
@@ -397,10 +396,10 @@ def test_republish_restores_source(
     admin_ends = [KafkaTopicPartition(tp.topic, tp.partition, end) for tp, end in ends.items()]
     for future in admin.delete_records(admin_ends).values():
         future.result(20)
-    assert republish(archive, None, run="emptied", repeats=True)["verification"]["is_exact"]
+    assert republish(archive, None, run_name="emptied", repeat=True)["verification"]["is_exact"]
     with pytest.raises(TopicError, match="they would be mixed"):
-        republish(archive, None, run="twice", repeats=True)
-    receipt = republish(archive, None, run="twice", repeats=True, into_source=True)
+        republish(archive, None, run_name="twice", repeat=True)
+    receipt = republish(archive, None, run_name="twice", repeat=True, into_source=True)
     assert receipt["verification"]["is_exact"]
 
 
@@ -475,12 +474,13 @@ def by_spark(
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
             say=print,
+            apply=True,
         )
         run_folder = tmp_path / planned.plan.key
         run_folder.mkdir(mode=0o700)
         pipeline = Pipeline(name="restored", topics=["any"], archive=str(archive.root))
         engines = Engines(str(archive.root), cluster, pipeline, run_folder, submit)
-        return planned.execute(engines, utc_now, Limits())
+        return planned.execute(engines, utc_now)
 
     return run
 
@@ -495,7 +495,7 @@ def test_republish_by_spark(
     target = make_topic(partitions=3)
     archive = source.archive(folder, file_format)
 
-    receipt = by_spark(archive, target, selection=only(source.one), engine="spark")
+    receipt = by_spark(archive, target, **only(source.one), engine="spark")
 
     assert read(target) == read(source.one)
     assert (receipt["engine"], receipt["exactly_once"]) == ("spark", True)
@@ -513,9 +513,7 @@ def test_republish_at_least_once(
     """Spark's own sink keeps all but the timestamps, and says so in the receipt."""
     target = make_topic(partitions=3, max_message_bytes="100000")
 
-    receipt = by_spark(
-        archive, target, selection=Selection.of(partitions=[0, 2]), delivery="at_least_once"
-    )
+    receipt = by_spark(archive, target, partitions=[0, 2], delivery="at_least_once")
 
     after = {p: [row[:3] for row in rows] for p, rows in read(target).items()}
     for topic in (source.one, source.two):
@@ -528,21 +526,6 @@ def test_republish_at_least_once(
     # Batches that the target takes: of one that is split, Spark doesn't notice what is refused.
     spec = SinkSpec.read(tmp_path / receipt["key"] / "republish.json")
     assert spec.writer_options["kafka.batch.size"] == "50000"
-
-
-def test_republish_at_least_once_limited(
-    archive: Archive, cluster: KafkaCluster, make_topic: Any, read: Any
-) -> None:
-    """Spark's own sink keeps to no limit: to be asked for one is an error, and nothing is sent."""
-    target = make_topic(partitions=3)
-    request = RepublishRequest(target_topic=target, delivery="at_least_once")
-    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print)
-    no_engine: Any = None
-
-    with pytest.raises(ConfigError, match="keeps to no limit"):
-        planned.execute(no_engine, utc_now, Limits(records_per_second=10))
-
-    assert not any(read(target).values())
 
 
 # runs
@@ -558,19 +541,17 @@ def test_republish_planned_before_another(
 ) -> None:
     """A run that was planned and never began is refused when another has sent the same since."""
     target = make_topic(partitions=3)
-    request = RepublishRequest(target_topic=target, selection=only(source.one), engine="worker")
-    planned = plan_republish(
-        archive, cluster, request, now=utc_now(), say=print, run="planned-first"
+    request = RepublishRequest(
+        target_topic=target, **only(source.one), engine="worker", run_name="planned-first"
     )
+    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
     planned.run.write_plan(planned.plan)
-    receipt = republish(archive, target, selection=only(source.one), run="sent-second")
-    resumed = plan_republish(
-        archive, cluster, request, now=utc_now(), say=print, run="planned-first"
-    )
+    receipt = republish(archive, target, **only(source.one), run_name="sent-second")
+    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
     no_engine: Any = None
 
     with pytest.raises(ConfigError, match=r"run sent-second-.* has sent records"):
-        resumed.execute(no_engine, utc_now, Limits())
+        resumed.execute(no_engine, utc_now)
 
     assert sum(map(len, read(target).values())) == receipt["records"]
 
@@ -587,17 +568,17 @@ def test_republish_run_again(
     target = make_topic(partitions=3)
     selection = only(source.one)
 
-    first = republish(archive, target, run="first", selection=selection)
+    first = republish(archive, target, run_name="first", **selection)
     end = end_of(cluster, target)
-    again = republish(archive, target, run="first", selection=selection)
+    again = republish(archive, target, run_name="first", **selection)
     with pytest.raises(ConfigError, match=r"run first-\w+ has sent records .* twice"):
-        republish(archive, target, run="second", selection=selection)
+        republish(archive, target, run_name="second", **selection)
 
     assert (first["records_sent"], again["records_sent"]) == (2 * RECORDS, 0)
     assert {**again, "records_sent": 0} == {**first, "records_sent": 0}
     assert end_of(cluster, target) == end
 
-    republish(archive, target, run="second", selection=selection, repeats=True)
+    republish(archive, target, run_name="second", **selection, repeat=True)
 
     assert read(target) == {p: rows * 2 for p, rows in read(source.one).items()}
 
@@ -622,11 +603,11 @@ def test_republish_follow(
         send(source, records("p1", number, first=10 * number), partition=1)
         drain(pipeline)
         assert validate_archive(archive, cluster).complete
-        sent.append(republish(archive, target, run="mirror", follows=True)["records_sent"])
+        sent.append(republish(archive, target, run_name="mirror", follow=True)["records_sent"])
         assert read(target) == read(source)
 
     end = end_of(cluster, target)
-    nothing = republish(archive, target, run="mirror", follows=True)
+    nothing = republish(archive, target, run_name="mirror", follow=True)
 
     assert sent == [5, 6, 7]
     assert nothing["records_sent"] == 0
@@ -647,7 +628,7 @@ def test_republish_follow_target_made_again(
     source, archive = own_source
     target = make_topic(partitions=2)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    republish(archive, target, run="mirror", follows=True)
+    republish(archive, target, run_name="mirror", follow=True)
     before = re.escape(cluster.topics([target])[target].id)
     delete_topic(admin, cluster, target)
     made_again(cluster, make_topic, target)
@@ -657,16 +638,16 @@ def test_republish_follow_target_made_again(
     # With nothing new to send, and with something.
     for _ in range(2):
         with pytest.raises(TopicError, match=says):
-            republish(archive, target, run="mirror", follows=True)
+            republish(archive, target, run_name="mirror", follow=True)
     send(source, records("p1", 3, first=100), partition=1)
     drain(Pipeline(name="own", topics=[source], archive=str(archive.root)))
     assert validate_archive(archive, cluster).complete
     for _ in range(2):
         with pytest.raises(TopicError, match=says):
-            republish(archive, target, run="mirror", follows=True)
+            republish(archive, target, run_name="mirror", follow=True)
 
     assert not any(read(target).values())
-    assert republish(archive, target, run="mirror-2", follows=True)["records_sent"] == 15
+    assert republish(archive, target, run_name="mirror-2", follow=True)["records_sent"] == 15
     assert read(target) == read(source)
 
 
@@ -677,9 +658,7 @@ def test_republish_records_per_second(
     target = make_topic(partitions=3)
     began = time.monotonic()
 
-    republish(
-        archive, target, selection=only(source.one), limits=Limits(records_per_second=2 * RECORDS)
-    )
+    republish(archive, target, **only(source.one), records_per_second=2 * RECORDS)
 
     assert time.monotonic() - began >= 1.0
     assert read(target) == read(source.one)

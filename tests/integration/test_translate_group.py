@@ -247,7 +247,7 @@ def test_apply_killed_before_commit(restored: Restored, monkeypatch: pytest.Monk
     (ended,) = restored.records().all()
     assert ended.is_applied
     assert restored.committed(restored.target) == {0: 27, 1: 30}
-    assert restored.translate("--undo") == 0
+    assert restored.translate("--undo", "--apply") == 0
     assert restored.committed(restored.target) == {0: 5, 1: 6}
 
 
@@ -288,7 +288,7 @@ def test_refused_while_group_reads(
         consumer(bootstrap_servers, group, restored.target, protocol),
         pytest.raises(GroupInUseError, match="--undo needs a group that nobody reads with"),
     ):
-        restored.translate("--to-group", group, "--undo")
+        restored.translate("--to-group", group, "--undo", "--apply")
 
     assert restored.committed(restored.target, group) == {0: 27, 1: 30}
 
@@ -309,8 +309,8 @@ def test_undo_puts_back(restored: Restored, capsys: pytest.CaptureFixture[str]) 
     restored.commit(7, 10)
     restored.commit(3, 4, topic=restored.target, metadata="noted")
     restored.translate("--apply")
-    assert restored.translate("--undo") == 0
-    assert restored.translate("--undo") == 0
+    assert restored.translate("--undo", "--apply") == 0
+    assert restored.translate("--undo", "--apply") == 0
 
     tps = [TopicPartition(restored.target, partition) for partition in (0, 1)]
     assert restored.groups.committed(restored.group, tps) == {
@@ -333,9 +333,9 @@ def test_undo_step_by_step(restored: Restored) -> None:
     restored.translate("--apply")
     assert restored.committed(restored.target) == {0: 29, 1: 30}
 
-    restored.translate("--undo")
+    restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 27, 1: 30}
-    restored.translate("--undo")
+    restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 2, 1: 2}
 
 
@@ -347,9 +347,9 @@ def test_undo_killed_before_mark(restored: Restored, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(GroupRecords, "mark_undone", lambda *_: (_ for _ in ()).throw(SystemExit))
         with pytest.raises(SystemExit):
-            restored.translate("--undo")
+            restored.translate("--undo", "--apply")
     assert restored.records().newest_open() is not None
-    assert restored.translate("--undo") == 0
+    assert restored.translate("--undo", "--apply") == 0
 
     assert restored.records().newest_open() is None
     assert restored.committed(restored.target) == {0: 3, 1: 4}
@@ -362,7 +362,7 @@ def test_undo_refused_after_reading_on(restored: Restored, bootstrap_servers: st
     take(bootstrap_servers, restored.group, restored.target, 1)
 
     with pytest.raises(GroupError, match="-0 is at 28, apply left 27, before it was no offset"):
-        restored.translate("--undo")
+        restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 28, 1: 30}
 
 
@@ -372,10 +372,10 @@ def test_undo_deletes_new_group(restored: Restored) -> None:
     restored.commit(7, 10)
     restored.translate("--to-group", group, "--apply")
     assert restored.groups.describe(group).exists
-    assert restored.translate("--to-group", group, "--undo") == 0
+    assert restored.translate("--to-group", group, "--undo", "--apply") == 0
 
     assert not restored.groups.describe(group).exists
-    assert restored.translate("--to-group", group, "--undo") == 0
+    assert restored.translate("--to-group", group, "--undo", "--apply") == 0
 
 
 def test_undo_keeps_new_group_with_others(
@@ -389,7 +389,7 @@ def test_undo_keeps_new_group_with_others(
     restored.group, from_group = target_group, restored.group
     restored.commit(1, 1, topic=other)
 
-    arguments = ("--group", from_group, "--to-group", target_group, "--undo")
+    arguments = ("--group", from_group, "--to-group", target_group, "--undo", "--apply")
     assert restored.translate(*arguments) == 1
     assert restored.committed(other) == {0: 1, 1: 1}
     assert f"--delete-offsets --topic {restored.target}:0,1" in capsys.readouterr().err
@@ -403,7 +403,7 @@ def test_undo_of_new_partition(restored: Restored, capsys: pytest.CaptureFixture
     restored.commit(3, None, topic=restored.target)
     restored.translate("--apply")
     capsys.readouterr()
-    assert restored.translate("--undo", "--json") == 1
+    assert restored.translate("--undo", "--apply", "--json") == 1
 
     said = capsys.readouterr()
     assert restored.committed(restored.target) == {0: 3, 1: 30}
@@ -415,7 +415,7 @@ def test_undo_of_new_partition(restored: Restored, capsys: pytest.CaptureFixture
 def test_undo_nothing_applied(restored: Restored) -> None:
     """An undo without an apply is refused."""
     with pytest.raises(GroupError, match="nothing was applied to group"):
-        restored.translate("--undo")
+        restored.translate("--undo", "--apply")
 
 
 def delete_before(servers: str, topic: str, offset: int) -> None:
@@ -472,7 +472,7 @@ def test_in_place(
 
     assert restored.committed(restored.target) == {0: 24}
     assert "offsets before" in capsys.readouterr().err
-    restored.translate("--undo")
+    restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 4}
     restored.translate("--apply")
     assert restored.committed(restored.target) == {0: 24}

@@ -20,7 +20,6 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.planning.selection import Selection
 from tests.integration.test_translate_group import take
 
 pytestmark = pytest.mark.integration
@@ -104,8 +103,8 @@ def test_group_across_hours_with_late_records(
     source, target = drained(1), make_topic(partitions=1)
     hours = {"12:00": (ONE, TWO), "13:00": (TWO, TWO + 3_600_000)}
     for run, (start, end) in hours.items():
-        selection = Selection.of(from_time=time_text(start), to_time=time_text(end))
-        republish(source.archive, target, run=run, selection=selection)
+        times = {"from_time": time_text(start), "to_time": time_text(end)}
+        republish(source.archive, target, run_name=run, **times)
     source.commit(40)
     capsys.readouterr()
     source.translate(named)
@@ -128,7 +127,7 @@ def test_group_by_key_that_read_all(
 ) -> None:
     """With placement by key, a group that had read everything goes on at the end of the target."""
     source, target = drained(2), make_topic(partitions=3)
-    republish(source.archive, target, run="by-key", placement="key")
+    republish(source.archive, target, run_name="by-key", placement="key")
     source.commit(RECORDS, RECORDS)
     capsys.readouterr()
     source.translate("by-key")
@@ -153,14 +152,14 @@ def test_group_beside_run_that_has_not_ended(
 ) -> None:
     """What a run has sent that was killed before its end counts from where it began."""
     source, target = drained(1), make_topic(partitions=1)
-    first, second = (Selection.of(offsets=[f"{source.topic}:0:{r}"]) for r in ("0-30", "30-100"))
+    first, second = ([f"{source.topic}:0:{r}"] for r in ("0-30", "30-100"))
     with monkeypatch.context() as patch:
         patch.setattr(
             RepublishRun, "write_offset_map", lambda *_: (_ for _ in ()).throw(SystemExit)
         )
         with pytest.raises(SystemExit):
-            republish(source.archive, target, run="killed", selection=first)
-    republish(source.archive, target, run="second", selection=second)
+            republish(source.archive, target, run_name="killed", offsets=first)
+    republish(source.archive, target, run_name="second", offsets=second)
     source.commit(10)
     capsys.readouterr()
     source.translate("second")

@@ -36,7 +36,8 @@ CASES = {
     "log level": ("KafkaDrainOperator", {}, {"log_level": "LOUD"}),
     "no archive": ("RepublishToKafkaOperator", {}, {}),
     "placement": ("RepublishToKafkaOperator", {}, {"placement": "{{ params.placement }}"}),
-    "dry run": ("RepublishToKafkaOperator", {}, {"is_dry_run": "maybe"}),
+    "apply": ("RepublishToKafkaOperator", {}, {"apply": "maybe"}),
+    "old dry run": ("MaintainOperator", {}, {"is_dry_run": "perhaps"}),
     "limit": ("RepublishToKafkaOperator", {}, {"records_per_second": "fast"}),
     "limit below 0": ("RepublishToKafkaOperator", {}, {"bytes_per_second": "-1"}),
     "partition": ("RepublishToKafkaOperator", {}, {"partitions": ["0", "x"]}),
@@ -123,16 +124,17 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
     ("case", "says"),
     [
         ("placement", "placement = '{{ params.placement }}' is not acceptable"),
-        ("dry run", "is_dry_run = 'maybe' is not acceptable; accepted: true, false"),
-        ("limit", "records_per_second = 'fast' is not acceptable; accepted: a number"),
+        ("apply", "apply = 'maybe' is not acceptable; accepted: true, false"),
+        ("old dry run", "dry_run = 'perhaps' is not acceptable; accepted: true, false"),
+        ("limit", "records_per_second = 'fast': Input should be a valid number"),
         (
             "limit below 0",
-            "bytes_per_second = -1.0 is not acceptable; accepted: a number, 0 for no limit",
+            "bytes_per_second = '-1': Input should be greater than or equal to 0",
         ),
-        ("partition", "partition = 'x' is not acceptable; accepted: 0, 1"),
+        ("partition", "partitions.1 = 'x': Input should be a valid integer"),
     ],
 )
-def test_republish_operator_field_not_acceptable(case: str, says: str, errors: Any) -> None:
+def test_operator_field_not_acceptable(case: str, says: str, errors: Any) -> None:
     """A field with a wrong value fails the task for good, by name."""
     kind, message = errors[case]
 

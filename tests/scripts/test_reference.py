@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.cli.main import COMMANDS
-from scripts.reference import PARTS, commands, error_types, exit_codes, python_names
+from scripts.reference import (
+    PARTS,
+    commands,
+    error_types,
+    exit_codes,
+    python_names,
+    republish_options,
+)
 
 
 def test_commands() -> None:
@@ -39,6 +46,16 @@ def test_python_names() -> None:
 
     assert ".. autoclass:: kafka_drain_airflow.KafkaDrainOperator" in said
     assert ".. autofunction:: kafka_drain_airflow.create_dags" in said
+
+
+def test_republish_options() -> None:
+    """An option has its name, its flags, its default and its meaning."""
+    said = republish_options()
+
+    assert "| `engine` | `--engine` | `auto` | worker: processes on this machine" in said
+    assert "| `run_name` | `--run-name`, `--run` |  | Name of the run" in said
+    assert "| `topics` | `--topic` |  | Only of these source topics." in said
+    assert "| `records_per_second` | `--records-per-second` | `0` |" in said
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -56,7 +56,9 @@ class Run:
         return self.command("drain", "--topic", self.topic, *logged, conf=True)
 
     def republish(self, *options: str) -> Ended:
-        return self.command("republish", "--target-topic", self.target, *options, conf=True)
+        return self.command(
+            "republish", "--apply", "--target-topic", self.target, *options, conf=True
+        )
 
     def allow(self, *rules: Rule) -> None:
         self.acls.only(USER, *rules)

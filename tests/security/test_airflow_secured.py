@@ -92,7 +92,7 @@ def test_dags_secured(
     make_target(servers, TARGET, len(content))
     kafka: dict[str, Any] = secured.scram("airflow", PASSWORD)
     acls.only("airflow", *documented("drain", "flights"), *documented("republish", TARGET))
-    send = {"target_topic": TARGET, "dry_run": False}
+    send = {"target_topic": TARGET, "apply": True}
     store = {
         "conn_type": "aws",
         "login": CREDENTIALS["AWS_ACCESS_KEY_ID"],

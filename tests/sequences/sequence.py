@@ -183,7 +183,7 @@ class Sequence:
 
     def repair(self) -> None:
         if self.archive.exists:
-            self.command("repair")
+            self.command("repair", "--apply")
 
     def roll(self) -> None:
         if self.archive.exists:
@@ -212,7 +212,7 @@ class Sequence:
         for attempt in range(3):
             ended = self.command(
                 "republish",
-                *("--target-topic", target, "--run", target),
+                *("--target-topic", target, "--run-name", target, "--apply"),
                 *("--engine", "worker", "--processes", "1", "--sealed-only"),
                 may_die=attempt == 0,
             )
@@ -273,7 +273,7 @@ class Sequence:
             self.command("reprocess", "--partition-by", "topic", "--apply", may_die=False)
         if self.is_reprocessing:
             self.command("reprocess", "--abandon", "--apply", may_die=False)
-        self.command("repair", may_die=False)
+        self.command("repair", "--apply", may_die=False)
         verdict = self.command("validate", may_die=False)
         only_copies = {p for p in self.missing() if p not in self.topic.look()}
         if only_copies:

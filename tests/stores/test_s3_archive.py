@@ -465,11 +465,11 @@ def test_republish_openings_on_s3(bucket: str) -> None:
     first, second = plan_of("first"), plan_of("second")
     for plan in (first, second):
         RepublishRun(root, plan.key).write_plan(plan)
-    claim = claim_opening(root, first, repeats=False)
+    claim = claim_opening(root, first, repeat=False)
 
-    claim_opening(root, second, repeats=False).confirm()
+    claim_opening(root, second, repeat=False).confirm()
 
     with pytest.raises(ConfigError, match="run second began to send"):
         claim.confirm()
     with pytest.raises(ConfigError, match="run second began to send"):
-        claim_opening(root, first, repeats=False)
+        claim_opening(root, first, repeat=False)

@@ -168,8 +168,8 @@ class Snapshot:
         except FileNotFoundError as error:
             if copy_path(self.root, "archive.json").is_file():
                 raise ArchiveError(
-                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root}`, "
-                    "which writes it back from its copy"
+                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root} "
+                    "--apply`, which writes it back from its copy"
                 ) from error
             seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
             raise ArchiveError(

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
-from kafka_drain.config.checks import refuse, unknown
+from kafka_drain.config.checks import refuse
+from kafka_drain.config.model import ConfigModel
 from kafka_drain.config.sink_options import (
     COMPRESSIONS,
     PARTITION_COLUMNS,
@@ -37,7 +30,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 
 
-class Pipeline(BaseModel):
+class Pipeline(ConfigModel):
     """One declaration of what is archived, from which topics, and how.
 
     Exactly one of `topics`, `topic_pattern` and `assign` says what is drained.
@@ -73,7 +66,7 @@ class Pipeline(BaseModel):
             accepted.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    declares: ClassVar[str] = "pipeline"
 
     name: Name
     topics: list[str] | None = None
@@ -98,26 +91,6 @@ class Pipeline(BaseModel):
     target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
     retention_days: Annotated[int, Field(ge=1)] | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Turn pydantic's errors into one message, and unknown keys into a suggestion."""
-        if isinstance(data, dict):
-            for key, value in data.items():
-                if key not in cls.model_fields:
-                    raise unknown(key, value, cls.model_fields, "key of a pipeline")
-        try:
-            return handler(data)
-        except ValidationError as error:
-            problems = [
-                f"{'.'.join(str(part) for part in found['loc']) or 'pipeline'} = "
-                f"{found['input']!r}: {found['msg']}"
-                if found["type"] != "missing"
-                else f"{found['loc'][0]} is missing"
-                for found in error.errors()
-            ]
-            raise ConfigError("; ".join(problems)) from None
 
     @field_validator("topics")
     @classmethod

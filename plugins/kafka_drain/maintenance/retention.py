@@ -156,6 +156,6 @@ def _held(
         except (DataFileError, FileNotFoundError) as error:
             raise ManifestInvalidError(
                 f"{file.path} can't be read ({error}); run `kafka-drain validate` and `kafka-drain "
-                "repair` first. Nothing was deleted"
+                "repair --apply` first. Nothing was deleted"
             ) from error
     return {tp: merge(ranges) for tp, ranges in held.items()}

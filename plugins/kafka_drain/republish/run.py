@@ -6,10 +6,9 @@ that has its receipt sends nothing more.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -49,7 +48,7 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summed_up, target_partitions
 
-__all__ = ["Limits", "Republish", "plan_republish"]
+__all__ = ["Republish", "plan_republish"]
 
 RECEIPT_VERSION = 1
 
@@ -68,29 +67,6 @@ class Engine(Protocol):
         """Verify target partitions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How fast a republish may be, all shards together; 0 is no limit.
-
-    Attributes:
-        records_per_second: Records.
-        bytes_per_second: Bytes of keys and values, before compression.
-
-    Raises:
-        ConfigError: When one is negative or no number.
-    """
-
-    records_per_second: float = 0
-    bytes_per_second: float = 0
-
-    def __post_init__(self) -> None:
-        for name, limit in asdict(self).items():
-            if not 0 <= limit < math.inf:
-                raise ConfigError(
-                    f"{name} = {limit} is not acceptable; accepted: a number, 0 for no limit"
-                )
-
-
 def plan_republish(
     archive: Archive,
     cluster: KafkaCluster,
@@ -98,9 +74,7 @@ def plan_republish(
     *,
     now: datetime,
     say: Callable[[str], None],
-    run: str | None = None,
-    follows: bool = False,
-    is_dry_run: bool = False,
+    apply: bool,
 ) -> Republish:
     """Plan a run, or find the plan that it began with. Writes nothing, but for a missing topic.
 
@@ -110,10 +84,8 @@ def plan_republish(
         request: What is asked for.
         now: The time.
         say: Takes lines of progress.
-        run: The run's name: whoever names it again goes on with it. None for a name that is the
-            same whenever the same is asked for.
-        follows: Whether only what was sealed since this follower's last run is sent.
-        is_dry_run: Whether nothing at all is written, missing topics included.
+        apply: Whether it is going to be executed: only then missing topics are made, and the
+            archive gets an id.
 
     Raises:
         ConfigError: When the run was planned for something else.
@@ -121,12 +93,12 @@ def plan_republish(
     """
     snapshot = archive.snapshot()
     pipeline = snapshot.document.pipeline
-    name = run or request.name(pipeline)
+    name = request.name(pipeline)
     folder = RepublishRun(archive.root, run_key(name))
     since: Mapping[str, Any] = {}
     asked: Mapping[str, Any] | None = None
     bound = Binding()
-    if follows:
+    if request.follow:
         folder, since = next_run(archive, follower_key(name))
         asked = asked_before(archive, follower_key(name))
         bound = bound_before(archive, follower_key(name), since)
@@ -156,7 +128,7 @@ def plan_republish(
         refuse_other_target(cluster, here, folder.key, said=said)
     if plan is None:
         through = None
-        if follows:
+        if request.follow:
             # A segment that is passed over now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot
             through = through_now(snapshot)
@@ -168,12 +140,12 @@ def plan_republish(
             now=now,
             say=say,
             key=folder.key,
-            creates_targets=not is_dry_run,
+            creates_targets=apply,
             files=(lambda: new_files(snapshot, since, through)) if through else None,
             through=through,
             bound=bound,
             # A dry run writes nothing.
-            identify=(lambda: "") if is_dry_run else archive.identify,
+            identify=archive.identify if apply else (lambda: ""),
         )
     return Republish(archive, cluster, folder, plan, say, request, replaced)
 
@@ -237,31 +209,22 @@ class Republish:
         """librdkafka's settings of the target cluster."""
         return self.cluster.config.for_librdkafka()
 
-    def execute(
-        self, engine: Engine, clock: Callable[[], datetime], limits: Limits
-    ) -> dict[str, Any]:
+    def execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
         """Send what wasn't sent yet, verify it, and write the receipt.
 
         Args:
             engine: Sends groups of jobs, or by Spark's own sink.
             clock: The time.
-            limits: How fast it may be.
 
         Returns:
             The receipt, and `records_sent`: how many were sent by this attempt.
 
         Raises:
-            ConfigError: When another run has begun to send the same since this one was planned, or
-                Spark's own sink, which sends at least once, is asked to keep to a limit.
+            ConfigError: When another run has begun to send the same since this one was planned.
             VerifyError: When the target doesn't hold the records as it should; says what.
             KafkaDrainError: Of the kind that says what is wrong; a retry of a transient one goes
                 on where this one ended.
         """
-        if self.plan.delivery == AT_LEAST_ONCE and limits != Limits():
-            raise ConfigError(
-                "delivery = 'at_least_once' keeps to no limit, as Spark's own sink knows none; use "
-                "exactly_once, or leave out records_per_second and bytes_per_second"
-            )
         receipt = self.run.receipt()
         if receipt is not None:
             bound = Binding.of_receipt(receipt)
@@ -284,7 +247,7 @@ class Republish:
             before = self.progress(plan)
             if before:
                 self._tell(f"attempt {attempt} goes on after {before:,} records")
-            self._send(plan, engine, attempt, before, limits)
+            self._send(plan, engine, attempt, before)
         else:
             if self.run.is_opened:
                 self._tell("WARNING an attempt before this one began to send; it is sent again")
@@ -341,9 +304,7 @@ class Republish:
         found = ledger.read(plan.slots, timeout)
         return sum(at.records for at in found.values() if at is not None)
 
-    def _send(
-        self, plan: RepublishPlan, engine: Engine, attempt: int, before: int, limits: Limits
-    ) -> None:
+    def _send(self, plan: RepublishPlan, engine: Engine, attempt: int, before: int) -> None:
         ledger = Ledger(self.settings, waits=False)
         progress, what = Progress("records", plan.records - before), f"republish {plan.pipeline}"
         shown = progress.clock()
@@ -366,12 +327,12 @@ class Republish:
                 shown = progress.clock()
 
         try:
-            engine(plan, self._jobs(plan, attempt, limits), tick)
+            engine(plan, self._jobs(plan, attempt), tick)
             self.say(progress.line(what, self._sent(plan, ledger) - before))
         finally:
             ledger.close()
 
-    def _jobs(self, plan: RepublishPlan, attempt: int, limits: Limits) -> list[list[SendJob]]:
+    def _jobs(self, plan: RepublishPlan, attempt: int) -> list[list[SendJob]]:
         """Return the jobs, largest first; the lives of a topic that was made again in turn."""
         sizes = {
             target.topic: int(self.cluster.topic_config(target.topic)["max.message.bytes"])
@@ -388,11 +349,11 @@ class Republish:
                 shards=chain,
                 partitions=plan.target(chain[0].target_topic).partitions,
                 transactions=plan.transactions,
-                adds_provenance=plan.adds_provenance,
+                provenance=plan.provenance,
                 settings=self.settings,
                 largest_batch=sizes[chain[0].target_topic],
-                records_per_second=limits.records_per_second,
-                bytes_per_second=limits.bytes_per_second,
+                records_per_second=self.request.records_per_second,
+                bytes_per_second=self.request.bytes_per_second,
             )
             # All lives of a topic are in one chain, or in chains of their own.
             groups.setdefault(chain[0].source, []).append(job)
@@ -412,7 +373,7 @@ class Republish:
             is_asked=self.request.into_source,
             follows=plan.through is not None,
         )
-        return claim_opening(self.archive.root, plan, repeats=self.request.repeats)
+        return claim_opening(self.archive.root, plan, repeat=self.request.repeat)
 
     def _check_targets(self, plan: RepublishPlan) -> None:
         """Refuse a target that was made again: what was sent to it before is gone.

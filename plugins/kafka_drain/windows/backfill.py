@@ -190,5 +190,5 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
     if found:
         raise ManifestInvalidError(
             f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "
-            f"{plan.archive.root}`, or the interval's backfill with force"
+            f"{plan.archive.root} --apply`, or the interval's backfill with force"
         )

@@ -69,7 +69,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     if kept:
         say(
             f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended; end "
-            "one that nobody goes on with by `kafka-drain republish ARCHIVE --abandon RUN`"
+            "one that nobody goes on with by `kafka-drain republish ARCHIVE --abandon RUN --apply`"
         )
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     files = size = 0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import (
     archive_access,
-    is_true,
     kafka_cluster,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.archive_events import tell_replaced
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.operators.apply import ApplyOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MaintainOperator"]
 
 
-class MaintainOperator(SparkJobOperator):
+class MaintainOperator(ApplyOperator):
     """Keep an archive in order: close the open generation when it is due, put small files together.
 
     Closes the generation between two drains, when its manifest has more lines than
@@ -36,15 +34,11 @@ class MaintainOperator(SparkJobOperator):
     bytes_before, files_after and bytes_after; in a dry run what it would do.
 
     :param pipeline: the pipeline
-    :param is_dry_run: whether to show the plan only (templated)
+    :param apply: whether to do it; otherwise only the plan is logged (templated)
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "is_dry_run")
+    acts_untold = True
     ui_color = "#eeeeee"
-
-    def __init__(self, *, is_dry_run: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the maintenance; its progress goes to the task's log.
@@ -58,10 +52,10 @@ class MaintainOperator(SparkJobOperator):
         from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
         with terminal_errors_fail(), archive_access(self.pipeline):
-            if is_true("dry_run", self.is_dry_run):
+            if not self.applies():
                 plan = plan_maintenance(self.pipeline)
                 self.say_plan(plan.lines())
-                self.say("dry run: nothing was changed")
+                self.say_dry_run()
                 return plan.to_dict()
             figures = run_maintenance(
                 self.pipeline,

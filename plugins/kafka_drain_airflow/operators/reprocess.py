@@ -13,7 +13,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.archive_events import tell_replaced
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.operators.apply import ApplyOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["ReprocessOperator"]
 
 
-class ReprocessOperator(SparkJobOperator):
+class ReprocessOperator(ApplyOperator):
     """Drain what is archived from a batch, a time or an offset on again, as the pipeline says now.
 
-    A dry run unless told otherwise: it shows offsets, files and bytes, and whether Kafka holds all
-    of them, without which it is refused. Otherwise it closes the generation, drains into windows,
-    each proven to hold every record of the files that it stands for, and removes these files. It
-    can be killed at any point: a retry, or the same run again, goes on.
+    A dry run unless it is told to apply: it shows offsets, files and bytes, and whether Kafka holds
+    all of them, without which it is refused. Otherwise it closes the generation, drains into
+    windows, each proven to hold every record of the files that it stands for, and removes these
+    files. It can be killed at any point: a retry, or the same run again, goes on.
 
     Returns archive, since, windows, waiting, offsets, records, files and bytes (of what is
     replaced), removed_files and removed_bytes.
@@ -41,12 +41,12 @@ class ReprocessOperator(SparkJobOperator):
     :param from_time: the batch with the first record of this time or later, ISO 8601 (templated)
     :param from_offsets: the batch with the first of these, ``topic:partition:offset`` (templated)
     :param abandon: whether to end a reprocess that was begun (templated)
-    :param is_dry_run: whether to show the plan only (templated)
+    :param apply: whether to do it; otherwise only the plan is logged (templated)
     """
 
     template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields,
-        *("from_batch", "from_time", "from_offsets", "abandon", "is_dry_run"),
+        *ApplyOperator.template_fields,
+        *("from_batch", "from_time", "from_offsets", "abandon"),
     )
     ui_color = "#fdebd0"
 
@@ -57,7 +57,6 @@ class ReprocessOperator(SparkJobOperator):
         from_time: str | None = None,
         from_offsets: Sequence[str] | str | None = None,
         abandon: bool | str = False,
-        is_dry_run: bool | str = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -65,7 +64,6 @@ class ReprocessOperator(SparkJobOperator):
         self.from_time = from_time
         self.from_offsets = from_offsets
         self.abandon = abandon
-        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the reprocess; its progress goes to the task's log.
@@ -93,8 +91,8 @@ class ReprocessOperator(SparkJobOperator):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             plan = plan_reprocess(self.pipeline, cluster, cut)
             self.say_plan(plan.lines())
-            if is_true("dry_run", self.is_dry_run):
-                self.say("dry run: nothing was changed")
+            if not self.applies():
+                self.say_dry_run()
                 return plan.to_dict()
             removed = run_reprocess(
                 plan,
@@ -118,8 +116,8 @@ class ReprocessOperator(SparkJobOperator):
             raise ConfigError("abandon ends the reprocess that was begun; leave its start out")
         plan = plan_abandon(Archive.at(self.pipeline.archive))
         self.say_plan(plan.lines())
-        if is_true("dry_run", self.is_dry_run):
-            self.say("dry run: nothing was changed")
-        else:
+        if self.applies():
             abandon_reprocess(plan, run=context["run_id"], say=self.say)
+        else:
+            self.say_dry_run()
         return plan.to_dict()

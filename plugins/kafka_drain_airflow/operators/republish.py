@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from kafka_drain.errors import ConfigError, TransientError
+from kafka_drain.errors import TransientError
+from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
     archive_access,
-    is_true,
     kafka_cluster,
     listed,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.observability.lineage import republish_lineage
-from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.operators.apply import ApplyOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from kafka_drain.republish.engines.select import Engines
-    from kafka_drain.republish.planning.request import RepublishRequest
     from kafka_drain.republish.planning.shards import Shard
     from kafka_drain.republish.run import Republish
 
@@ -54,7 +54,7 @@ def _records_of_targets(shards: Iterable[Shard]) -> dict[str, int]:
     return dict(records)
 
 
-class RepublishToKafkaOperator(SparkJobOperator):
+class RepublishToKafkaOperator(ApplyOperator):
     """Send sealed records of an archive to Kafka, exactly once, and prove it by reading them back.
 
     A retry, or a task that is cleared, goes on with its run: what was sent isn't sent again, and a
@@ -66,104 +66,53 @@ class RepublishToKafkaOperator(SparkJobOperator):
     Returns the plan; with the receipt's fields and records_sent when it was not a dry run.
 
     :param pipeline: the pipeline whose archive is republished
-    :param target_topic: target of all records; ``{topic}`` in it is the topic that a record came
-        from; ``{topic}.restored`` when None or empty (templated)
-    :param into_source: whether records may go into a source that holds records, where they are
-        twice then; without a ``target_topic`` each goes to the topic it came from (templated)
-    :param rename: target topic by source topic, before ``target_topic`` (templated)
-    :param topics: only these source topics; none for all (templated)
-    :param partitions: only these source partitions; none for all (templated)
-    :param offsets: only these offsets, as ``topic:partition:start-end`` (templated)
-    :param from_time: lowest timestamp, in ISO 8601 (templated)
-    :param to_time: where timestamps end, this one not included (templated)
-    :param delivery: ``exactly_once``, or ``at_least_once`` by Spark's own Kafka sink (templated)
-    :param transactions: ``strict`` or ``fast`` (templated)
-    :param engine: ``auto``, ``worker`` or ``spark`` (templated)
-    :param placement: ``original``, ``key`` or a partition's number (templated)
-    :param provenance: whether headers say where each record came from (templated)
-    :param create_target: whether missing topics are made like their source (templated)
-    :param sealed_only: whether files that aren't sealed yet are left out; else refused (templated)
-    :param follow: whether only what was sealed since the last run is sent; runs of one task of one
-        DAG follow each other (templated)
-    :param run_name: name of the run: the same name goes on with it, also at a terminal; None for
-        one of this task's own in each DAG run, or for a follower of this task's own (templated)
-    :param repeat: whether records may be sent that an earlier run sent to this topic (templated)
-    :param records_per_second: limit; 0 for none (templated)
-    :param bytes_per_second: limit, of keys and values; 0 for none (templated)
-    :param is_dry_run: only log the plan; `dry_run` is a method of Airflow's operators (templated)
+    :param apply: whether to send; otherwise only the plan is logged (templated)
+
+    The other arguments are the options of a republish; each is templated, and has its default
+    where it is None or empty.
     """
 
     template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields,
-        *(
-            "target_topic",
-            "into_source",
-            "rename",
-            "topics",
-            "partitions",
-            "offsets",
-            "from_time",
-            "to_time",
-        ),
-        *("delivery", "transactions", "engine", "placement", "provenance", "create_target"),
-        *("sealed_only", "follow", "run_name", "repeat"),
-        *("records_per_second", "bytes_per_second", "is_dry_run"),
+        *ApplyOperator.template_fields,
+        *RepublishRequest.model_fields,
     )
+    acts_untold = True
     ui_color = "#fdebd0"
 
     def __init__(
         self,
         *,
         target_topic: str | None = None,
-        into_source: bool | str = False,
-        rename: Mapping[str, str] | None = None,
-        topics: Sequence[str] | str = (),
-        partitions: Sequence[Any] | str = (),
-        offsets: Sequence[str] | str = (),
-        from_time: Any = None,
-        to_time: Any = None,
-        delivery: str = "exactly_once",
-        transactions: str = "strict",
-        engine: str = "auto",
-        placement: str | int = "original",
-        provenance: bool | str = False,
-        create_target: bool | str = False,
-        sealed_only: bool | str = False,
-        follow: bool | str = False,
+        into_source: bool | str | None = None,
+        create_target: bool | str | None = None,
+        placement: str | int | None = None,
+        rename: Mapping[str, str] | str | None = None,
+        from_time: datetime | str | None = None,
+        to_time: datetime | str | None = None,
+        topics: Sequence[str] | str | None = None,
+        partitions: Sequence[int | str] | str | None = None,
+        offsets: Sequence[str] | str | None = None,
+        sealed_only: bool | str | None = None,
         run_name: str | None = None,
-        repeat: bool | str = False,
-        records_per_second: float | str = 0,
-        bytes_per_second: float | str = 0,
-        is_dry_run: bool | str = False,
+        follow: bool | str | None = None,
+        delivery: str | None = None,
+        transactions: str | None = None,
+        engine: str | None = None,
+        provenance: bool | str | None = None,
+        records_per_second: float | str | None = None,
+        bytes_per_second: float | str | None = None,
+        repeat: bool | str | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
-        self.target_topic = target_topic
-        self.into_source = into_source
-        self.rename = rename
-        self.topics = topics
-        self.partitions = partitions
-        self.offsets = offsets
-        self.from_time = from_time
-        self.to_time = to_time
-        self.delivery = delivery
-        self.transactions = transactions
-        self.engine = engine
-        self.placement = placement
-        self.provenance = provenance
-        self.create_target = create_target
-        self.sealed_only = sealed_only
-        self.follow = follow
-        self.run_name = run_name
-        self.repeat = repeat
-        self.records_per_second = records_per_second
-        self.bytes_per_second = bytes_per_second
-        self.is_dry_run = is_dry_run
+        for name in RepublishRequest.model_fields:
+            setattr(self, name, given[name])
         self._engines: Engines | None = None
         self._republish: Republish | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Plan, and unless it is a dry run, send, verify and write the receipt.
+        """Plan, and where it is told to, send, verify and write the receipt.
 
         Raises:
             AirflowFailException: When something has to be changed first; says what, and how much
@@ -174,28 +123,28 @@ class RepublishToKafkaOperator(SparkJobOperator):
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
-        from kafka_drain.republish.run import Limits, plan_republish
+        from kafka_drain.republish.run import plan_republish
         from kafka_drain.spark.job import private_folder
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_republish
 
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            limits = Limits(self._number("records_per_second"), self._number("bytes_per_second"))
-            plan_only = self._switch("is_dry_run")
+            request = self._request(context)
+            applies = self.applies()
             self._republish = republish = plan_republish(
                 Archive.at(self.pipeline.archive),
                 cluster,
-                self._request(context),
+                request,
                 now=utc_now(),
                 say=self.say,
-                run=self._run_name(context),
-                follows=self._switch("follow"),
-                is_dry_run=plan_only,
+                apply=applies,
             )
-            self.say_plan(republish.plan.lines(limits.records_per_second, limits.bytes_per_second))
-            if plan_only:
-                self.say(f"republish {republish.plan.pipeline}: dry run, nothing was sent")
+            self.say_plan(
+                republish.plan.lines(request.records_per_second, request.bytes_per_second)
+            )
+            if not applies:
+                self.say_dry_run()
                 return republish.plan.summary()
             self._engines = Engines(
                 self.pipeline.archive,
@@ -205,7 +154,7 @@ class RepublishToKafkaOperator(SparkJobOperator):
                 self.run_application,
             )
             with no_second_try(republish):
-                receipt = republish.execute(self._engines, utc_now, limits)
+                receipt = republish.execute(self._engines, utc_now)
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             tell_republish(self.pipeline.name, receipt)
             servers = cluster.config.bootstrap_servers
@@ -221,60 +170,26 @@ class RepublishToKafkaOperator(SparkJobOperator):
         if self._republish is not None:
             self._republish.abort()
 
-    def _run_name(self, context: Context) -> str:
+    def _request(self, context: Context) -> RepublishRequest:
+        """Put the request together of what was given, what forms leave empty left out."""
+        asked: dict[str, Any] = {}
+        for name, field in RepublishRequest.model_fields.items():
+            given = getattr(self, name)
+            value = listed(given) if field.default == () else given
+            if value not in (None, "", []):
+                asked[name] = value
+        interval = None if asked.keys() & {"from_time", "to_time"} else window_interval(context)
+        if interval is not None:
+            asked |= {"from_time": interval.start, "to_time": interval.end}
+        request = RepublishRequest(**asked)
+        if request.run_name:
+            return request
+        return request.model_copy(update={"run_name": self._run_name(context, request.follow)})
+
+    def _run_name(self, context: Context, follow: bool) -> str:
         """Return the run's name: the same for each try of this task in this DAG run."""
-        if self.run_name not in (None, ""):
-            return str(self.run_name)
-        if self._switch("follow"):
+        if follow:
             return f"{self.dag_id} {self.task_id}"
         mapped = getattr(context["ti"], "map_index", -1)
         name = f"{self.dag_id} {context['run_id']} {self.task_id}"
         return name if mapped < 0 else f"{name} {mapped}"
-
-    def _times(self, context: Context) -> tuple[str | None, str | None]:
-        """Return where the timestamps begin and end."""
-        told = self.from_time or self.to_time
-        interval = None if told else window_interval(context)
-        if interval is None:
-            return self.from_time or None, self.to_time or None
-        return interval.start.isoformat(), interval.end.isoformat()
-
-    def _request(self, context: Context) -> RepublishRequest:
-        from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
-        from kafka_drain.republish.planning.selection import Selection
-
-        from_time, to_time = self._times(context)
-        into_source = self._switch("into_source")
-        unnamed = None if into_source else RESTORED
-        return RepublishRequest(
-            target_topic=unnamed if self.target_topic in (None, "") else str(self.target_topic),
-            rename=dict(self.rename or {}),
-            selection=Selection.of(
-                topics=listed(self.topics),
-                partitions=listed(self.partitions),
-                offsets=listed(self.offsets),
-                from_time=from_time,
-                to_time=to_time,
-            ),
-            delivery=self.delivery,
-            transactions=self.transactions,
-            engine=self.engine,
-            placement=self.placement,
-            adds_provenance=self._switch("provenance"),
-            creates_target=self._switch("create_target"),
-            sealed_only=self._switch("sealed_only") or self._switch("follow"),
-            repeats=self._switch("repeat"),
-            into_source=into_source,
-        )
-
-    def _switch(self, name: str) -> bool:
-        return is_true(name, getattr(self, name))
-
-    def _number(self, name: str) -> float:
-        try:
-            return float(getattr(self, name) or 0)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{name} = {getattr(self, name)!r} is not acceptable; accepted: a number, 0 for "
-                "no limit"
-            ) from error

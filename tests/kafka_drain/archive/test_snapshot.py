@@ -284,7 +284,7 @@ def republish(archive: Archive) -> None:
             RepublishRequest(target_topic="copy"),
             now=utc_now(),
             say=print,
-            is_dry_run=True,
+            apply=False,
         )
     _once(found)
 

@@ -371,7 +371,7 @@ def test_repair_new_journal_beside_others(
     before = content_of(copy)
 
     with hold_lease(copy_root(copy) / folder, run="another", say=print):
-        assert repair(copy, monkeypatch, "--new-journal") != 0
+        assert repair(copy, monkeypatch, "--new-journal", "--apply") != 0
 
     assert "another" in capsys.readouterr().err
     assert content_of(copy) == before
@@ -442,12 +442,15 @@ def test_repair_command(copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
     empty(NEWEST, "archive.json", f"{G1}/generation.json")(copy)
     damaged = content_of(copy)
 
-    assert repair(copy, monkeypatch, "--dry-run")
-    assert content_of(copy) == damaged
-    assert capsys.readouterr().err.count("writes it back from its copy") == 3
+    for told in ((), ("--dry-run",)):
+        assert repair(copy, monkeypatch, *told) == 1
+        assert content_of(copy) == damaged
+        said = capsys.readouterr().err
+        assert said.count("writes it back from its copy") == 3
+        assert said.endswith("dry run: nothing was changed; --apply does it\n")
 
     for _ in range(2):
-        assert repair(copy, monkeypatch) == 0
+        assert repair(copy, monkeypatch, "--apply") == 0
     assert before.items() <= content_of(copy).items()
 
 
@@ -484,7 +487,7 @@ def test_repair_new_journal(
         assert red.receipts_written == 0
     monkeypatch.setattr("kafka_drain.cli.commands.repair.the_cluster", lambda _: cluster)
 
-    assert main(["repair", str(copy), "--new-journal"]) == 0, capsys.readouterr().err
+    assert main(["repair", str(copy), "--new-journal", "--apply"]) == 0, capsys.readouterr().err
 
     for how in ({"scope": "open"}, {"scope": "all"}, {"scope": "all", "deep": True}):
         report = validate_archive(archive, cluster, **how)  # type: ignore[arg-type]
@@ -535,7 +538,7 @@ def test_repair_new_journal_refused(
     before = content_of(copy)
 
     for _ in range(2):
-        assert repair(copy, monkeypatch, "--new-journal") != 0
+        assert repair(copy, monkeypatch, "--new-journal", "--apply") != 0
         assert "Nothing was changed" in capsys.readouterr().err
 
     assert content_of(copy) == before

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kafka_drain.cli.console import say
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -16,12 +17,15 @@ from kafka_drain.schemas.registry import SchemaRegistry
 
 __all__ = [
     "add_acknowledgement",
+    "add_apply",
     "add_archive",
+    "add_dry_run",
     "add_kafka",
     "add_spark",
     "json_file",
     "names_kafka",
     "pairs",
+    "say_dry_run",
     "the_cluster",
     "the_registry",
 ]
@@ -68,6 +72,26 @@ def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="accept that these offsets expired before they were drained; can be repeated",
     )
+
+
+def add_apply(
+    parser: argparse.ArgumentParser,
+    what: str = "do it; without it the plan is shown and nothing is changed",
+) -> None:
+    """Add `--apply` to a command that sends, replaces or deletes: it does nothing until told."""
+    told = parser.add_mutually_exclusive_group()
+    told.add_argument("--apply", action="store_true", help=what)
+    told.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Add `--dry-run` to a command that only adds to the archive, and acts at once."""
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+
+
+def say_dry_run(how: str = "--apply does it") -> None:
+    """Say that nothing was done, and how it is."""
+    say(f"dry run: nothing was changed; {how}")
 
 
 def names_kafka(options: argparse.Namespace) -> bool:

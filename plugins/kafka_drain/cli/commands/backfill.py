@@ -6,9 +6,11 @@ import argparse
 
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
+    add_apply,
     add_archive,
     add_kafka,
     add_spark,
+    say_dry_run,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
@@ -23,7 +25,10 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drain what no receipt covers of an interval, prove it and seal it."""
+    """Drain what no receipt covers of an interval, prove it and seal it.
+
+    With --force it replaces what is archived: then it needs --apply.
+    """
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_backfill(
         pipeline,
@@ -35,13 +40,14 @@ def run(options: argparse.Namespace) -> int:
     for line in plan.lines():
         say(line)
     document = plan.to_dict()
-    if options.dry_run:
-        say("dry run: nothing was changed")
-    elif not plan.nothing_to_do:
+    acts = options.apply or not (options.force or options.dry_run)
+    if acts and not plan.nothing_to_do:
         document = run_backfill(
             plan, pipeline, cluster, runner_of(options.master), run="terminal", say=say
         )
     answer(options, document, print_fields(document))
+    if not acts:
+        say_dry_run("--apply does it" if options.force else "without --dry-run it is done")
     return OK
 
 
@@ -60,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="drain the interval's own window again and replace it; refused where Kafka no longer "
-        "holds all of it",
+        help="drain the interval's own window again and replace it, with --apply; refused where "
+        "Kafka no longer holds all of it",
     )
     add_acknowledgement(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    add_apply(parser, "do it with --force, which replaces; without --force it is done anyway")

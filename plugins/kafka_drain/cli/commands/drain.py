@@ -7,8 +7,10 @@ import argparse
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_archive,
+    add_dry_run,
     add_kafka,
     add_spark,
+    say_dry_run,
     the_cluster,
     the_registry,
 )
@@ -16,7 +18,10 @@ from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import run_drain
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.kafka.cluster import KafkaCluster
 
 __all__ = ["add_arguments", "run"]
 
@@ -61,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="option of Spark's file sink; can be repeated",
     )
+    add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,9 +74,12 @@ def run(options: argparse.Namespace) -> int:
     pipeline = the_pipeline(options)
     if options.log_level:
         pipeline = pipeline.with_log_level(options.log_level)
+    cluster = the_cluster(options)
+    if options.dry_run:
+        return _show_plan(options, pipeline, cluster)
     _, result = run_drain(
         pipeline,
-        the_cluster(options),
+        cluster,
         runner_of(options.master),
         run="terminal",
         say=say,
@@ -79,4 +88,12 @@ def run(options: argparse.Namespace) -> int:
         registry=the_registry(options),
     )
     answer(options, result, print_fields(result))
+    return OK
+
+
+def _show_plan(options: argparse.Namespace, pipeline: Pipeline, cluster: KafkaCluster) -> int:
+    plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
+    say_lines(plan.lines())
+    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    say_dry_run("without --dry-run it is done")
     return OK

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    add_spark,
+    say_dry_run,
+    the_cluster,
+)
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
@@ -31,9 +38,10 @@ def run(options: argparse.Namespace) -> int:
         plan = plan_maintenance(pipeline)
         for line in plan.lines():
             say(line)
-        say("dry run: nothing was changed; --apply does it")
         document = plan.to_dict()
     answer(options, document, print_fields(document))
+    if not options.apply:
+        say_dry_run()
     return OK
 
 
@@ -67,6 +75,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="close the open generation when it is older (7)",
     )
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
-    parser.add_argument(
-        "--apply", action="store_true", help="do it; without it the plan is shown, nothing changed"
-    )
+    add_apply(parser)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.journal.checks import begin_journal_anew, refuse_unsound
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
+    add_apply,
     add_archive,
     add_kafka,
     add_spark,
+    say_dry_run,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
@@ -18,6 +22,7 @@ from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
@@ -45,11 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="begin the journal anew with what is there: forgets what was sealed, is missing, and "
         "has no copy",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    add_apply(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Restore what is sealed, drain lost offsets again, write a manifest anew; then validate."""
+    """Show what a repair will restore, drain again and write anew; with --apply, do it."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
 
     def validated() -> Report:
@@ -59,18 +64,16 @@ def run(options: argparse.Namespace) -> int:
             say,
             deep=options.deep,
             acknowledge_expired=options.acknowledge_expired,
-            writes=not options.dry_run,
+            writes=options.apply,
         )
 
-    _mend(archive, new_journal=options.new_journal, dry_run=options.dry_run)
+    if not options.apply:
+        return _show_plan(options, archive, validated)
+    _mend(archive, new_journal=options.new_journal)
     report = validated()
     plan = plan_repair(archive, report)
     for line in plan.lines():
         say(line)
-    if options.dry_run:
-        say("dry run: nothing was changed")
-        answer(options, plan.to_dict(), print_fields(plan.to_dict()))
-        return FAILED if errors(report.findings) else OK
     if plan.nothing_to_do:
         return answer_report(options, archive, report)
     with hold_lease(archive.root, run="terminal", say=say):
@@ -83,28 +86,51 @@ def run(options: argparse.Namespace) -> int:
     return answer_report(options, archive, validated())
 
 
-def _mend(archive: Archive, *, new_journal: bool, dry_run: bool) -> None:
+def _show_plan(
+    options: argparse.Namespace, archive: Archive, validated: Callable[[], Report]
+) -> int:
+    """Show what is written back or set aside, drained again and written anew; change nothing."""
+    mending = plan_mending(archive.root, forget=options.new_journal)
+    for line in mending.lines():
+        say(line)
+    if options.new_journal and not mending.to_do:
+        begin_journal_anew(archive, say, dry_run=True)
+    try:
+        report = validated()
+        plan = plan_repair(archive, report)
+    except KafkaDrainError as error:
+        # What it would write back may be what has to be read first.
+        if not mending.to_do:
+            raise
+        document: dict[str, Any] = {"archive": str(archive.root), "mends": mending.lines()}
+        say(f"repair {archive.root}: what else there is shows when that is mended: {error}")
+        code = FAILED
+    else:
+        for line in plan.lines():
+            say(line)
+        document, code = plan.to_dict(), FAILED if errors(report.findings) else OK
+    answer(options, document, print_fields(document))
+    say_dry_run()
+    return code
+
+
+def _mend(archive: Archive, *, new_journal: bool) -> None:
     """Write back or set aside what is sealed and isn't in order; then begin the journal anew."""
     root = archive.root
     # Without a lease: where nothing is wrong, a drain may be running.
     mending = plan_mending(root, forget=new_journal)
-    if dry_run:
+    if not mending.to_do and not new_journal:
         for line in mending.lines():
             say(line)
-        if new_journal and not mending.to_do:
-            begin_journal_anew(archive, say, dry_run=True)
-    elif mending.to_do or new_journal:
-        with (
-            hold_lease(root, run="terminal", say=say),
-            hold_lease(root / "maintenance", run="terminal", say=say),
-            wait_for_lease(root / "windows", run="terminal", say=say),
-        ):
-            mend_sealed(root, say, forget=new_journal)
-            if new_journal:
-                begin_journal_anew(archive, say, dry_run=False)
-    else:
-        for line in mending.lines():
-            say(line)
+        return
+    with (
+        hold_lease(root, run="terminal", say=say),
+        hold_lease(root / "maintenance", run="terminal", say=say),
+        wait_for_lease(root / "windows", run="terminal", say=say),
+    ):
+        mend_sealed(root, say, forget=new_journal)
+        if new_journal:
+            begin_journal_anew(archive, say, dry_run=False)
 
 
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:

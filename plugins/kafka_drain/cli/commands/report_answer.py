@@ -24,17 +24,22 @@ __all__ = ["answer_report"]
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
-def answer_report(options: argparse.Namespace, archive: Archive, report: Report) -> int:
-    """Write the report beside the archive, print it and return the exit code."""
-    path = write_report(archive, report)
-    note_overview(archive, report, path)
+def answer_report(
+    options: argparse.Namespace, archive: Archive, report: Report, *, writes: bool = True
+) -> int:
+    """Write the report beside the archive if it `writes`, print it and return the exit code."""
+    path = None
+    if writes:
+        path = write_report(archive, report)
+        note_overview(archive, report, path)
 
     def show(console: Console) -> None:
         if fits_screen(console):
             _show_tables(console, report)
         else:
             print_lines(console, report.lines())
-        print_lines(console, [f"report: {path}"])
+        if path is not None:
+            print_lines(console, [f"report: {path}"])
 
     answer(options, report.to_dict() | {"report": path}, show)
     return FAILED if errors(report.findings) else OK

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, add_spark, the_cluster
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    add_spark,
+    say_dry_run,
+    the_cluster,
+)
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
@@ -45,10 +52,10 @@ def run(options: argparse.Namespace) -> int:
             run="terminal",
             say=say,
         )
-    else:
-        say("dry run: nothing was changed; --apply does it")
     document = plan.to_dict() | removed
     answer(options, document, print_fields(document))
+    if not options.apply:
+        say_dry_run()
     return OK
 
 
@@ -60,9 +67,9 @@ def _abandon(archive: Archive, options: argparse.Namespace) -> int:
         say(line)
     if options.apply:
         abandon_reprocess(plan, run="terminal", say=say)
-    else:
-        say("dry run: nothing was changed; --apply does it")
     answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    if not options.apply:
+        say_dry_run()
     return OK
 
 
@@ -96,6 +103,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end a reprocess that was begun: what it hasn't sealed goes, archived files stay",
     )
-    parser.add_argument(
-        "--apply", action="store_true", help="do it; without it the plan is shown, nothing changed"
-    )
+    add_apply(parser)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, the_cluster
+from kafka_drain.cli.commands.arguments import (
+    add_archive,
+    add_dry_run,
+    add_kafka,
+    say_dry_run,
+    the_cluster,
+)
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.storage.lease import hold_lease
@@ -31,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave what validation never seals out of what readers take; says what Kafka can't "
         "give again, deletes no file of it",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +52,6 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         for line in plan.lines():
             say(line)
-        say("dry run: nothing was changed")
     else:
         with hold_lease(archive.root, run="terminal", say=say):
             plan = planned()
@@ -54,4 +59,6 @@ def run(options: argparse.Namespace) -> int:
                 say(line)
             roll(plan, say)
     answer(options, plan.to_dict(), print_fields(plan.to_dict()))
+    if options.dry_run:
+        say_dry_run("without --dry-run it is done")
     return OK

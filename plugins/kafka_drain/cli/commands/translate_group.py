@@ -9,7 +9,14 @@ from collections.abc import Callable
 from rich.console import Console
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, json_file, the_cluster
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    json_file,
+    say_dry_run,
+    the_cluster,
+)
 from kafka_drain.cli.console import answer, new_table, print_table, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ConfigError
@@ -55,11 +62,10 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file with librdkafka's settings for the cluster that was drained",
     )
-    action = added.add_mutually_exclusive_group()
-    action.add_argument("--apply", action="store_true", help="commit the offsets")
-    action.add_argument(
+    added.add_argument(
         "--undo", action="store_true", help="put back what was committed before the last apply"
     )
+    add_apply(added, "commit the offsets; without it the plan is shown and nothing is changed")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
     groups = ConsumerGroups(cluster.config)
     records = GroupRecords(republish.folder, to_group)
     if options.undo:
-        return _answer_undo(options, groups, undo(records, groups, to_group, say))
+        undone = undo(records, groups, to_group, say, apply=options.apply)
+        return _answer_undo(options, groups, undone)
     plan = plan_group(
         archive,
         republish,
@@ -93,17 +100,18 @@ def run(options: argparse.Namespace) -> int:
         to_group=to_group,
         source=_source_cluster(options),
         offsets_file=options.offsets_file or "",
-        is_dry_run=not options.apply,
+        apply=options.apply,
     )
     for note in plan.notes:
         say(f"translate-group {to_group}: {note}")
     if options.apply:
         result, record = apply_plan(plan, records, groups, say)
     else:
-        say("dry run: nothing was changed; --apply commits these offsets")
         result, record = "planned", None
     shown = plan.to_dict() | {"result": result, "record": str(record.path) if record else None}
     answer(options, shown, _table(plan))
+    if not options.apply:
+        say_dry_run()
     return OK
 
 
@@ -121,7 +129,8 @@ def _answer_undo(
     undone: Undone,
 ) -> int:
     record, left = undone.record, undone.left
-    if left:
+    is_planned = undone.result == "planned"
+    if left and not is_planned:
         # Kafka can delete single offsets (KIP-496), confluent-kafka can't. They matter only to
         # consumers that read these topics with this group; all else was put back.
         say(
@@ -145,7 +154,7 @@ def _answer_undo(
     }
 
     def show(console: Console) -> None:
-        headers = ("topic", "partition", "apply left", "now")
+        headers = ("topic", "partition", "apply left", "then" if is_planned else "now")
         table = new_table(console, *headers, numbers=headers[1:])
         for tp, after in sorted(record.after.items()):
             before = record.before.get(tp)
@@ -155,6 +164,9 @@ def _answer_undo(
         print_table(console, table)
 
     answer(options, document, show)
+    if is_planned:
+        say_dry_run()
+        return OK
     return FAILED if left else OK
 
 

@@ -8,9 +8,11 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_archive,
+    add_dry_run,
     add_kafka,
     add_spark,
     names_kafka,
+    say_dry_run,
     the_cluster,
 )
 from kafka_drain.cli.commands.report_answer import answer_report
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
     add_spark(parser, "Spark's master, where more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
+    add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,8 +51,12 @@ def run(options: argparse.Namespace) -> int:
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
         read_many=lambda *asked: _by_spark(options)(*asked),
+        writes=not options.dry_run,
     )
-    return answer_report(options, archive, report)
+    code = answer_report(options, archive, report, writes=not options.dry_run)
+    if options.dry_run:
+        say_dry_run("without --dry-run what is proven is sealed, and the report written")
+    return code
 
 
 def _by_spark(options: argparse.Namespace) -> ReadFiles:

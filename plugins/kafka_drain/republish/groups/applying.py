@@ -18,12 +18,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo has done.
+    """What an undo has done, or will.
 
     Attributes:
-        record: The record of the apply that was undone.
-        result: `undone` or `already undone`.
-        back: What was put back.
+        record: The record of the apply that is undone.
+        result: `planned`, `undone` or `already undone`.
+        back: What is put back.
         left: Partitions that had no committed offset before, and keep the one that apply committed.
     """
 
@@ -65,8 +65,8 @@ def apply_plan(
     groups.commit(group, {tp: Committed(at) for tp, at in after.items() if current.get(tp) != at})
     records.mark_applied(record)
     say(
-        f"translate-group {group}: committed offsets of {len(after):,} partitions; --undo puts "
-        f"back what was there before, as {record.path} has it"
+        f"translate-group {group}: committed offsets of {len(after):,} partitions; --undo --apply "
+        f"puts back what was there before, as {record.path} has it"
     )
     return "applied", record
 
@@ -89,13 +89,15 @@ def _applied_before(
     raise GroupError(
         f"group {record.group}: {record.path} was "
         f"{'applied' if record.is_applied else 'begun'} at {record.written_at}, but {moved}; "
-        "somebody else has committed since. Nothing was changed; --undo and --apply again, or set "
-        "these offsets with kafka-consumer-groups.sh --reset-offsets"
+        "somebody else has committed since. Nothing was changed; undo it (--undo --apply) and "
+        "--apply again, or set these offsets with kafka-consumer-groups.sh --reset-offsets"
     )
 
 
-def undo(records: GroupRecords, groups: ConsumerGroups, group: str, say: Say) -> Undone:
-    """Put back what was committed before the newest apply that isn't undone.
+def undo(
+    records: GroupRecords, groups: ConsumerGroups, group: str, say: Say, *, apply: bool
+) -> Undone:
+    """Show, and if it is to `apply`, put back what was committed before the newest open apply.
 
     Raises:
         GroupInUseError: When the group has members.
@@ -126,12 +128,15 @@ def undo(records: GroupRecords, groups: ConsumerGroups, group: str, say: Say) ->
         )
     back = {tp: at for tp, at in record.before.items() if current.get(tp) != at.offset}
     left = [tp for tp in _new(record) if tp in current]
-    if left and not record.group_existed:
-        others = groups.all_committed(group).keys() - record.after.keys()
-        if not others:
-            # All that it has is what apply gave it, and apply made it.
-            groups.delete(group)
-            left = []
+    # All that it has is what apply gave it, and apply made it.
+    is_ours = bool(left) and not (
+        record.group_existed or groups.all_committed(group).keys() - record.after.keys()
+    )
+    left = [] if is_ours else left
+    if not apply:
+        return Undone(record, "planned", back, left)
+    if is_ours:
+        groups.delete(group)
     groups.commit(group, back)
     records.mark_undone(record)
     rest = "all" if not left else f"all but {len(left):,} partitions"

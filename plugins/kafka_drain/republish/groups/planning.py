@@ -75,7 +75,7 @@ def plan_group(
     to_group: str,
     source: KafkaCluster | None = None,
     offsets_file: str = "",
-    is_dry_run: bool = True,
+    apply: bool = False,
 ) -> TranslationPlan:
     """Plan a group's offsets in the target of a republish.
 
@@ -90,7 +90,7 @@ def plan_group(
         to_group: Who gets the new ones.
         source: The brokers that were drained; None for the target's.
         offsets_file: CSV with the group's offsets in the source, in place of asking it.
-        is_dry_run: Whether the new offsets aren't committed afterwards.
+        apply: Whether the new offsets are committed afterwards.
 
     Returns:
         The plan, with notes of what people should know.
@@ -150,7 +150,7 @@ def plan_group(
     _check_targets(run, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
-    if not described.is_idle and is_dry_run:
+    if not described.is_idle and not apply:
         notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
     current = offsets_of(groups.committed(to_group, plan.after))
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))

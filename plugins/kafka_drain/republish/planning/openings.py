@@ -124,13 +124,13 @@ class Claim:
         return _folder(self.root) / f"{self.number:08d}{suffix}.json"
 
 
-def claim_opening(root: UPath, plan: RepublishPlan, *, repeats: bool) -> Claim:
+def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
     """Claim that a run opens; sends nothing.
 
     Args:
         root: The archive's folder.
         plan: The run's plan, which is written.
-        repeats: Whether it may send what another run sends.
+        repeat: Whether it may send what another run sends.
 
     Raises:
         ConfigError: When another run has sent such records, or began to, or an attempt of this one
@@ -139,13 +139,13 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeats: bool) -> Claim:
     claim, unsettled = _append(root, plan.key)
     was_planned_before = bool(RepublishRun(root, plan.key).replaced())
     try:
-        if not repeats:
+        if not repeat:
             refuse_repeated(root, plan)
         # All are looked at before one is withdrawn: a run that is refused takes nobody's place.
         to_withdraw = []
         for other in unsettled:
             state = other.state()
-            now = _meets(other, plan, repeats=repeats)
+            now = _meets(other, plan, repeat=repeat)
             of_earlier_plan = was_planned_before and other.run == plan.key
             # One that can't be read may claim anything. Its run, if it opened, tells of itself.
             is_unknown = not other.run and state is State.UNDECIDED
@@ -167,9 +167,9 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeats: bool) -> Claim:
     return claim
 
 
-def _meets(other: Claim, plan: RepublishPlan, *, repeats: bool) -> str | None:
+def _meets(other: Claim, plan: RepublishPlan, *, repeat: bool) -> str | None:
     """Return the first records of another run's claim that the plan would send again."""
-    if repeats or not other.run or is_of_same_run(plan, other.run):
+    if repeat or not other.run or is_of_same_run(plan, other.run):
         return None
     theirs = RepublishRun(other.root, other.run).plan()
     return None if theirs is None else repeated(plan, sent(theirs))
@@ -180,7 +180,7 @@ def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
         return repeats_error(other.run, "began to send", now)
     return ConfigError(
         f"an attempt of run {plan.key} began with the plan before this one. Nothing was sent; end "
-        "the run (`kafka-drain republish ARCHIVE --abandon RUN`) and name another one"
+        "the run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and name another one"
     )
 
 

@@ -21,9 +21,7 @@ from kafka_drain.storage.sealed_json import seal, unseal
 __all__ = [
     "AT_LEAST_ONCE",
     "DELIVERIES",
-    "ENGINES",
     "EXACTLY_ONCE",
-    "TRANSACTIONS",
     "UNOPENED",
     "UNOPENED_FILES",
     "RepublishPlan",
@@ -43,12 +41,8 @@ DELIVERIES = {
     EXACTLY_ONCE: "key, value, headers, timestamp and order",
     AT_LEAST_ONCE: "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
 }
-ENGINES = ("auto", "worker", "spark")
 #: So much of an archive's id stands in the names of what its runs have in Kafka.
 ID_DIGITS = 12
-
-#: `strict`: one transaction for each producer epoch. `fast`: the producer is kept.
-TRANSACTIONS = ("strict", "fast")
 
 #: Records and bytes a second that a dry run counts with; two cores and a broker did more.
 ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
@@ -98,7 +92,7 @@ class RepublishPlan:
         transactions: `strict` or `fast`.
         engine: `worker` or `spark`.
         placement: `original`, `key` or a partition's number.
-        adds_provenance: Whether headers say where each record came from.
+        provenance: Whether headers say where each record came from.
         targets: The topics that get records.
         shards: One for each source partition (and life of its topic).
         size: Size of the files in bytes.
@@ -119,7 +113,7 @@ class RepublishPlan:
     transactions: str
     engine: str
     placement: str | int
-    adds_provenance: bool
+    provenance: bool
     targets: tuple[Target, ...]
     shards: tuple[Shard, ...]
     size: int
@@ -265,7 +259,7 @@ class RepublishPlan:
                 "transactions": self.transactions,
                 "engine": self.engine,
                 "placement": self.placement,
-                "provenance": self.adds_provenance,
+                "provenance": self.provenance,
                 "records": self.records,
                 "bytes": self.size,
                 "timestamps_replaced": self.timestamps_replaced,
@@ -307,7 +301,7 @@ class RepublishPlan:
             transactions=document["transactions"],
             engine=document["engine"],
             placement=document["placement"],
-            adds_provenance=document["provenance"],
+            provenance=document["provenance"],
             targets=tuple(
                 Target(
                     topic=target["topic"],

@@ -161,7 +161,7 @@ def make_plan(
         transactions=request.transactions,
         engine=engine,
         placement=request.placement,
-        adds_provenance=request.adds_provenance,
+        provenance=request.provenance,
         targets=targets,
         shards=shards,
         size=sum(sizes.values()),
@@ -170,7 +170,7 @@ def make_plan(
         through=through,
         archive_id=archive_id,
     )
-    if not request.repeats:
+    if not request.repeat:
         refuse_repeated(snapshot.root, plan)
     return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
 
@@ -179,7 +179,8 @@ def _sealed(
     snapshot: Snapshot, files: list[ArchiveFile], request: RepublishRequest
 ) -> list[tuple[ArchiveFile, SealedFile]]:
     waiting = [file for file in files if file.sealed is None]
-    if waiting and not request.sealed_only:
+    # A follower takes what is sealed, and the rest next time.
+    if waiting and not (request.sealed_only or request.follow):
         raise NotSealedError(
             f"{snapshot.root}: {len(waiting):,} files are committed but not sealed yet, the first "
             f"{waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or leave "

@@ -121,7 +121,7 @@ def plan_targets(
     targets: list[Target] = []
     notes: list[str] = []
     for name, need in sorted(needs.items()):
-        if request.creates_target and not cluster.has_topic(name):
+        if request.create_target and not cluster.has_topic(name):
             settings, wider = _settings_like(root, need, now)
             targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
             notes.append(f"topic {name} will be made: {settings}{wider}")

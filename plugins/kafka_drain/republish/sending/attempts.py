@@ -25,8 +25,8 @@ from kafka_drain.republish.sending.progress_store import Ledger, Progress, entry
 __all__ = ["abort_shards", "open_run"]
 
 _WAY_OUT = (
-    "end this run (`kafka-drain republish ARCHIVE --abandon RUN`) and start a new one into an "
-    "empty topic"
+    "end this run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and start a new one into "
+    "an empty topic"
 )
 
 

@@ -82,7 +82,7 @@ class SendJob:
         shards: What to send, in this order; they share one progress.
         partitions: How many partitions the target had when the plan was made.
         transactions: `strict` or `fast`.
-        adds_provenance: Whether headers say where each record came from.
+        provenance: Whether headers say where each record came from.
         settings: librdkafka's settings of the target cluster, secrets included.
         largest_batch: What the target topic takes in one batch, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
@@ -97,7 +97,7 @@ class SendJob:
     shards: tuple[Shard, ...]
     partitions: int
     transactions: str
-    adds_provenance: bool
+    provenance: bool
     settings: Mapping[str, Any] = field(repr=False)
     largest_batch: int = 1_000_000
     records_per_second: float = 0
@@ -366,7 +366,7 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
     produce = producer.produce
     offset = -1
     for key, value, headers, timestamp, offset in rows_of(batch):
-        if job.adds_provenance:
+        if job.provenance:
             headers = [*(headers or ()), *provenance(shard, offset)]
         # By the plan's count of partitions, as verify does: the target may have got more since.
         to = partition_of_key(key, job.partitions, came_from) if partition is None else partition

@@ -178,7 +178,7 @@ def _expected(
         chains: How many are read side by side, which share the memory.
     """
     target = plan.target(tp.topic)
-    by_key, adds_provenance = plan.placement == BY_KEY, plan.adds_provenance
+    by_key = plan.placement == BY_KEY
     slice_rows = max(1, SLICE_ROWS // -(-chains // 4))
 
     def read() -> Iterator[Record]:
@@ -194,7 +194,7 @@ def _expected(
                         ):
                             continue
                         sent = headers
-                        if adds_provenance:
+                        if plan.provenance:
                             sent = (headers or []) + provenance(shard, offset)
                         hashed = key_hash(key) if target.is_compacted else 0
                         yield content_hash(key, value, sent), timestamp, begin + offset, hashed

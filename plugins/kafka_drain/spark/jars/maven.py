@@ -67,7 +67,7 @@ def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[st
     """
     base = repository_url()
     progress = Progress("bytes", sum(jar.size for jar in jars))
-    say(f"{what}: {progress.line(0)}")
+    say(progress.line(what, 0))
     with _session() as session:
         repository = _Repository(base, session, Ticker(what, progress, say))
         problems = [
@@ -79,7 +79,7 @@ def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[st
             + "\nNone of these is kept. Have the mirror or proxy corrected, or let "
             f"{_VARIABLE} name another, and run `kafka-drain jars` again."
         )
-    say(f"{what}: {progress.line(progress.total)}")
+    say(progress.line(what, progress.total))
 
 
 @dataclass

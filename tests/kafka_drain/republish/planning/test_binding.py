@@ -18,7 +18,7 @@ from kafka_drain.republish.planning.follow import bound_before
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.run import Limits, plan_republish
+from kafka_drain.republish.run import plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -122,14 +122,14 @@ def cluster_of(**more: Any) -> Any:
 
 
 def planned(sealed: Archive, cluster: Any, **more: Any) -> Any:
-    request = more.pop("request", RepublishRequest(target_topic="copy"))
-    now = more.pop("at", NOW)
-    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, run="r", **more)
+    now, apply = more.pop("at", NOW), more.pop("apply", True)
+    request = RepublishRequest(**{"target_topic": "copy", "run_name": "r", **more})
+    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, apply=apply)
 
 
 def test_plan_republish_of_older_release(sealed: Archive) -> None:
     """A run that an older release planned goes on under the names that it has in Kafka."""
-    begun = planned(sealed, cluster_of(), is_dry_run=True)
+    begun = planned(sealed, cluster_of(), apply=False)
     assert begun.plan.archive_id == ""
     begun.run.write_plan(begun.plan)
     sealed.identify()
@@ -197,11 +197,11 @@ def test_plan_republish_abandoned(sealed: Archive) -> None:
 def test_republish_planned_otherwise_meanwhile(sealed: Archive) -> None:
     """Of two calls with one run's name and two requests, the one that plans later is refused."""
     mine = planned(sealed, cluster_of())
-    theirs = planned(sealed, cluster_of(), request=RepublishRequest("copy", adds_provenance=True))
+    theirs = planned(sealed, cluster_of(), provenance=True)
     theirs.run.write_plan(theirs.plan)
 
     with pytest.raises(ConfigError, match=r"began with .*'provenance': True.*, this asks for"):
-        mine.execute(None, lambda: NOW, Limits())  # type: ignore[arg-type]
+        mine.execute(None, lambda: NOW)  # type: ignore[arg-type]
 
 
 def two_targets(*topics: str) -> Any:
@@ -217,8 +217,7 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
     made.seal_window("0_1", {TopicPartition(t, 0): dense(0, 5) for t in "ab"})
 
     def mirrored(cluster: Any, **more: Any) -> Any:
-        request = RepublishRequest("{topic}.copy")
-        return planned(made.archive, cluster, request=request, follows=True, **more)
+        return planned(made.archive, cluster, target_topic="{topic}.copy", follow=True, **more)
 
     def end(republish: Any) -> None:
         plan = republish.run.write_plan(republish.plan)
@@ -259,7 +258,7 @@ def test_plan_republish_follow_receipt_gone(tmp_path: Path, gone: str) -> None:
 
     for _ in range(2):
         with pytest.raises(ManifestInvalidError, match="receipt_missing"):
-            planned(archive, cluster, follows=True)
+            planned(archive, cluster, follow=True)
     assert not (archive.root / "republish").exists()
 
 
@@ -270,25 +269,25 @@ def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) ->
         {TopicPartition(t, p): Log() for t in sealed.snapshot().document.topics for p in range(2)},
         configs={t: {"retention.ms": "-1"} for t in sealed.snapshot().document.topics},
     )
-    begun = planned(sealed, cluster, request=RepublishRequest(None), follows=True)
+    begun = planned(sealed, cluster, target_topic=None, follow=True)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
         document = {"cluster_id": "cluster-1", "sent": sent(plan), "through": plan.through}
         begun.run.write_receipt(document | {"request": dict(plan.request)})
 
-    planned(sealed, cluster, request=RepublishRequest("{topic}"), follows=True)
+    planned(sealed, cluster, target_topic="{topic}", follow=True)
     with pytest.raises(ConfigError, match="began with"):
-        planned(sealed, cluster, follows=True)
+        planned(sealed, cluster, follow=True)
 
 
-@pytest.mark.parametrize("is_dry_run", [False, True])
+@pytest.mark.parametrize("apply", [True, False])
 @pytest.mark.parametrize("is_ended", [False, True])
 @pytest.mark.parametrize("follows", [False, True])
 def test_plan_republish_target_made_again(
-    sealed: Archive, is_dry_run: bool, is_ended: bool, follows: bool
+    sealed: Archive, apply: bool, is_ended: bool, follows: bool
 ) -> None:
     """Begun or ended, followed or not, dry or not: the target is looked at before all else."""
-    begun = planned(sealed, cluster_of(), follows=follows)
+    begun = planned(sealed, cluster_of(), follow=follows)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
         receipt = {
@@ -300,7 +299,7 @@ def test_plan_republish_target_made_again(
         begun.run.write_receipt(receipt)
     again = cluster_of(topic_ids={"copy": "again"})
 
-    planned(sealed, cluster_of(), follows=follows, is_dry_run=is_dry_run)
+    planned(sealed, cluster_of(), follow=follows, apply=apply)
     for cluster, says in ((again, "id is again"), (cluster_of(id="elsewhere"), "is elsewhere")):
         with pytest.raises(TopicError, match=says):
-            planned(sealed, cluster, follows=follows, is_dry_run=is_dry_run)
+            planned(sealed, cluster, follow=follows, apply=apply)

@@ -41,12 +41,12 @@ class Killed(BaseException):
     """As a SIGKILL."""
 
 
-def open_run(root: UPath, plan: RepublishPlan, *, repeats: bool = False) -> str | None:
+def open_run(root: UPath, plan: RepublishPlan, *, repeat: bool = False) -> str | None:
     """Open a run as `Republish.execute` does; return why it was refused, None when it opened."""
     run = RepublishRun(root, plan.key)
     try:
         run.write_plan(plan)
-        claim = None if run.is_opened else claim_opening(root, plan, repeats=repeats)
+        claim = None if run.is_opened else claim_opening(root, plan, repeat=repeat)
         if claim is not None:
             claim.confirm()
         run.mark_opened({})
@@ -134,7 +134,7 @@ def test_claim_opening_paused(tmp_path: Path) -> None:
     root = UPath(tmp_path)
     a, b = plan_of("a"), plan_of("b")
     RepublishRun(root, "a").write_plan(a)
-    claim = claim_opening(root, a, repeats=False)
+    claim = claim_opening(root, a, repeat=False)
     assert open_run(root, b) is None
 
     for _ in range(2):
@@ -143,18 +143,18 @@ def test_claim_opening_paused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "repeats"),
+    ("other", "repeat"),
     [(plan_of("b", 10, 20), False), (plan_of("b", target_id="other"), False), (plan_of("b"), True)],
-    ids=["other records", "other target", "repeats"],
+    ids=["other records", "other target", "repeat"],
 )
-def test_claim_opening_beside(tmp_path: Path, other: RepublishPlan, repeats: bool) -> None:
+def test_claim_opening_beside(tmp_path: Path, other: RepublishPlan, repeat: bool) -> None:
     """Runs with other records or targets, or that may repeat, open beside each other."""
     root = UPath(tmp_path)
     a = plan_of("a")
     RepublishRun(root, "a").write_plan(a)
-    claim = claim_opening(root, a, repeats=False)
+    claim = claim_opening(root, a, repeat=False)
 
-    assert open_run(root, other, repeats=repeats) is None
+    assert open_run(root, other, repeat=repeat) is None
 
     claim.confirm()
     RepublishRun(root, "a").mark_opened({})
@@ -166,8 +166,8 @@ def test_claim_opening_of_follower(tmp_path: Path) -> None:
     root = UPath(tmp_path)
     plan = plan_of("f.000001", through={})
     RepublishRun(root, plan.key).write_plan(plan)
-    first = claim_opening(root, plan, repeats=False)
-    second = claim_opening(root, plan, repeats=False)
+    first = claim_opening(root, plan, repeat=False)
+    second = claim_opening(root, plan, repeat=False)
 
     second.confirm()
     first.confirm()
@@ -199,7 +199,7 @@ def test_claim_opening_half_written(tmp_path: Path, content: str, number: int) -
     for other in range(1, number):
         assert open_run(root, plan_of(f"r{other}", other, other + 1)) is None
     RepublishRun(root, "z").write_plan(plan_of("z", 90, 91))
-    paused = claim_opening(root, plan_of("z", 90, 91), repeats=False)
+    paused = claim_opening(root, plan_of("z", 90, 91), repeat=False)
     claim_path(root, number).write_text(content)
 
     assert open_run(root, plan_of("b", 90, 91)) is None
@@ -225,10 +225,10 @@ def test_claim_opening_refused_withdraws_nobody(tmp_path: Path) -> None:
     """A run that is refused for one run's sake takes no other's place."""
     root = UPath(tmp_path)
     RepublishRun(root, "a").write_plan(plan_of("a", 0, 10))
-    waiting = claim_opening(root, plan_of("a", 0, 10), repeats=False)
+    waiting = claim_opening(root, plan_of("a", 0, 10), repeat=False)
     RepublishRun(root, "b").write_plan(plan_of("b", 10, 20))
     # Killed between the two: its claim alone says that it has opened.
-    claim_opening(root, plan_of("b", 10, 20), repeats=False).confirm()
+    claim_opening(root, plan_of("b", 10, 20), repeat=False).confirm()
 
     assert str(open_run(root, plan_of("c", 0, 20))).startswith("run b began to send")
     waiting.confirm()
@@ -238,7 +238,7 @@ def test_claim_opening_settles_older_claims(tmp_path: Path) -> None:
     """An undecided claim of a run that opened by a later one is settled, and not read again."""
     root = UPath(tmp_path)
     RepublishRun(root, "a").write_plan(plan_of("a"))
-    claim_opening(root, plan_of("a"), repeats=False)
+    claim_opening(root, plan_of("a"), repeat=False)
     assert open_run(root, plan_of("a")) is None
 
     assert open_run(root, plan_of("b", 10, 20)) is None
@@ -246,13 +246,13 @@ def test_claim_opening_settles_older_claims(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_opened", [False, True])
-@pytest.mark.parametrize("repeats", [False, True])
-def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeats: bool) -> None:
+@pytest.mark.parametrize("repeat", [False, True])
+def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bool) -> None:
     """An attempt with the plan before can't open any more; where it has, the later one doesn't."""
     root = UPath(tmp_path)
     run = RepublishRun(root, "a")
     first = run.write_plan(plan_of("a"))
-    older = claim_opening(root, first, repeats=repeats)
+    older = claim_opening(root, first, repeat=repeat)
     if is_opened:
         # Killed before its folder said so.
         older.confirm()
@@ -260,9 +260,9 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeats: b
 
     if is_opened:
         with pytest.raises(ConfigError, match="run a began with the plan before"):
-            claim_opening(root, second, repeats=repeats)
+            claim_opening(root, second, repeat=repeat)
     else:
-        claim_opening(root, second, repeats=repeats).confirm()
+        claim_opening(root, second, repeat=repeat).confirm()
         with pytest.raises(ConfigError, match="run a began to send"):
             older.confirm()
 
@@ -277,4 +277,4 @@ def test_claim_opening_claim_gone(tmp_path: Path) -> None:
     (folder / "00000002.json").unlink()
 
     with pytest.raises(ArchiveError, match=r"00000002\.json is gone; restore it from a copy"):
-        claim_opening(root, plan_of("r3", 3, 4), repeats=False)
+        claim_opening(root, plan_of("r3", 3, 4), repeat=False)

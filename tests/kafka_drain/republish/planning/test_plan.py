@@ -48,7 +48,7 @@ plans = st.builds(
     transactions=text,
     engine=text,
     placement=text | number,
-    adds_provenance=st.booleans(),
+    provenance=st.booleans(),
     targets=st.lists(
         st.builds(Target, text, text, number, st.lists(number).map(tuple), st.booleans())
     ).map(tuple),
@@ -76,7 +76,7 @@ PLAN = RepublishPlan(
     transactions="strict",
     engine="worker",
     placement="original",
-    adds_provenance=False,
+    provenance=False,
     targets=(Target("copy", "id", 2, (7, 0)), Target("other", "id2", 1, (3,), True)),
     shards=(
         Shard(0, T0, "1", "copy", 0, Rows(), FILES, ProgressSlot("g", TopicPartition("copy", 0))),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.archive.archive import Archive
@@ -26,6 +26,7 @@ from kafka_drain.errors import (
     SourceRecordError,
     TopicError,
 )
+from kafka_drain.intervals import time_text
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning import planner as planning
@@ -33,7 +34,6 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.republish.planning.selection import Selection
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next, sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -146,7 +146,7 @@ def test_make_plan_selection(
     golden: Archive, selection: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     """Exactly the wanted records are counted, to the offset and to the millisecond."""
-    plan = plan_of(golden, selection=Selection.of(**selection))
+    plan = plan_of(golden, **selection)
 
     counts = {shard.source: shard.records for shard in plan.shards}
     assert (counts.get(P0, 0), counts.get(P1, 0)) == expected
@@ -175,8 +175,12 @@ def test_make_plan_selection_property(
     """What is counted is what going through all rows one by one finds."""
     tp = TopicPartition("t", 0)
     by_offset = dict(enumerate(rows))
-    selection = Selection.of(offsets=[f"t:0:{a}-{a + n}" for a, n in wanted or ()])
-    selection = replace(selection, from_ms=from_ms, to_ms=to_ms)
+    assume(from_ms is None or to_ms is None or from_ms <= to_ms)
+    offsets = [f"t:0:{a}-{a + n}" for a, n in wanted or ()]
+    times = {
+        name: None if ms is None else time_text(ms)
+        for name, ms in (("from_time", from_ms), ("to_time", to_ms))
+    }
 
     def is_wanted(offset: int, ms: int) -> bool:
         return (
@@ -190,9 +194,8 @@ def test_make_plan_selection_property(
         for number in range(files):
             if batch := {o: ms for o, ms in by_offset.items() if o % files == number}:
                 made.seal({tp: batch})
-        plan = plan_of(
-            made.archive, selection=selection, files=made.files, now=datetime.now(timezone.utc)
-        )
+        now = datetime.now(timezone.utc)
+        plan = plan_of(made.archive, offsets=offsets, **times, files=made.files, now=now)
 
     found = {o: ms for o, ms in by_offset.items() if is_wanted(o, ms)}
     assert plan.records == len(found)
@@ -288,7 +291,7 @@ def test_make_plan_needs_of_what_is_sent(two_topics: MadeArchive) -> None:
         two_topics.archive,
         cluster_with(copy=1),
         files=two_topics.files,
-        selection=Selection(partitions=(0,)),
+        partitions=[0],
     )
 
     assert [shard.source for shard in plan.shards] == [
@@ -313,7 +316,7 @@ def test_make_plan_creates_target(two_topics: MadeArchive, creates_targets: bool
         cluster,
         files=two_topics.files,
         target_topic="{topic}_new",
-        creates_target=True,
+        create_target=True,
         creates_targets=creates_targets,
     )
 
@@ -355,7 +358,7 @@ def test_make_plan_creates_all_targets_or_none(
             files=two_topics.files,
             target_topic="{topic}_new",
             rename=rename,
-            creates_target=True,
+            create_target=True,
             creates_targets=creates_targets,
         )
 
@@ -378,7 +381,7 @@ def test_make_plan_topic_made_again(tmp_path: Path) -> None:
             (tp, "first", 10), (tp, "second", 4)
         ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"offsets of t-0 name two records each.*by\s+time"):
-        plan_of(made.archive, files=made.files, selection=Selection.of(offsets=["t:0:0-2"]))
+        plan_of(made.archive, files=made.files, offsets=["t:0:0-2"])
 
 
 # progress
@@ -442,8 +445,8 @@ def test_make_plan_nothing_sealed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"selection": Selection.of(topics=["flihgts", "flights"])},
-        {"selection": Selection.of(offsets=["flihgts:0:0-1"])},
+        {"topics": ["flihgts", "flights"]},
+        {"offsets": ["flihgts:0:0-1"]},
         {"rename": {"flihgts": "copy"}},
     ],
     ids=str,
@@ -466,12 +469,12 @@ def test_make_plan_unknown_topic(golden: Archive, asked: dict[str, Any]) -> None
 def test_make_plan_unknown_partition(golden: Archive, asked: dict[str, Any], unknown: str) -> None:
     """A partition that the archive never held is refused, and those that it holds are named."""
     with pytest.raises(ArchiveError, match=rf"never held {unknown} {P0.topic}: 2 partitions"):
-        plan_of(golden, selection=Selection.of(**asked))
+        plan_of(golden, **asked)
 
 
 def test_make_plan_empty_interval(golden: Archive) -> None:
     """An interval without records is a plan without shards, not an error."""
-    plan = plan_of(golden, selection=Selection.of(from_time="2020-01-01"))
+    plan = plan_of(golden, from_time="2020-01-01")
 
     assert (plan.records, plan.shards, plan.targets) == (0, (), ())
 
@@ -517,7 +520,7 @@ def test_make_plan_row_without_topic(golden: Archive) -> None:
 
 def test_make_plan_repeated(copied: Archive) -> None:
     """Records that another run began to send to this topic are refused, unless they may repeat."""
-    before = plan_of(copied, run="before", selection=Selection(partitions=(0,)))
+    before = plan_of(copied, run="before", partitions=[0])
     run = RepublishRun(copied.root, before.key)
     run.write_plan(before)
     assert plan_of(copied).records == RECORDS
@@ -526,9 +529,9 @@ def test_make_plan_repeated(copied: Archive) -> None:
 
     with pytest.raises(ConfigError, match=f"run {before.key} began to send records of flights-0"):
         plan_of(copied)
-    assert plan_of(copied, repeats=True).records == RECORDS
-    assert plan_of(copied, selection=Selection(partitions=(1,))).records == 42
-    assert plan_of(copied, run="before", selection=Selection(partitions=(0,))) == before
+    assert plan_of(copied, repeat=True).records == RECORDS
+    assert plan_of(copied, partitions=[1]).records == 42
+    assert plan_of(copied, run="before", partitions=[0]) == before
 
 
 # followers
@@ -554,7 +557,7 @@ def test_make_plan_follower_repeats(copied: Archive) -> None:
         return archive_files(copied.snapshot())
 
     for key in ("f.000001", "other.000001"):
-        earlier = plan_of(copied, files=files, through=through, key=key, repeats=True)
+        earlier = plan_of(copied, files=files, through=through, key=key, repeat=True)
         run = RepublishRun(copied.root, key)
         run.write_plan(earlier)
         if key == "f.000001":
@@ -605,9 +608,9 @@ def test_engine_auto_of_large_plan(
 
 def test_shard_rows_are_what_was_asked(golden: Archive) -> None:
     """A shard carries what tells its rows from the others of its files."""
-    selection = Selection.of(offsets=["flights:0:1-4", "flights:0:9-12"], from_time=at(2))
+    offsets = ["flights:0:1-4", "flights:0:9-12"]
 
-    [shard] = plan_of(golden, selection=selection).shards
+    [shard] = plan_of(golden, offsets=offsets, from_time=at(2)).shards
 
     assert shard.rows.ranges == (OffsetRange(1, 4), OffsetRange(9, 12))
     assert (shard.rows.from_ms, shard.rows.to_ms) == (NOON + 2, None)

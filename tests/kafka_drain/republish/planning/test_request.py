@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import strategies as st
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import run_key
-from kafka_drain.republish.planning.selection import Selection
-from kafka_drain.republish.run import Limits
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
 
@@ -21,9 +20,9 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"delivery": "at_most_once"}, r"delivery = 'at_most_once'.*exactly_once, at_least_once"),
-        ({"transactions": "slow"}, r"transactions = 'slow'.*strict, fast"),
-        ({"engine": "flink"}, r"engine = 'flink'.*auto, worker, spark"),
+        ({"delivery": "at_most_once"}, r"delivery = 'at_most_once'.*exactly_once.*at_least_once"),
+        ({"transactions": "slow"}, r"transactions = 'slow'.*strict.*fast"),
+        ({"engine": "flink"}, r"engine = 'flink'.*auto.*worker.*spark"),
         ({"placement": "random"}, r"placement = 'random'.*original, key or a partition's number"),
         ({"placement": -1}, "placement = -1 is not acceptable"),
     ],
@@ -40,10 +39,12 @@ def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
         ({"engine": "worker"}, "engine = 'worker' and delivery = 'at_least_once' contradict"),
         ({"placement": "key"}, "placement original and no provenance"),
         ({"placement": 0}, "placement original and no provenance"),
-        ({"adds_provenance": True}, "placement original and no provenance"),
-        ({"selection": Selection.of(offsets=["t:0:0-1"])}, "whole partitions only"),
-        ({"selection": Selection(from_ms=0)}, "whole partitions only"),
-        ({"selection": Selection(to_ms=0)}, "whole partitions only"),
+        ({"provenance": True}, "placement original and no provenance"),
+        ({"offsets": ["t:0:0-1"]}, "whole partitions only"),
+        ({"from_time": "1970-01-01"}, "whole partitions only"),
+        ({"to_time": "1970-01-01"}, "whole partitions only"),
+        ({"records_per_second": 10}, "keeps to no limit"),
+        ({"bytes_per_second": 0.5}, "keeps to no limit"),
     ],
 )
 def test_request_at_least_once_cannot(asked: dict[str, Any], says: str) -> None:
@@ -55,10 +56,10 @@ def test_request_at_least_once_cannot(asked: dict[str, Any], says: str) -> None:
 
 def test_request_at_least_once() -> None:
     """Whole topics and partitions can be sent by Spark's own sink."""
-    selection = Selection.of(topics=["a"], partitions=[1])
+    whole: dict[str, Any] = {"topics": ["a"], "partitions": [1]}
 
     for engine in ("auto", "spark"):
-        RepublishRequest(delivery="at_least_once", engine=engine, selection=selection)
+        RepublishRequest(delivery="at_least_once", engine=engine, **whole)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,12 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
     [
         {"target_topic": "other"},
         {"rename": {"a": "b"}},
-        {"selection": Selection(partitions=(0,))},
+        {"partitions": [0]},
         {"delivery": "at_least_once"},
         {"transactions": "fast"},
         {"engine": "spark"},
         {"placement": 3},
-        {"adds_provenance": True},
+        {"provenance": True},
     ],
 )
 def test_request_name_of_other_request(changed: dict[str, Any]) -> None:
@@ -120,18 +121,21 @@ def test_request_name_of_same_request() -> None:
     asked = RepublishRequest(
         target_topic="{topic}_restored",
         rename={"a": "x", "b": "y"},
-        selection=Selection.of(topics=["b", "a"], to_time="2026-01-01T00:00:00Z"),
+        topics=("b", "a"),
+        to_time=datetime(2026, 1, 1, tzinfo=timezone.utc),
         placement="0",
     )
     same = RepublishRequest(
         target_topic="{topic}_restored",
         rename={"b": "y", "a": "x"},
-        selection=Selection.of(topics=["a", "b", "a"], to_time="2026-01-01T01:00:00+01:00"),
+        topics=("a", "b", "a"),
+        to_time=datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
         placement=0,
-        creates_target=True,
+        create_target=True,
         sealed_only=True,
-        repeats=True,
+        repeat=True,
         into_source=True,
+        records_per_second=10,
     )
 
     assert asked.name("p") == same.name("p")
@@ -163,8 +167,67 @@ def test_request_name_readable() -> None:
     )
 
 
-@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
-def test_limits_not_acceptable(limit: float) -> None:
+def test_request_named() -> None:
+    """A run that has a name is called by it, whatever is asked for."""
+    assert RepublishRequest(run_name="mine", target_topic="copy").name("flights") == "mine"
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf"), "fast"])
+def test_request_limit_not_acceptable(limit: Any) -> None:
     """A limit is a number, or 0 for none; anything else is refused before anything is planned."""
-    with pytest.raises(ConfigError, match=r"bytes_per_second = .* accepted: a number, 0 for no"):
-        Limits(bytes_per_second=limit)
+    with pytest.raises(ConfigError, match=r"bytes_per_second = .*: Input should be "):
+        RepublishRequest(bytes_per_second=limit)
+
+
+def test_request_tells_all_at_once() -> None:
+    """Whatever is wrong with several options is told in one error."""
+    wrong: dict[str, Any] = {
+        "placement": "random",
+        "rename": {"a": ""},
+        "from_time": "noon",
+        "partitions": ["x"],
+        "offsets": ["t:0:5-5"],
+        "engine": "flink",
+    }
+
+    with pytest.raises(ConfigError) as refused:
+        RepublishRequest(**wrong)
+
+    said = str(refused.value)
+    assert [name for name in wrong if name not in said] == []
+    assert said.count("; accepted: ") == 4
+
+
+def test_request_times_in_wrong_order() -> None:
+    """Times that leave nothing between them are refused."""
+    times: dict[str, Any] = {"from_time": "2026-01-02", "to_time": "2026-01-01"}
+
+    with pytest.raises(ConfigError, match="is after to_time"):
+        RepublishRequest(**times)
+
+
+def test_request_misspelt() -> None:
+    """An option that there isn't is refused with the one that was meant."""
+    asked: dict[str, Any] = {"provenence": True}
+
+    with pytest.raises(ConfigError, match=r"no key of a republish; did you mean 'provenance'"):
+        RepublishRequest(**asked)
+
+
+def test_request_into_source() -> None:
+    """Who sends into the source, and names no target, means each record's own topic."""
+    assert RepublishRequest(into_source=True).target_of("a") == "a"
+    assert RepublishRequest(into_source=True, target_topic="copy").target_of("a") == "copy"
+
+
+def test_options_shown() -> None:
+    """Each option has a section, one type, and a description in whole sentences."""
+    options = RepublishRequest.options()
+
+    assert options.keys() == RepublishRequest.model_fields.keys()
+    for name, option in options.items():
+        assert isinstance(option["type"], str), name
+        assert option["section"] in ("Where to", "Which records", "How they are sent"), name
+        assert option["description"].endswith("."), name
+        # argparse puts values in place of it.
+        assert "%" not in option["description"], name

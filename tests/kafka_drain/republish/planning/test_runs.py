@@ -14,11 +14,11 @@ from upath import UPath
 from kafka_drain.cli.main import main
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republish.planning import runs
-from kafka_drain.republish.planning.abandon import abandon_run
+from kafka_drain.republish.planning.abandon import unended_run
 from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
-from tests.kafka_drain.made_archive import NOW, MadeArchive
+from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 # What Kafka takes as a group, a transactional id or a topic's name, and every file system.
@@ -109,30 +109,36 @@ def test_write_plan_instead_meets_opening(
     assert run.write_plan(replace(PLAN, size=2), instead_of=first) == first
 
 
-def test_abandon(tmp_path: Path) -> None:
-    """A run is abandoned by its name, its folder's or its mirror's, unless it has ended."""
+def test_unended_run(tmp_path: Path) -> None:
+    """A run is meant by its name, its folder's or its mirror's, unless it has ended."""
     archive = MadeArchive(tmp_path, {"t": "id"}).archive
     keys = [run_key("a b"), f"{follower_key('m')}.000001", f"{follower_key('m')}.000002"]
     for key in keys:
         RepublishRun(archive.root, key).write_plan(PLAN)
     RepublishRun(archive.root, keys[1]).write_receipt({})
 
-    assert abandon_run(archive, "m", NOW).key == keys[2]
-    assert abandon_run(archive, "a b", NOW).is_abandoned
-    assert abandon_run(archive, keys[0], NOW).key == keys[0]
+    assert unended_run(archive, "m").key == keys[2]
+    assert unended_run(archive, "a b").key == keys[0]
+    assert unended_run(archive, keys[0]).key == keys[0]
     with pytest.raises(ConfigError, match="has ended, with a receipt"):
-        abandon_run(archive, keys[1], NOW)
+        unended_run(archive, keys[1])
     with pytest.raises(ConfigError, match="has no run 'x'"):
-        abandon_run(archive, "x", NOW)
+        unended_run(archive, "x")
 
 
 def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command needs no Kafka, and says which run it has ended."""
+    """The command needs no Kafka, says which run it ends, and ends it when it is told."""
     archive = MadeArchive(tmp_path, {"t": "id"}).archive
     run = RepublishRun(archive.root, run_key("mine"))
     run.write_plan(PLAN)
 
-    assert main(["republish", str(archive.root), "--abandon", "mine"]) == 0
+    abandon = ["republish", str(archive.root), "--abandon", "mine"]
+
+    assert main(abandon) == 0
+    assert not run.is_abandoned
+    assert "dry run: nothing was changed; --apply does it" in capsys.readouterr().err
+
+    assert main([*abandon, "--apply"]) == 0
     assert run.is_abandoned
     assert run.key in capsys.readouterr().out
 

@@ -213,7 +213,7 @@ def make(made: MadeArchive, source: TopicSettings, need: Need = NEED) -> tuple[T
     """Make topic new like a source; return how it was made, and what a dry run says before."""
     write_topic_settings(made.root, {"t": source})
     cluster = FakeCluster({})
-    request = RepublishRequest(target_topic="new", creates_target=True)
+    request = RepublishRequest(target_topic="new", create_target=True)
     [target], [note] = plan_targets(made.root, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
     assert not cluster.has_topic("new")
 

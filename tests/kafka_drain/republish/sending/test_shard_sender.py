@@ -18,7 +18,7 @@ from kafka_drain.republish import run as republishing
 from kafka_drain.republish.engines import worker
 from kafka_drain.republish.engines.worker import Worker
 from kafka_drain.republish.planning.placement import partition_of_key
-from kafka_drain.republish.run import Limits, Republish
+from kafka_drain.republish.run import Republish
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import ProducerLost
@@ -40,7 +40,7 @@ def job(**changes: Any) -> SendJob:
         "shards": PLAN.shards[1:],
         "partitions": 2,
         "transactions": "strict",
-        "adds_provenance": False,
+        "provenance": False,
         "settings": {},
     }
     return SendJob(**(values | changes))
@@ -191,7 +191,7 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     none: Any = None
     republish = Republish(none, cluster, none, PLAN, said.append, none)
 
-    republish._send(PLAN, engine, 1, 0, Limits())  # type: ignore[arg-type]
+    republish._send(PLAN, engine, 1, 0)  # type: ignore[arg-type]
 
     unknown = ["the progress isn't known" in line for line in said]
     assert unknown == [True, False, True, False]

@@ -1,0 +1,157 @@
+"""Commands that send, replace or delete do nothing until they are told; the others act at once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.main import COMMANDS, main, parser
+from kafka_drain.config.pipeline import Pipeline
+from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
+
+PLANS_FIRST = {"republish", "translate-group", "repair", "reprocess", "maintain"}
+ACTS_AT_ONCE = {"drain", "validate", "roll"}
+#: Acts at once, unless it replaces.
+BOTH = {"backfill"}
+
+
+def flags_of(command: str) -> set[str]:
+    """Return a command's flags."""
+    subparsers = next(
+        action
+        for action in parser([command])._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    return {
+        flag for action in subparsers.choices[command]._actions for flag in action.option_strings
+    }
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Return each file with its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_flags_of_each_command() -> None:
+    """There is one idiom: `--apply` where something is sent, replaced or deleted, `--dry-run`."""
+    flags = {command: flags_of(command) for command in COMMANDS}
+
+    assert {name for name, found in flags.items() if "--apply" in found} == PLANS_FIRST | BOTH
+    assert {name for name, found in flags.items() if "--dry-run" in found} == {
+        *PLANS_FIRST,
+        *ACTS_AT_ONCE,
+        *BOTH,
+    }
+
+
+@pytest.mark.parametrize("command", sorted(PLANS_FIRST))
+def test_apply_contradicts_dry_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who says both is asked which one is meant."""
+    group = ["--group", "g"] if command == "translate-group" else []
+
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "/archive", *group, "--apply", "--dry-run"])
+
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["validate", "repair"])
+def test_dry_run_changes_nothing(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A dry run writes nothing, not even a report, and says last how it is done."""
+    archive = tmp_path / "archive"
+    golden_copy(archive)
+    before = content_of(archive)
+    monkeypatch.setattr(
+        f"kafka_drain.cli.commands.{command}.the_cluster", lambda _: golden_cluster()
+    )
+
+    kafka = "--bootstrap-servers=127.0.0.1:1"
+    assert main([command, str(archive), kafka, "--dry-run"]) == 0
+
+    assert content_of(archive) == before
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("dry run: nothing was changed; ")
+    assert ("--apply" in last) is (command in PLANS_FIRST)
+
+
+def test_drain_dry_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A drain's dry run says what it would read, and makes no archive."""
+    monkeypatch.setattr("kafka_drain.cli.commands.drain.the_cluster", lambda _: golden_cluster())
+
+    assert main(["drain", str(tmp_path / "new"), "--topic", P0.topic, "--dry-run"]) == 0
+
+    assert list(tmp_path.iterdir()) == []
+    said = capsys.readouterr()
+    assert "2,000" in said.out + said.err
+    assert said.err.endswith("dry run: nothing was changed; without --dry-run it is done\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "acts"),
+    [
+        ([], True),
+        (["--apply"], True),
+        (["--dry-run"], False),
+        (["--force"], False),
+        (["--force", "--apply"], True),
+        (["--force", "--dry-run"], False),
+    ],
+)
+def test_backfill_acts(
+    flags: list[str],
+    acts: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A backfill adds what is missing at once; where it replaces, it waits to be told."""
+
+    class Plan:
+        nothing_to_do = False
+
+        def lines(self) -> list[str]:
+            return ["backfill: planned"]
+
+        def to_dict(self) -> dict[str, Any]:
+            return {}
+
+    class Began(Exception):
+        pass
+
+    def begin(*_: Any) -> None:
+        raise Began
+
+    sealed_copy(tmp_path / "archive")
+    module = "kafka_drain.cli.commands.backfill"
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    monkeypatch.setattr(f"{module}.the_pipeline", lambda _: pipeline)
+    monkeypatch.setattr(f"{module}.the_cluster", lambda _: golden_cluster())
+    monkeypatch.setattr(f"{module}.plan_backfill", lambda *_, **__: Plan())
+    monkeypatch.setattr(f"{module}.open_backfill", begin)
+    command = [
+        "backfill",
+        str(tmp_path / "archive"),
+        "--start",
+        "2026-01-01",
+        "--end",
+        "2026-01-02",
+    ]
+
+    if acts:
+        with pytest.raises(Began):
+            main([*command, *flags])
+    else:
+        assert main([*command, *flags]) == 0
+        said = capsys.readouterr().err.splitlines()
+        how = "--apply does it" if "--force" in flags else "without --dry-run it is done"
+        assert said == ["backfill: planned", f"dry run: nothing was changed; {how}"]

@@ -1,0 +1,50 @@
+"""`kafka-drain republish` asks for what its flags say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.commands.republish import request_of
+from kafka_drain.cli.main import parser
+from kafka_drain.republish.planning.request import RepublishRequest
+
+
+def asked(*flags: str) -> RepublishRequest:
+    return request_of(parser(["republish"]).parse_args(["republish", "/archive", *flags]))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], {}),
+        (["--same-topics"], {"target_topic": None}),
+        (
+            ["--target-topic", "copy", "--create-target"],
+            {"target_topic": "copy", "create_target": True},
+        ),
+        (["--rename", "a=x", "--rename", "b=y"], {"rename": {"a": "x", "b": "y"}}),
+        (
+            ["--topic", "a", "--topic", "b", "--partition", "3"],
+            {"topics": ["a", "b"], "partitions": [3]},
+        ),
+        (["--to-time", "2026-01-31T13:00Z"], {"to_time": "2026-01-31T13:00:00Z"}),
+        (["--run-name", "mine", "--follow"], {"run_name": "mine", "follow": True}),
+        # As it was called before.
+        (["--run", "mine"], {"run_name": "mine"}),
+        (["--engine", "spark"], {"engine": "spark"}),
+        (["--bytes-per-second", "1e6"], {"bytes_per_second": 1e6}),
+        (["--placement", "3"], {"placement": 3}),
+        (["--repeat", "--provenance"], {"repeat": True, "provenance": True}),
+    ],
+)
+def test_request_of_flags(flags: list[str], expected: dict[str, Any]) -> None:
+    """A flag is the option of its name; what isn't said is the request's default."""
+    assert asked(*flags) == RepublishRequest(**expected)
+
+
+def test_into_source_without_target() -> None:
+    """Into the source means each record's own topic, where no target is named."""
+    assert asked("--into-source").target_topic is None
+    assert asked("--into-source", "--target-topic", "copy").target_topic == "copy"

@@ -1,0 +1,76 @@
+"""Operators that send, replace or delete act where they are told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# In a process of its own: importing Airflow changes logging and warnings for good.
+ASK = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from kafka_drain_airflow import *
+pipeline = Pipeline(name="p", topics=["t"], archive="/archive")
+answers = {}
+for case, (operator, arguments) in json.loads(sys.argv[1]).items():
+    made = globals()[operator](task_id="task", pipeline=pipeline, **arguments)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        acts = made.applies()
+    answers[case] = [acts, [str(w.message) for w in warned if w.category is DeprecationWarning]]
+print(json.dumps(answers))
+"""
+REPUBLISH, MAINTAIN, REPROCESS = (
+    "RepublishToKafkaOperator",
+    "MaintainOperator",
+    "ReprocessOperator",
+)
+#: Operator and arguments of each case; whether it acts, and what it is warned of.
+CASES: dict[str, tuple[str, dict[str, Any], bool, str]] = {
+    "told": (REPUBLISH, {"apply": True}, True, ""),
+    "told by a template": (REPUBLISH, {"apply": "True"}, True, ""),
+    "told not to": (MAINTAIN, {"apply": False}, False, ""),
+    # Until 0.4: a mirror that silently sends nothing any more would be found late.
+    "untold republish": (REPUBLISH, {}, True, "acts without apply, and from 0.4 on won't: set it"),
+    "untold maintenance": (MAINTAIN, {}, True, "acts without apply, and from 0.4 on won't: set it"),
+    "untold reprocess": (REPROCESS, {}, False, ""),
+    "old": (REPROCESS, {"is_dry_run": False}, True, "dry_run goes away in 0.4: set apply, its"),
+    "old dry run": (REPUBLISH, {"is_dry_run": "true"}, False, "dry_run goes away in 0.4: set"),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Whether each case acts, and what it warns of."""
+    asked = {case: (operator, arguments) for case, (operator, arguments, *_) in CASES.items()}
+    ended = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(asked)],
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+            "PYTHONPATH": str(ROOT / "plugins"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_applies(case: str, answers: Any) -> None:
+    """An operator acts where `apply` says so; older spellings are heard, with a warning."""
+    operator, _, acts, warning = CASES[case]
+    found, warned = answers[case]
+
+    assert found is acts
+    assert [text.startswith(f"{operator}: {warning}") for text in warned] == [True] * bool(warning)
