@@ -48,9 +48,9 @@ def target_cluster() -> Any:
 
 def planned(archive: Archive, run: str, **more: Any) -> Republish:
     """Plan a republish to a topic, which gives the run its name."""
-    more = {"now": NOW, **more}
-    request = RepublishRequest(target_topic=run, **more.pop("asked", {}))
-    return plan_republish(archive, target_cluster(), request, say=print, run=run, **more)
+    now = more.pop("now", NOW)
+    request = RepublishRequest(run_name=run, target_topic=run, **more)
+    return plan_republish(archive, target_cluster(), request, now=now, say=print, apply=True)
 
 
 @pytest.mark.parametrize("scope", ["open", "all"])
@@ -102,7 +102,7 @@ def test_republish(archive: Archive) -> None:
     validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
 
     assert planned(archive, "new").plan.records == 2 * DRAINED
-    follower = planned(archive, "mirror", follows=True, asked={"delivery": "at_least_once"})
+    follower = planned(archive, "mirror", follow=True, delivery="at_least_once")
     assert follower.plan.records == 2 * 3
 
 
@@ -112,7 +112,7 @@ def test_republish_begun(archive: Archive) -> None:
     soon = datetime.fromisoformat(written["created_at"]) + timedelta(hours=1)
 
     assert planned(archive, "later", now=soon).plan.created_at == written["created_at"]
-    ended = planned(archive, "copy", asked={"delivery": "at_least_once"})
+    ended = planned(archive, "copy", delivery="at_least_once")
     assert ended.run.receipt() is not None
     with pytest.raises(ConfigError, match="began with"):
         planned(archive, "copy")

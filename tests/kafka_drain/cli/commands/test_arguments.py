@@ -128,7 +128,7 @@ def test_backfill_acts(
     class Began(Exception):
         pass
 
-    def begin(*_: Any) -> None:
+    def begin(*_: Any, **__: Any) -> None:
         raise Began
 
     sealed_copy(tmp_path / "archive")
@@ -137,7 +137,7 @@ def test_backfill_acts(
     monkeypatch.setattr(f"{module}.the_pipeline", lambda _: pipeline)
     monkeypatch.setattr(f"{module}.the_cluster", lambda _: golden_cluster())
     monkeypatch.setattr(f"{module}.plan_backfill", lambda *_, **__: Plan())
-    monkeypatch.setattr(f"{module}.open_backfill", begin)
+    monkeypatch.setattr(f"{module}.run_backfill", begin)
     command = [
         "backfill",
         str(tmp_path / "archive"),
