@@ -9,6 +9,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
@@ -116,6 +117,8 @@ def test_archive_document_file(tmp_path: Path) -> None:
     assert not archive.exists
     with pytest.raises(ArchiveError, match="file isn't a folder"):
         archive.require()
+    with pytest.raises(ArchiveError, match="file isn't a folder"):
+        check_sealed_state(archive.snapshot())
 
 
 @pytest.mark.parametrize(

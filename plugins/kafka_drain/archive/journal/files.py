@@ -176,7 +176,8 @@ def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
 def _read_head(root: UPath) -> Head | None:
     try:
         return parse_head(read_document(root / "journal.json", "entries", "sha256"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        # A path that isn't an archive gets its error from archive.json.
         return None
 
 
