@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 #: The meaning of each, for `--help` and the reference.
 MEANINGS = {
-    OK: "done; whatever was validated is complete",
+    OK: "done, and everything that was validated is complete",
     FAILED: "failed, or validation has findings",
     USAGE: "wrong usage, configuration or folder",
     INTERRUPTED: "interrupted",

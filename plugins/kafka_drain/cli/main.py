@@ -87,7 +87,7 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=text)
-        added.add_argument("--json", action="store_true", help="print the answer as JSON")
+        added.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in whole:
             module = import_module(f"kafka_drain.cli.commands.{name.replace('-', '_')}")
             module.add_arguments(added)
