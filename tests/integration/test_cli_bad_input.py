@@ -138,7 +138,7 @@ def test_drain_options_not_acceptable(
 
 def test_drain_without_kafka(tmp_path: Path) -> None:
     """Without a word about Kafka, the message says where to put one."""
-    says = ["no Kafka named", "--bootstrap-servers", "$KAFKA_BOOTSTRAP_SERVERS"]
+    says = ["no Kafka given", "--bootstrap-servers", "$KAFKA_BOOTSTRAP_SERVERS"]
 
     refused(tmp_path, "drain", tmp_path / "new", "--topic", "t", code=USAGE, says=says)
 
@@ -147,7 +147,7 @@ def test_drain_without_kafka(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ('{"topics": ["t"], "shedule": null}', ["'shedule'", "did you mean 'schedule'?"]),
-        ("[]", ["pipeline.json holds no JSON object"]),
+        ("[]", ["pipeline.json contains no JSON object"]),
         (None, ["pipeline.json can't be read: No such file or directory"]),
     ],
 )
@@ -459,7 +459,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
         str(path) for path in (copied / "generations" / "0001" / "data").glob("part-*")
     }
     assert parsed["republish"]["records"] == 20
-    assert "dry run: nothing was changed; --apply sends it" in answers["republish"].err
+    assert "dry run: nothing was changed; pass --apply to send it" in answers["republish"].err
 
 
 # --- republish ------------------------------------------------------------------------------

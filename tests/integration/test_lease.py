@@ -225,5 +225,5 @@ def test_drain_after_clock_was_ahead(
     assert sum(waited) == pytest.approx(120)
     assert sum("one of the two clocks is wrong by 1," in line for line in said) == 2
     assert (none.code, none.out) == (0, "")
-    assert "nobody holds a lease" in none.err
+    assert "no lease is held" in none.err
     check_exact(pipeline, cluster)

@@ -296,7 +296,7 @@ def test_maintain_cannot_roll(
 
         assert data_files(pipeline.archive) == before
     assert (figures["rolled"], figures["windows"]) == (False, [])
-    assert any("WARNING not this time" in line for line in said)
+    assert any("WARNING skipped this time" in line for line in said)
 
 
 def test_maintain_rolls_long_manifest(pipeline: Pipeline, maintain: Maintain) -> None:
@@ -379,7 +379,7 @@ def test_maintain_refuses_other_content(
             clock=later,
         )
 
-    assert "holds 23 records, the old files 24" in str(raised.value)
+    assert "holds 23 records, the old files held 24" in str(raised.value)
     assert live_files(pipeline) == before
     maintain(pipeline)
     refuse_changed(pipeline, cluster)
@@ -460,7 +460,7 @@ def test_maintain_while_another_replaces(
             replace(receipt, generation=None, window=other.key, files=(), replaces=(file,))
         )
 
-    with pytest.raises(LockedError, match="reprocess_0009 has taken the place of 1 of its files"):
+    with pytest.raises(LockedError, match="reprocess_0009 has replaced 1 of the same files"):
         run_maintenance(pipeline, cluster, beaten, run="tests", say=print, clock=later)
 
     assert [window.key for window in archive.snapshot().windows if window.is_sealed] == [

@@ -451,7 +451,7 @@ def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> N
 
     assert planned.code == 1
     assert "drains 10 lost offsets" in planned.err
-    assert "dry run: nothing was changed; --apply does it" in planned.err
+    assert "dry run: nothing was changed; pass --apply to carry it out" in planned.err
     assert repaired.code == 0, repaired.err[-2000:]
     assert json.loads(repaired.out)["reasons"] == {"file_replaced": 1}
     assert kafka_drain("validate", archive, *kafka, "--deep").code == 0

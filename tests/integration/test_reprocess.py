@@ -198,7 +198,7 @@ def test_reprocess_killed_between_steps(
     drain_piece(plan, first, pipeline)
     drain_piece(plan, second, pipeline, seal=False)
     refuse_changed(archive, cluster)
-    with pytest.raises(ConfigError, match=r"a reprocess from .* was begun"):
+    with pytest.raises(ConfigError, match=r"a reprocess from .* was started"):
         plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
     again = plan_reprocess(pipeline, cluster, None)
     assert list(again.waiting) == [second, third]
@@ -385,7 +385,7 @@ def test_reprocess_abandoned_meanwhile(
     (key,) = plan.pieces
     (archive.root / "maintenance" / "reprocess.json").unlink()
 
-    with pytest.raises(ConfigError, match="was abandoned meanwhile"):
+    with pytest.raises(ConfigError, match="was abandoned in the meantime"):
         drain_piece(plan, key, pipeline)
 
     refuse_changed(archive, cluster)

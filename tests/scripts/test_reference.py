@@ -22,7 +22,7 @@ def test_commands() -> None:
     assert said.count("## `kafka-drain ") == len(COMMANDS)
     assert "| `archive` | the archive's folder |" in said
     assert r"| `--engine auto\|worker\|spark` | " in said
-    assert r"| `--master MASTER` | Spark's master (local\[\*\]) |" in said
+    assert r"| `--master MASTER` | Spark master (local\[\*\]) |" in said
     assert "How they are sent." in said
 
 
@@ -37,7 +37,7 @@ def test_error_types() -> None:
 
 def test_exit_codes() -> None:
     """Each code has its meaning."""
-    assert "| `2` | usage, configuration or a wrong folder |" in exit_codes()
+    assert "| `2` | wrong usage, configuration or folder |" in exit_codes()
 
 
 def test_python_names() -> None:

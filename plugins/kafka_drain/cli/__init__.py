@@ -1,1 +1,1 @@
-"""`kafka-drain`: the command line."""
+"""The command line, `kafka-drain`."""

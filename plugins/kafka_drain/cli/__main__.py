@@ -1,4 +1,4 @@
-"""`python -m kafka_drain.cli` is `kafka-drain`."""
+"""Run `python -m kafka_drain.cli` as `kafka-drain`."""
 
 import sys
 

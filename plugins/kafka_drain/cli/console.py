@@ -1,8 +1,8 @@
-"""What the commands of `kafka-drain` print, for people and for pipes.
+"""Print the output of `kafka-drain` commands, for users and for pipes.
 
-Where standard error is a terminal, lines of progress are drawn as a bar; where standard output is
-one, lists are tables that fit it. Elsewhere both are plain lines, which scripts can read.
-Colours follow NO_COLOR, FORCE_COLOR and TERM, as rich does.
+If standard error is a terminal, lines of progress are drawn as a bar; if standard output is a
+terminal, lists are tables that fit it. Otherwise both are plain lines that scripts can read.
+Colours follow NO_COLOR, FORCE_COLOR and TERM, as in rich.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _screen(console: Console) -> Screen:
 
 
 def is_watched() -> bool:
-    """Tell whether standard error is a terminal, where lines of progress become a bar."""
+    """Return whether standard error is a terminal, where lines of progress become a bar."""
     return sys.stderr.isatty() and _errors(sys.stderr).is_interactive
 
 
@@ -65,7 +65,7 @@ def say(line: str) -> None:
 
 
 def say_lines(lines: Iterable[str]) -> None:
-    """Print some lines to standard error."""
+    """Print lines to standard error."""
     for line in lines:
         say(line)
 
@@ -73,12 +73,12 @@ def say_lines(lines: Iterable[str]) -> None:
 def say_table(
     lines: Iterable[str], headers: Sequence[str], rows: Iterable[Sequence[str | int]]
 ) -> None:
-    """Print a list to standard error: as a table where that is a terminal, else as its lines.
+    """Print a list to standard error: as a table on a terminal, otherwise as its lines.
 
     Args:
-        lines: What is printed in a log, a line a row.
-        headers: Of the table's columns.
-        rows: What stands in them; a column is right-aligned where the first row has a number.
+        lines: What is printed in a log, one line for each row.
+        headers: The table's column headers.
+        rows: The table's rows; a column is right-aligned if the first row has a number in it.
     """
     if not is_watched():
         for line in lines:
@@ -95,7 +95,7 @@ def say_table(
 
 
 def complain(line: str) -> None:
-    """Print why a command failed to standard error, and leave the bar as far as it got."""
+    """Print why a command failed to standard error; leave the bar where it stopped."""
     console = _errors(sys.stderr)
     end_progress(keep=True)
     if console.color_system:
@@ -105,28 +105,28 @@ def complain(line: str) -> None:
 
 
 def end_progress(*, keep: bool) -> None:
-    """End the bar, where there is one: leave it as it stands, or take it away."""
+    """End the bar, if there is one: leave it on the screen, or remove it."""
     if is_watched():
         _screen(_errors(sys.stderr)).close(keep=keep)
 
 
 def answer(options: argparse.Namespace, document: Any, show: Callable[[Console], None]) -> None:
-    """Print the answer: JSON when it was asked for, else as people read it."""
+    """Print the answer: as JSON if requested, otherwise formatted for the user."""
     end_progress(keep=False)
     if options.json:
         print(json.dumps(document, indent=2))
         return
-    # Away from a terminal a line is as long as it has to be.
+    # Outside a terminal, lines may be as long as necessary.
     show(Console(width=None if sys.stdout.isatty() else 240, highlight=False))
 
 
 def fits_screen(console: Console) -> bool:
-    """Tell whether lines shall be as wide as a terminal; in a pipe they are as long as they are."""
+    """Return whether output must fit the terminal's width; lines in a pipe may be any length."""
     return console.is_terminal and console.file.isatty()
 
 
 def print_lines(console: Console, lines: Iterable[str]) -> None:
-    """Print lines of an answer, coloured by what they say."""
+    """Print lines of an answer, coloured by their meaning."""
     for line in lines:
         console.print(styled(line), soft_wrap=True)
 
@@ -135,9 +135,9 @@ def new_table(console: Console, *headers: str, numbers: Sequence[str] = ()) -> T
     """Return a table without rows.
 
     Args:
-        console: Where it will be printed.
-        headers: Of its columns.
-        numbers: Headers of the columns that are right-aligned in a terminal.
+        console: The console that it will be printed on.
+        headers: The column headers.
+        numbers: Headers of the columns to right-align on a terminal.
     """
     table = Table()
     is_wide = fits_screen(console)
@@ -147,13 +147,13 @@ def new_table(console: Console, *headers: str, numbers: Sequence[str] = ()) -> T
         elif header in numbers:
             table.add_column(header, justify="right", no_wrap=True, overflow="fold")
         else:
-            # A name that is cut off names nothing.
+            # Wrap instead of truncating: a truncated name is useless.
             table.add_column(header, overflow="fold")
     return table
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; where the terminal is too narrow for it, with less around the words."""
+    """Print a table; with a lighter frame if the terminal is too narrow for it."""
     if fits_screen(console) and _width(console, table) > console.width:
         table.box, table.padding = box.SIMPLE_HEAD, 0
         if _width(console, table) > console.width:
@@ -163,12 +163,12 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def _width(console: Console, table: Table) -> int:
-    """Return how wide a table has to be for no word in it to be broken."""
+    """Return the smallest width at which no word of a table is broken."""
     return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
 
 
 def print_fields(document: Mapping[str, Any]) -> Callable[[Console], None]:
-    """Return what prints a document's fields, a line each."""
+    """Return a function that prints a document's fields, one line each."""
 
     def show(console: Console) -> None:
         if fits_screen(console):
@@ -188,7 +188,7 @@ def _show_fields(console: Console, document: Mapping[str, Any]) -> None:
         written = _written(value)
         if isinstance(written, Text):
             lines = Text("\n" + " " * len(label)).join(written.split("\n"))
-            # The terminal wraps it, as it does lines.
+            # Leave wrapping to the terminal, as with lines.
             console.print(Text().append_text(label).append_text(lines), soft_wrap=True)
         else:
             row = Table.grid()
@@ -206,7 +206,7 @@ def _fields(document: Mapping[str, Any]) -> Table:
 
 
 def _written(value: Any) -> Text | Table:
-    """Write a value as people read it: lists of documents as tables, nothing as `none`."""
+    """Format a value for the user: lists of documents as tables, empty values as `none`."""
     if isinstance(value, Mapping) and value:
         return _fields(value)
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):

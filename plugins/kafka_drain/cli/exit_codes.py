@@ -5,13 +5,13 @@ from __future__ import annotations
 __all__ = ["FAILED", "INTERRUPTED", "MEANINGS", "OK", "USAGE"]
 
 OK, FAILED, USAGE = 0, 1, 2
-#: As shells have it for SIGINT.
+#: The conventional exit code of shells for SIGINT.
 INTERRUPTED = 130
 
-#: What each tells, for `--help` and the reference.
+#: The meaning of each, for `--help` and the reference.
 MEANINGS = {
-    OK: "done, and what was validated is complete",
+    OK: "done, and everything that was validated is complete",
     FAILED: "failed, or validation has findings",
-    USAGE: "usage, configuration or a wrong folder",
+    USAGE: "wrong usage, configuration or folder",
     INTERRUPTED: "interrupted",
 }

@@ -1,4 +1,4 @@
-"""Spark jobs of a command: spark-submit runs in the foreground, its progress is a bar."""
+"""Run the Spark jobs of a command in the foreground, with their progress as a bar."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["runner_of"]
 
 
 def runner_of(master: str) -> SparkRunner:
-    """Return what runs applications on a master; a terminal shows their progress as a bar."""
+    """Return a runner for applications on a master; a terminal shows their progress as a bar."""
     return SparkSubmit(SparkConnection(master), say if is_watched() else None)

@@ -1,4 +1,4 @@
-"""`kafka-drain`: the same functions as the operators, for people at a terminal.
+"""`kafka-drain`: the operators' functions as commands for the terminal.
 
 Answers go to standard output (a table, or JSON with `--json`); progress and errors to standard
 error. The exit codes are those of `kafka_drain.cli.exit_codes`.
@@ -18,36 +18,36 @@ from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 
 __all__ = ["COMMANDS", "main"]
 
-#: What each command does. Its module is of the same name, in `kafka_drain.cli.commands`.
+#: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
     "drain": "drain what Kafka holds now to the archive",
-    "validate": "prove that every drained offset is there",
-    "repair": "drain lost offsets again, write a damaged manifest anew; deletes nothing",
-    "roll": "close the open generation, open the next at exact offsets",
-    "backfill": "drain what no receipt covers of a data interval",
+    "validate": "prove that every drained offset is in the archive",
+    "repair": "drain lost offsets again, rebuild a damaged manifest; deletes nothing",
+    "roll": "close the open generation, open the next one at exact offsets",
+    "backfill": "drain the offsets of a data interval that no receipt covers",
     "reprocess": "drain archived offsets again, and replace the old files",
     "maintain": (
         "close a generation when it is due, compact small files, delete files that are too old"
     ),
-    "unlock": "show who holds an archive's leases; remove those that nobody renews",
-    "inspect": "show what an archive holds",
-    "files": "list the committed data files, one a line",
+    "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
+    "inspect": "show the contents of an archive",
+    "files": "list the committed data files, one per line",
     "republish": "send an archive's records to Kafka",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
-    "jars": "fetch the jars that Spark needs; the only command that does",
+    "jars": "fetch the jars that Spark needs; no other command downloads any",
     "class-archive": (
-        "let Spark start faster on this machine: keep the classes that Java loads for a drain"
+        "make Spark start faster on this machine: write a CDS archive of the classes of a drain"
     ),
-    "completion": "print what bash, zsh or fish needs to complete commands and options",
+    "completion": "print the script with which bash, zsh or fish completes commands and options",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    # Imports take longer than most answers: only those of the command that is run.
+    # Imports take longer than most commands: load only those of the command being run.
     options = parser(COMMANDS.keys() & set(arguments[:1])).parse_args(arguments)
-    # By name, as the commands are, which have loaded it: `--help` does without its library.
+    # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
         code: int = options.command(options)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.complain(f"kafka-drain {options.name}: {error}")
         return FAILED
     except BrokenPipeError:
-        # The reader (`head`) has seen enough.
+        # The reader (such as `head`) has closed the pipe.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - has to stay open until the end
         return OK
     except KeyboardInterrupt:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells what it refuses as commands tell why they failed."""
+    """A parser that reports usage errors the way commands report failures."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """Return the parser, which knows all commands, and the arguments of some."""
+    """Return the parser, with all commands, and with the arguments of the given ones."""
     found = Parser(
         prog="kafka-drain",
         description="Drain Kafka topics to files, prove that every offset arrived, republish them.",
@@ -87,7 +87,7 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=text)
-        added.add_argument("--json", action="store_true", help="print the answer as JSON")
+        added.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in whole:
             module = import_module(f"kafka_drain.cli.commands.{name.replace('-', '_')}")
             module.add_arguments(added)

@@ -1,7 +1,7 @@
-"""Standard error where somebody looks at it: coloured lines, and below them a bar of progress.
+"""Draw standard error on a terminal: coloured lines, with a progress bar below them.
 
-A bar is drawn from the lines of progress that a log gets, whoever wrote them: this process, or
-Spark's. No thread draws it, so that processes can be forked beside it.
+The bar is drawn from the same lines of progress that a log gets, whether this process or Spark
+wrote them. It is drawn without a thread, so that processes can be forked meanwhile.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from kafka_drain.progress import ProgressLine
 
 __all__ = ["Screen", "bar", "styled"]
 
-#: The first that is found in a line colours it.
+#: The first pattern that matches a line determines its colour.
 _STYLES = (
-    # Ours: a finding, what verify found, the verdict; and Spark's, behind the time.
+    # Ours: a finding, the result of verify, the verdict. Spark's: the level after the time.
     (re.compile(r"ERROR [a-z_]+: |(?:.*: )?verify: NOT EXACT|verdict: findings"), "red"),
-    (re.compile(r"repair .*: can't help: "), "red"),
+    (re.compile(r"repair .*: can't fix: "), "red"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR|FATAL) "), "red"),
     (re.compile(r"WARNING [a-z_]+: |.*: WARNING |(?:.*: )?dry run[:,] "), "yellow"),
     (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN "), "yellow"),
     (re.compile(r"(?:.*: )?verify: .* are in Kafka once|verdict: complete"), "green"),
 )
 
-#: So many columns are the bar's, before what it counts is told in less words.
+#: Minimum width of the bar in columns; below it, the figures beside the bar are shortened.
 _SHORTEST_BAR = 10
 
 
 def styled(line: str) -> Text:
-    """Return a line with the colour of what it says."""
+    """Return a line in the colour of its meaning."""
     return Text(line, next((style for what, style in _STYLES if what.match(line)), ""))
 
 
 def bar(at: ProgressLine, width: int) -> Table:
-    """Return a bar with what it counts, in one line of a width."""
+    """Return a bar with its figures, in one line of the given width."""
     longest_name = max(width // 3, 8)
     left = f", {at.left} left" if at.left else ""
     counted = f"{at.percent} %, {at.done:,} of {at.total:,} {at.unit}"
@@ -51,7 +51,7 @@ def bar(at: ProgressLine, width: int) -> Table:
     row.add_column(no_wrap=True, overflow="ellipsis", max_width=longest_name)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True, justify="right")
-    # Of nothing, all is done.
+    # If there is nothing to do, everything is done.
     drawn = ProgressBar(total=max(at.total, 1), completed=at.done if at.total else 1)
     fact = next((fact for fact in facts if len(fact) <= room), f"{at.percent} %")
     row.add_row(Text(at.what, "bold"), drawn, fact)
@@ -59,10 +59,10 @@ def bar(at: ProgressLine, width: int) -> Table:
 
 
 class Screen:
-    """Prints lines, and draws a bar for those of progress.
+    """Prints lines, and draws a bar for lines of progress.
 
     Args:
-        console: Of standard error.
+        console: The console of standard error.
     """
 
     def __init__(self, console: Console) -> None:
@@ -70,20 +70,20 @@ class Screen:
         self._live: Live | None = None
         self._at: ProgressLine | None = None
         self._ended: tuple[str, int] | None = None
-        # A lease is renewed by a thread of its own, which may have something to say.
+        # A lease is renewed by its own thread, which may print too.
         self._lock = RLock()
 
     def say(self, line: str) -> None:
-        """Print a line, or move the bar."""
+        """Print a line, or update the bar."""
         with self._lock:
             if not isinstance(line, ProgressLine):
                 self._say_other(line)
-            # Jobs say twice that they are done: when they see it, and at their end.
+            # Jobs report 100 % twice: when they detect it, and at their end.
             elif line.percent < 100 or self._ended != (line.what, line.done):
                 self._move(line)
 
     def close(self, *, keep: bool) -> None:
-        """Leave the bar as it stands, or take it away."""
+        """Leave the bar on the screen, or remove it."""
         with self._lock:
             if self._live is None or self._at is None:
                 return
@@ -95,9 +95,9 @@ class Screen:
 
     def _say_other(self, line: str) -> None:
         if self._at and not line.startswith(self._at.what):
-            # Other work has begun; what is still going on will draw its bar again.
+            # Other work has started; work that is still running will redraw its bar.
             self.close(keep=False)
-        # The terminal wraps it: a path that is copied from it holds no line break.
+        # Leave wrapping to the terminal, so that copied paths contain no line break.
         self._console.print(styled(line), soft_wrap=True)
 
     def _move(self, at: ProgressLine) -> None:
@@ -119,6 +119,6 @@ class Screen:
                 redirect_stderr=False,
             )
             self._live.start()
-            # Whoever kills the process shall not be left without a cursor.
+            # If the process is killed, the terminal must not be left without a cursor.
             self._console.show_cursor(True)
         self._live.update(bar(at, self._console.width), refresh=True)

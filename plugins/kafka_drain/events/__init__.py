@@ -1,1 +1,1 @@
-"""What an asset's events publish of sealed segments, at least once."""
+"""What asset events publish about sealed segments, at least once."""

@@ -1,8 +1,8 @@
-"""What events of an archive's asset have told: each sealed segment is told at least once.
+"""Track which segments an archive's asset events have published: each at least once.
 
 The notes are in the archive's folder `told`: `generations.json` says which receipts of generations
-were told, `windows/<key>.json` that a window was. A run that is retried or cleared tells again what
-it has told.
+were published, `windows/<key>.json` that a window was. A run that is retried or cleared publishes
+the same segments again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Telling", "begin_telling", "note_windows", "untold_windows"]
 
 @dataclass(frozen=True)
 class Telling:
-    """What a run is to tell of an archive's generations.
+    """What a run is to publish about an archive's generations.
 
     Attributes:
         archive: The archive.
-        run: The run's id; None for one that isn't repeated.
-        before: The newest receipt that was told before the run, by the generation's number.
+        run: The run's id; None for a run that isn't repeated.
+        before: The newest receipt published before the run, by the generation's number.
     """
 
     archive: Archive
@@ -35,13 +35,13 @@ class Telling:
     before: dict[str, str]
 
     def receipts(self, sealed: Sequence[Receipt] = ()) -> Iterator[Receipt]:
-        """Yield the receipts that are to be told, oldest first.
+        """Yield the receipts to publish, oldest first.
 
-        One that is damaged is left out: validation has it as a finding. Generations before the
-        newest that was told are closed: of these, what this run has sealed is told.
+        Damaged receipts are skipped: validation reports them as findings. Generations before the
+        newest published one are closed: of these, only what this run has sealed is published.
 
         Args:
-            sealed: What this run has sealed.
+            sealed: The receipts that this run has sealed.
         """
         newest = max(map(int, self.before), default=0)
         for generation in self.archive.snapshot().generations:
@@ -54,23 +54,27 @@ class Telling:
                 yield from readable_receipts(generation, names)
 
     def note(self, told: Iterable[Receipt]) -> None:
-        """Note what was told: receipts, oldest first.
+        """Note the given receipts as published.
+
+        Args:
+            told: The receipts, oldest first.
 
         Raises:
-            ArchiveError: When the folder can't be written.
+            ArchiveError: When the folder isn't writable.
         """
         now = self.before | {str(receipt.generation): receipt.name for receipt in told}
         write_document(_path(self.archive), _document(self.run, self.before, now))
 
 
 def begin_telling(archive: Archive, run: str | None) -> Telling:
-    """Return what a run is to tell. To be called before it seals anything.
+    """Return what a run is to publish. Must be called before the run seals anything.
 
-    An archive without a note, such as one of an older release, gets one here: what is sealed by
-    then was told, or its run's affair. Where the note can't be read, all is told again.
+    An archive without a note, such as one of an older release, gets one here: segments sealed
+    before count as published, or as another run's. If the note can't be read, everything is
+    published again.
 
     Raises:
-        ArchiveError: When the folder can't be written.
+        ArchiveError: When the folder isn't writable.
     """
     path = _path(archive)
     if not path.is_file():
@@ -85,7 +89,7 @@ def begin_telling(archive: Archive, run: str | None) -> Telling:
 
 
 def untold_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> list[Receipt]:
-    """Return the receipts of those windows that no other run has told, as far as notes say."""
+    """Return the receipts of windows that no other run has published, according to the notes."""
     return [receipt for receipt in receipts if not _is_told(archive, receipt, run)]
 
 
@@ -97,10 +101,10 @@ def _is_told(archive: Archive, receipt: Receipt, run: str | None) -> bool:
 
 
 def note_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> None:
-    """Note that windows were told.
+    """Note that windows were published.
 
     Raises:
-        ArchiveError: When the folder can't be written.
+        ArchiveError: When the folder isn't writable.
     """
     for receipt in receipts:
         note = {"run": run, "sha256": receipt.sha256}

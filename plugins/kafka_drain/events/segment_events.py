@@ -1,4 +1,4 @@
-"""What is told of segments that were just sealed: enough to read them, and to hold them to it."""
+"""Describe newly sealed segments for events: enough to read the data and to verify it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafka_drain.offsets import OffsetRange, merge
 
 __all__ = ["segment_events"]
 
-#: An event has an entry of its own for so many segments, the newest, and fewer where all of their
-#: partitions are more than so many: older ones are put together, one entry for each generation.
+#: Number of newest segments that get their own entry in an event; fewer if that would exceed
+#: RANGES partition ranges. Older ones are combined, one entry for each generation.
 SEGMENTS = 100
 RANGES = 100_000
 
@@ -19,15 +19,15 @@ Event = dict[str, Any]
 
 
 def segment_events(sealed: Iterable[Receipt]) -> list[Event]:
-    """Return what an asset's event says of sealed segments, oldest first; none is left out.
+    """Return what an asset event says about sealed segments, oldest first; none is left out.
 
     Returns:
-        receipts (how many it stands for; 1 unless there are very many), receipt (the newest one's
-        file, relative to the archive), sha256 (that receipt's own), generation (None for a window),
-        window (None for a generation's segment), first_batch, last_batch, sealed_at, records, files
-        (how many), bytes, partitions (how many had something new) and offsets: ranges by
-        `topic-partition`, each with first and end (not part of it). A generation's segment has one
-        range of each, a window may have more.
+        receipts (the number that the entry covers; 1 unless there are very many), receipt (the
+        newest one's file, relative to the archive), sha256 (that receipt's own), generation (None
+        for a window), window (None for a generation's segment), first_batch, last_batch, sealed_at,
+        records, files (count), bytes, partitions (number with new offsets) and offsets: ranges by
+        `topic-partition`, each with first and end (exclusive). A generation's segment has one
+        range for each, a window may have more.
     """
     events = [_event(receipt) for receipt in sealed]
     widest = max((event["partitions"] for event in events), default=0)
@@ -62,7 +62,7 @@ def _event(receipt: Receipt) -> Event:
 
 
 def _together(older: Event, newer: Event) -> Event:
-    """Return one entry for two of the same generation; the newer one's hash proves both."""
+    """Combine two entries of the same generation; the newer one's hash proves both."""
     offsets = dict(older["offsets"])
     for name, ranges in newer["offsets"].items():
         whole = merge(OffsetRange(start, end) for start, end in [*offsets.get(name, ()), *ranges])

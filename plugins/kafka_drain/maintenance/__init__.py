@@ -1,1 +1,1 @@
-"""Roll, compact, delete what is too old, remove leases that were left."""
+"""Roll, compact, delete files past their retention, remove leftover leases."""

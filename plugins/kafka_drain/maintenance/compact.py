@@ -1,11 +1,11 @@
-"""Compaction: many small files of closed segments become few large ones, sorted by offset.
+"""Compact many small files of closed segments into few large ones, sorted by offset.
 
     freeze     a window's plan.json: which segments, which files
-    write      Spark reads the files and writes new ones, then reads these back
-    prove      every offset, count and fingerprint as the old receipts say
-    seal       the window's receipt: the moment in which readers change over
+    write      Spark reads the files, writes new ones, then reads these back
+    prove      every offset, count and fingerprint matches the old receipts
+    seal       the window's receipt: readers switch over at the moment it is written
 
-Killed before the seal, what was written is a copy that nobody reads, and the next run removes it.
+If killed before the seal, the new files are unused copies, which the next run removes.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ __all__ = [
     "run_compaction",
 ]
 
-#: About so many records make a row group of a compacted Parquet file, within bounds in bytes: who
-#: wants a range of time or offsets reads the row groups that have some of it.
+#: Approximate number of records in a row group of a compacted Parquet file, within bounds in
+#: bytes: a query for a range of time or offsets reads only the row groups that overlap it.
 ROW_GROUP_RECORDS = 20_000
 ROW_GROUP_BYTES = (1 << 20, 16 << 20)
 
-#: What Spark is told for a compaction, whatever the pipeline says.
+#: Spark settings of a compaction; they override the pipeline's.
 SPARK_CONF = {
-    # Rows come folder by folder: one open file at a time.
+    # Rows arrive folder by folder, so one open file at a time is enough.
     "spark.sql.maxConcurrentOutputFileWriters": "0",
-    # Else thousands of files are listed by as many tasks.
+    # Otherwise thousands of files are listed by as many tasks.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",
 }
 
@@ -71,13 +71,13 @@ def plan_compactions(
     target_bytes: int,
     going: Collection[str] = (),
 ) -> list[Compaction]:
-    """Say which files of closed generations and of windows are worth a compaction; changes nothing.
+    """Plan which files of closed generations and windows to compact, without changing anything.
 
     Args:
         snapshot: The archive.
         generations: Its closed generations.
-        target_bytes: How large a file should be.
-        going: Files that are deleted before.
+        target_bytes: Target size of a file.
+        going: Files that are deleted first.
 
     Raises:
         ReceiptError: When a receipt is damaged.
@@ -95,12 +95,12 @@ def run_compaction(
     run: str,
     say: Callable[[str], None],
 ) -> Receipt:
-    """Write small files as large ones, prove them and seal them; the old files stay.
+    """Rewrite small files as large ones, prove and seal these; the old files stay.
 
     Raises:
         SparkJobError: When Spark failed; the next run starts again.
-        ManifestInvalidError: When the new files aren't what the old ones were.
-        LockedError: When another run has replaced some of the files meanwhile.
+        ManifestInvalidError: When the new files' content differs from the old files'.
+        LockedError: When another run has replaced some of the files in the meantime.
         MachineError: When Java, pyspark or a jar is missing.
     """
     with private_folder() as folder:
@@ -112,7 +112,7 @@ def run_compaction(
 def prepare_compaction(
     archive: Archive, compaction: Compaction, pipeline: Pipeline, folder: Path
 ) -> WindowJob:
-    """Freeze a compaction's window, and put together what spark-submit needs."""
+    """Freeze a compaction's window, and assemble the arguments of spark-submit."""
     piece, snapshot = compaction.piece, archive.snapshot()
     window = Window(archive.root, f"compact_{next_number(snapshot):04d}")
     freeze_window(
@@ -158,15 +158,15 @@ def prepare_compaction(
 
 
 def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:
-    """Return the pipeline's options where it still writes this format, else the defaults."""
+    """Return the pipeline's options if it still writes this format, otherwise the defaults."""
     file_format, piece = compaction.file_format, compaction.piece
     options = {"compression": COMPRESSIONS[file_format][0]}
     if pipeline.format == file_format:
         options = {"compression": pipeline.compression, **pipeline.sink_options}
-        # How small the drain's files are is no measure for these.
+        # A limit chosen for the drain's files doesn't suit compacted ones.
         options.pop("maxRecordsPerFile", None)
     if file_format == "parquet":
-        # Parquet bounds a row group by its size in memory, which is about that on disk.
+        # Parquet limits a row group by its size in memory, which is close to its size on disk.
         lowest, highest = ROW_GROUP_BYTES
         wanted = piece.bytes * ROW_GROUP_RECORDS // max(1, sum(piece.records.values()))
         options.setdefault("parquet.block.size", str(min(max(wanted, lowest), highest)))
@@ -209,10 +209,10 @@ def finish_compaction(
 
 
 def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
-    """Refuse what Spark read of files that aren't what was sealed: they are the only evidence.
+    """Refuse if a file that Spark read differs from what was sealed: there is no other evidence.
 
     Raises:
-        ManifestInvalidError: Names them; nothing was sealed, and nothing goes.
+        ManifestInvalidError: Names the files; nothing was sealed, and nothing is removed.
     """
     found = [
         damage_of(archive.root, file.sealed, file.sealed.bytes, deep=True)
@@ -228,6 +228,6 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
 
 
 def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt]:
-    """Return what retention has deleted of some topics."""
+    """Return the receipts by which retention has deleted files of the given topics."""
     sealed = (window.receipt for window in snapshot.sealed if window.is_maintained)
     return [r for r in sealed if not r.files and topic_ids.items() >= r.topics.items()]

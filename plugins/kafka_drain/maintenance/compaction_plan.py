@@ -1,4 +1,4 @@
-"""Which small files a compaction puts together, and how many files it aims at. Opens nothing."""
+"""Decide which small files to compact, and into about how many files. Opens nothing."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["PIECE_FILES", "Compaction", "fewest_files", "known_gaps", "plan_pieces", "split_gaps"]
 
-#: So many files of the target size are written at once; a compaction needs their space beside the
-#: old ones.
+#: Number of target-size files to write at once; a compaction needs their space in addition to that
+#: of the old files.
 PIECE_FILES = 32
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Small files that one window takes the place of.
+    """Small files that one window replaces.
 
     Attributes:
-        name: Whose they are, for people.
+        name: The generation or window that they belong to, for display.
         piece: Their segments.
         files: The files.
         file_format: Format of the new files.
-        partition_by: Columns that the new files' folders name.
-        new_files: About how many are written; a few more where folders are cut.
+        partition_by: Partition columns of the new files' folders.
+        new_files: Approximate number of new files; a few more if a folder needs another one.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Compaction:
     new_files: int
 
     def line(self) -> str:
-        """Return what it does as people read it."""
+        """Return a line of text for the user that says what it does."""
         return (
             f"{self.name}: {len(self.files):,} files, {self.piece.bytes:,} bytes, "
             f"{self.piece.offsets:,} offsets, to about {self.new_files:,} files"
@@ -51,7 +51,7 @@ class Compaction:
 
 
 def fewest_files(files: Iterable[ArchiveFile], target_bytes: int) -> int:
-    """Return how many files of a size hold what some files hold; no file is in two folders."""
+    """Return the smallest number of target-size files for the data; a file is in one folder."""
     folders: dict[tuple[tuple[str, str | None], ...], int] = {}
     for file in files:
         folder = tuple(sorted(file.folder_values.items()))
@@ -60,7 +60,7 @@ def fewest_files(files: Iterable[ArchiveFile], target_bytes: int) -> int:
 
 
 def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]:
-    """Choose what is worth it: more than twice as many files as there have to be.
+    """Select groups worth compacting: those with over twice as many files as necessary.
 
     A compaction leaves at most twice as many, so that it isn't repeated.
     """
@@ -93,7 +93,7 @@ def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
 
 
 def _is_within(file: ArchiveFile, piece: Piece) -> bool:
-    """Whether a file ends where the piece does; one of a repair may reach into open segments."""
+    """Whether a file lies within the group; a repair's file may reach into open segments."""
     return all(
         any(offset in r for r in piece.ranges.get(content.tp, []))
         for content in (file.sealed.contents if file.sealed else ())
@@ -120,14 +120,14 @@ def known_gaps(receipts: Iterable[Receipt]) -> Gaps:
 def split_gaps(
     missing: Mapping[TopicPartition, Sequence[OffsetRange]], known: Gaps
 ) -> tuple[list[Gap], dict[TopicPartition, list[OffsetRange]]]:
-    """Give missing offsets the reasons that older receipts have sealed.
+    """Assign to missing offsets the reasons that older receipts have sealed.
 
     Args:
         missing: Missing offsets by partition, sorted and disjoint.
-        known: What `known_gaps` returned.
+        known: The result of `known_gaps`.
 
     Returns:
-        The gaps that were known, and what nobody knew of, which is lost.
+        The known gaps, and the offsets that no receipt explains, which are lost.
     """
     gaps: list[Gap] = []
     lost: dict[TopicPartition, list[OffsetRange]] = {}

@@ -1,4 +1,4 @@
-"""Whether a compaction's files hold what the files hold that they take the place of. Opens nothing.
+"""Decide whether a compaction's files hold what the files they replace hold.
 
 Plain arithmetic; opens nothing.
 """
@@ -22,13 +22,13 @@ __all__ = ["CompactionProof", "prove_compaction", "sealed_fingerprint"]
 
 @dataclass(frozen=True)
 class CompactionProof:
-    """What a compaction's files were found to be.
+    """The result of checking a compaction's files.
 
     Attributes:
         gaps: Offsets that they don't hold, with the reasons that older receipts have sealed.
-        findings: What isn't as it was; nothing is sealed then.
-        is_compared: Whether the records were compared with what Spark read from Kafka. Otherwise
-            only the old files' own hashes can tell that they are what was sealed.
+        findings: Differences; if there are any, nothing is sealed.
+        is_compared: Whether the records were compared with what Spark read from Kafka. If not,
+            only the old files' own hashes can prove that they are what was sealed.
     """
 
     gaps: list[Gap]
@@ -44,19 +44,19 @@ def prove_compaction(
     fingerprint: str,
     deletions: Iterable[Receipt] = (),
 ) -> CompactionProof:
-    """Compare a compaction's files with the receipts of what they take the place of.
+    """Compare a compaction's files with the receipts of the segments they replace.
 
-    Each offset of the segments is in a new file or in a gap that was sealed before; the records of
-    each partition are as many as the old files', and their fingerprint is the one that Spark took
-    when it read them from Kafka, where it did.
+    Each offset of the segments must be in a new file or in a gap that was sealed before. The new
+    files must hold the same number of records of each partition as the old files, and their
+    fingerprint must be the one that Spark computed when it read them from Kafka, if it did.
 
     Args:
         name: The window, for the findings.
-        piece: What was compacted.
+        piece: The group of segments that was compacted.
         ranges: The window's offsets, sorted and disjoint for each partition.
         files: The new files.
         fingerprint: The fingerprint of their records.
-        deletions: What retention has sealed as deleted, of topics with the same ids.
+        deletions: Receipts of what retention has deleted, of topics with the same ids.
     """
     known = known_gaps([*piece.receipts, *deletions])
     gaps, lost = split_gaps(without_held(ranges, files), known)
@@ -68,10 +68,10 @@ def prove_compaction(
     for tp in sorted({*records, *piece.records}):
         new, old = records.get(tp, 0), piece.records.get(tp, 0)
         if new != old:
-            detail = f"holds {new:,} records, the old files {old:,}"
+            detail = f"holds {new:,} records, the old files held {old:,}"
             findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
     for tp, missing in lost.items():
-        detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and was no gap before"
+        detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and wasn't a gap before"
         findings.append(Finding(Reason.OFFSET_MISSING, tp, detail))
     sealed = sealed_fingerprint(piece.receipts, sum(piece.records.values()))
     if sealed is not None and fingerprint != sealed:
@@ -81,11 +81,11 @@ def prove_compaction(
 
 
 def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:
-    """Return the fingerprint of some segments; None when theirs isn't known of exactly these.
+    """Return the combined fingerprint of segments; None if it isn't known for exactly these.
 
     Args:
-        receipts: Of the segments.
-        records: How many of their records readers take; fewer where retention has deleted some.
+        receipts: The segments' receipts.
+        records: Number of their records that readers get; fewer if retention has deleted some.
     """
     value = held = 0
     for receipt in receipts:
@@ -97,5 +97,5 @@ def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:
 
 
 def _is_mended(receipt: Receipt) -> bool:
-    """Whether a window held some of a segment when it was sealed."""
+    """Whether a window already held part of a segment when it was sealed."""
     return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

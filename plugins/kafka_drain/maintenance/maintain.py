@@ -1,12 +1,12 @@
 """Maintenance: roll the open generation, compact what is closed, delete what is too old.
 
     roll       closes the open generation when it is due, between two drains
-    compact    small files of closed generations and of windows become few large ones
-    retention  files whose newest record is too old
-    remove     what sealed windows stand for, when their bytes were compared with their receipts
+    compact    rewrites small files of closed generations and windows as few large ones
+    retention  deletes files whose newest record is too old
+    remove     deletes superseded files, after the new files were compared with their receipts
 
-Each step can be killed and run again; readers see the old files or the new ones, never both.
-Never touches the open generation's files.
+Each step can be killed and rerun; readers see the old files or the new ones, never both.
+Maintenance never touches the open generation's files.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ __all__ = ["MaintenancePlan", "plan_maintenance", "run_maintenance"]
 
 @dataclass(frozen=True)
 class MaintenancePlan:
-    """What maintenance will do.
+    """The plan of a maintenance run.
 
     Attributes:
         archive: The archive.
-        roll: Why the open generation will be closed; empty when it won't.
-        compactions: Small files that become large ones.
+        roll: Why the open generation will be closed; empty if it won't be.
+        compactions: Small files to rewrite as large ones.
         deletions: Files that are too old.
         held: What isn't compacted now, and why.
-        waits_for: Why nothing is compacted or deleted; empty when it is.
+        waits_for: Why nothing is compacted or deleted; empty if there is no obstacle.
     """
 
     archive: Archive
@@ -58,7 +58,7 @@ class MaintenancePlan:
     waits_for: str = ""
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         name = f"maintain {self.archive.root}"
         lines = [f"{name}: closes the open generation: {self.roll}"] if self.roll else []
         if self.waits_for:
@@ -84,17 +84,16 @@ class MaintenancePlan:
 def plan_maintenance(
     pipeline: Pipeline, *, will_roll: bool = True, clock: Clock = utc_now
 ) -> MaintenancePlan:
-    """Say what maintenance will do; changes nothing.
+    """Plan what maintenance will do, without changing anything.
 
     Args:
-        pipeline: Whose archive, and what is in order there.
-        will_roll: Whether a generation that is due for it counts as closed.
-        clock: The time; replaced in tests.
+        pipeline: The pipeline, with its archive and maintenance settings.
+        will_roll: Whether a generation that is due for a roll counts as closed.
+        clock: Returns the current time; replaced in tests.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When a receipt is damaged, or something that was sealed is missing or
-            changed.
+        ArchiveError: When the folder is not an archive.
+        ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
     """
     archive = Archive.at(pipeline.archive)
     snapshot = refuse_unsound(archive.snapshot()).snapshot
@@ -106,8 +105,8 @@ def plan_maintenance(
             return MaintenancePlan(
                 archive,
                 roll,
-                waits_for="a reprocess was begun and hasn't ended; run that again first, or end it "
-                f"with {abandoning(archive.root)}",
+                waits_for="a reprocess was started and hasn't finished; run that again first, or "
+                f"end it with {abandoning(archive.root)}",
             )
         generations = snapshot.generations
         closed = generations if roll and will_roll else generations[:-1]
@@ -130,7 +129,7 @@ def plan_maintenance(
 def _without_half_sent(
     archive: Archive, compactions: Iterable[Compaction]
 ) -> tuple[list[Compaction], list[str]]:
-    """Leave files alone of which a follower has sent some: it takes large files whole or not."""
+    """Hold back groups that a follower has partly sent: it sends large files whole or not."""
     sent, free, held = followers(archive), list[Compaction](), list[str]()
     for found in compactions:
         halves = {
@@ -156,25 +155,26 @@ def run_maintenance(
     wait_seconds: float = WAIT_SECONDS,
     clock: Clock = utc_now,
 ) -> dict[str, Any]:
-    """Do what is due; what a killed run left behind comes first.
+    """Do what is due, after cleaning up what a killed run left behind.
 
     Args:
-        pipeline: Whose archive, and what is in order there.
-        cluster: Where it was drained from; asked by a roll only.
+        pipeline: The pipeline, with its archive and maintenance settings.
+        cluster: The Kafka cluster that it was drained from; only a roll connects to it.
         runner: Runs Spark applications.
-        run: Who runs it, for people.
-        say: Takes lines of progress.
-        wait_seconds: So long a roll waits for a drain and its validation to end.
-        clock: The time; replaced in tests.
+        run: Name of this run, for display.
+        say: Called with lines of progress.
+        wait_seconds: How long a roll waits for a drain and its validation to finish.
+        clock: Returns the current time; replaced in tests.
 
     Returns:
-        archive, rolled, windows (that were sealed), files_removed (of those before), and files and
-        bytes before and after.
+        archive, rolled, windows (sealed by this run), files_removed (of the files before), and
+        files and bytes before and after.
 
     Raises:
-        LockedError: When another maintenance is at it; a retry may help.
+        LockedError: When another maintenance is running; a retry may help.
         SparkJobError: When Spark failed; the next run starts again.
-        ManifestInvalidError: When files aren't what was sealed; nothing of theirs was removed.
+        ManifestInvalidError: When a window's files don't match what was sealed; none of the files
+            that it replaces were removed.
         KafkaDrainError: As `plan_roll` does.
     """
     archive = Archive.at(pipeline.archive)
@@ -192,8 +192,8 @@ def run_maintenance(
         if not plan.waits_for:
             remove_unsealed(archive, say)
             remove_superseded(archive, say)
-            # Anew: what a killed run has sealed was removed just now, and the roll may have waited.
-            # And as it is: a generation that couldn't be closed belongs to drains.
+            # Plan again: superseded files were just removed, and the roll may have waited. Without
+            # the roll: a generation that couldn't be closed belongs to drains.
             plan = plan_maintenance(pipeline, will_roll=False, clock=clock)
             for line in plan.lines():
                 say(line)
@@ -244,6 +244,6 @@ def _compact(
             f"of {len(found.files):,} files in {len(receipt.files):,}"
         )
         say(progress.line(f"maintain {archive.root}", done))
-        # Piece by piece: two of everything may be more than there is space for.
+        # After each group: there may not be space for two copies of everything.
         remove_superseded(archive, say)
     return sealed

@@ -1,7 +1,7 @@
-"""Retention: files whose newest record is older than so many days are deleted, and that is sealed.
+"""Retention: delete files whose newest record is older than a number of days, and seal that.
 
-The receipt of a window without files comes first: it names the files and their offsets, and from
-then on readers leave them out. Then the files go. The receipts that proved them stay.
+First, the receipt of a window without files is written: it names the files and their offsets, and
+from then on readers skip them. Then the files are deleted. The receipts that proved them stay.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["Deletion", "is_too_old", "plan_deletions", "seal_deletions"]
 
 @dataclass(frozen=True)
 class Deletion:
-    """Files of the same topics that are old enough.
+    """Files of the same topics that are past their retention.
 
     Attributes:
         files: The files.
         topic_ids: Ids of their topics.
-        before_ms: Their newest records are older: milliseconds since 1970.
+        before_ms: All of their records are older than this (Unix ms).
     """
 
     files: Sequence[ArchiveFile]
@@ -45,16 +45,16 @@ class Deletion:
 
     @property
     def bytes(self) -> int:
-        """Their size."""
+        """The size of the files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def records(self) -> dict[TopicPartition, int]:
-        """How many records they hold of each partition."""
+        """The number of records in the files, by partition."""
         return records_of(file.sealed for file in self.files if file.sealed)
 
     def line(self) -> str:
-        """Return what it does as people read it."""
+        """Return a line of text for the user that says what it deletes."""
         return (
             f"{len(self.files):,} files, {self.bytes:,} bytes, {sum(self.records.values()):,} "
             f"records, all before {time_text(self.before_ms)}"
@@ -64,20 +64,20 @@ class Deletion:
 def plan_deletions(
     snapshot: Snapshot, generations: Iterable[SnapshotGeneration], days: int, now: datetime
 ) -> list[Deletion]:
-    """Say which files of closed generations and windows are too old; changes nothing.
+    """Plan which files of closed generations and windows to delete, without changing anything.
 
     Args:
         snapshot: The archive.
         generations: Its closed generations.
-        days: A file is too old when its newest record is older, as Kafka's `retention.ms` has it.
-        now: The time.
+        days: A file is too old if its newest record is older than this, as with `retention.ms`.
+        now: The current time.
 
     Raises:
         ReceiptError: When a receipt is damaged.
     """
     before_ms = milliseconds(now - timedelta(days=days))
     by_topics: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
-    # A repair's file is with all segments that may have records in it.
+    # A repair's file appears in all segments that may have records in it.
     found = {f.path: f for segments in read_closed(snapshot, generations) for f in segments.files}
     for file in found.values():
         if file.sealed and is_too_old(file.sealed.contents, before_ms):
@@ -86,9 +86,9 @@ def plan_deletions(
 
 
 def is_too_old(contents: Sequence[SealedContent], before_ms: int) -> bool:
-    """Whether the newest record of a file is older, whichever partition it is of.
+    """Return whether the newest record of a file, of any partition, is before a time.
 
-    A file is never too old with a partition whose records have no time: Kafka has -1, as any
+    A file with a partition whose records have no timestamp is never too old: Kafka uses -1, or any
     negative number, for none.
     """
     return bool(contents) and all(
@@ -104,11 +104,11 @@ def seal_deletions(
     run: str,
     say: Callable[[str], None],
 ) -> list[Receipt]:
-    """Seal which files are deleted, so that readers leave them out; deletes nothing yet.
+    """Seal the deletion of files, so that readers skip them; deletes nothing yet.
 
     Raises:
-        ManifestInvalidError: When a file can't be read for the offsets that it holds.
-        LockedError: When another run has replaced some of the files meanwhile.
+        ManifestInvalidError: When the offsets of a file can't be read from it.
+        LockedError: When another run has replaced some of the files in the meantime.
     """
     return [_seal(archive, deletion, run=run, say=say) for deletion in deletions]
 
@@ -140,7 +140,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
 def _held(
     archive: Archive, files: Iterable[ArchiveFile]
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return exactly the offsets that files hold."""
+    """Return the exact offsets in the files."""
     held: dict[TopicPartition, list[OffsetRange]] = {}
     for file in files:
         assert file.sealed is not None

@@ -1,4 +1,4 @@
-"""Removing the leases that a crash, or a clock that was wrong, has left in an archive."""
+"""Remove leases that a crash, or a wrong clock, has left in an archive."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from kafka_drain.storage.paths import require_reachable
 
 __all__ = ["HeldLease", "list_leases", "remove_lease"]
 
-#: Who takes a lease: whoever writes generations, maintenance, those who note what is to be
-#: drained again, and those who plan windows.
+#: Folders with leases: of runs that write generations, of maintenance, of runs that note a
+#: reprocess, and of runs that seal windows.
 _FOLDERS = ("", "maintenance", "maintenance/reprocess", "windows")
 
 _LASTS = timedelta(seconds=SECONDS)
 
-#: What is to be done about a lease that is found, and not watched yet.
+#: What to do about a lease that was found but not yet watched.
 _ADVICE = {
-    Takeover.RAN_OUT: "ran out; the next run takes it over, or --remove removes it",
-    Takeover.HELD: "held; wait until it is released or has run out",
-    Takeover.WATCH: "from the future; --remove removes it if nobody renews it for a minute",
+    Takeover.RAN_OUT: "expired; the next run takes it over, or --remove removes it",
+    Takeover.HELD: "held; wait until it is released or has expired",
+    Takeover.WATCH: "from the future; --remove removes it if it isn't renewed for a minute",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease that is there.
+    """A lease that exists.
 
     Attributes:
-        folder: The folder that it is for.
-        found: What stands in it.
-        seen_at: The time by this machine's clock when it was read.
+        folder: The folder that it locks.
+        found: Its content.
+        seen_at: When it was read, by this machine's clock.
     """
 
     folder: UPath
@@ -56,7 +56,7 @@ class HeldLease:
 
     @property
     def state(self) -> Takeover:
-        """What may be done about it, as far as it was not watched."""
+        """What may be done about it, judged without watching it."""
         return self.found.takeover(self.seen_at, _LASTS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class HeldLease:
 
 
 def list_leases(root: UPath, clock: Clock = utc_now) -> Iterator[HeldLease]:
-    """Yield the leases that are in an archive.
+    """Yield the leases in an archive.
 
     Raises:
         ArchiveError: When one can't be read.
@@ -100,37 +100,37 @@ def remove_lease(
     clock: Clock = utc_now,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Remove a lease that nobody renews: take it over as a drain would, and release it.
+    """Remove a lease that isn't renewed: take it over as a drain would, and release it.
 
-    One that ran out is watched as well as one from the future: it may be this machine's clock that
-    is wrong.
+    An expired lease is watched too, like one from the future: this machine's clock may be wrong.
 
     Args:
         held: The lease.
-        say: Takes lines about what is done.
-        clock: The time; replaced in tests.
-        wait: Waits for so many seconds, between looks at the lease.
+        say: Called with each output line.
+        clock: Returns the current time; replaced in tests.
+        wait: Waits for a number of seconds between looks at the lease.
 
     Raises:
-        LockedError: When its holder may be alive.
-        ArchiveError: When it is no lease, and not yet as old as one can get; or can't be written.
+        LockedError: When its holder may still be running.
+        ArchiveError: When the file is not a lease and is still too new to be removed, or the
+            folder isn't writable.
     """
     if held.state is Takeover.RAN_OUT:
         say(
-            f"{held.folder}: the lease of {held.found} ran out. It is watched for "
-            f"{duration_text(SECONDS)}: a holder that lives renews it"
+            f"{held.folder}: the lease of {held.found} expired. Watching it for "
+            f"{duration_text(SECONDS)}: a running holder would renew it"
         )
         if is_renewed_since(held.folder, held.found, _LASTS, wait):
             raise LockedError(
-                f"{held.folder} is held: the lease of {held.found} was changed while it was "
-                "watched, though it ran out by this machine's clock; set the clock that is wrong"
+                f"{held.folder} is held: the lease of {held.found} changed while it was being "
+                "watched, though it expired by this machine's clock; correct the wrong clock"
             )
     lease = Lease(held.folder, run="unlock", say=say, clock=clock, wait=wait)
     lease.acquire()
     lease.release()
     if lease.lost.is_set():
         raise LockedError(
-            f"{lease.path} was taken by another while it was removed; look again with unlock"
+            f"{lease.path} was taken by another run while it was removed; run unlock again"
         )
 
 

@@ -1,1 +1,1 @@
-"""HTML pages, made of plain values. Opens nothing."""
+"""Render HTML pages from plain values. Opens nothing."""

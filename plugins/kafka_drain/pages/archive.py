@@ -1,4 +1,4 @@
-"""One archive as an HTML page: what its runs have sealed over time, and what is known of it."""
+"""Render one archive as an HTML page: what its runs have sealed over time, and its status."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
 __all__ = ["Drained", "archive_page", "coverage_map"]
 
-#: So many partitions are rows of a map.
+#: Maximum number of partitions in a coverage map.
 ROWS = 100
-#: While a task runs, the page looks for news so often, in seconds.
+#: Seconds between refreshes of the page while a task is running.
 BUSY = 3
-#: So many receipts are listed.
+#: Maximum number of receipts listed.
 RECEIPTS = 50
-#: So many generations, and so many windows, are on the axis of time.
+#: Maximum number of generations, and of windows, on the time axis.
 SPANS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of a map: a run or a day."""
+    """A column of a coverage map: a run or a day."""
 
     name: str
     words: str
@@ -51,7 +51,7 @@ class _Column:
         return cell_colour(cell.gaps, cell.records > 0, self.proofs[tp])
 
     def is_harmful(self, tp: TopicPartition) -> bool:
-        """Whether something is wrong with a partition's cell."""
+        """Return whether something is wrong with a partition's cell."""
         if tp not in self.cells:
             return False
         gaps = self.cells[tp].gaps
@@ -60,12 +60,12 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a drain's task did.
+    """The result of a drain task.
 
     Attributes:
-        at: When it ended, in UTC, as ISO 8601.
-        offsets: How many it drained.
-        seconds: How long that took, in seconds.
+        at: When it finished, in UTC, as ISO 8601.
+        offsets: Number of offsets drained.
+        seconds: Duration in seconds.
     """
 
     at: str
@@ -85,13 +85,13 @@ def archive_page(
     """Return the page of an archive.
 
     Args:
-        row: What a list of archives says of it.
+        row: The archive's row in the list of archives.
         history: What its runs have sealed.
-        now: The time.
+        now: The current time.
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
-        doing: How far the newest task of each of its DAGs has got.
+        doing: Progress of the newest task of each of its DAGs.
         drains: The newest drains, oldest first.
-        placed: Where lies what the last validation found.
+        placed: Where the last validation's findings are.
     """
     proofs = _Proofs(row, placed)
     runs = history.runs[-COLUMNS:]
@@ -117,13 +117,13 @@ def archive_page(
 
 @dataclass(frozen=True, slots=True)
 class _Proofs:
-    """What the last validation says of what was sealed."""
+    """What the last validation says about sealed offsets."""
 
     row: ArchiveRow
     placed: Placed
 
     def of(self, is_damaged: bool) -> Proof:
-        """Return what is proven of some of it."""
+        """Return what is proven, given whether there is damage."""
         return proof_of(
             is_readable=not self.row.problem,
             verdict=self.row.overview["verdict"] if self.row.overview else None,
@@ -132,18 +132,18 @@ class _Proofs:
         )
 
     def of_runs(self, runs: Sequence[SealedRun]) -> Proof:
-        """Return what is proven of all that some runs have sealed."""
+        """Return what is proven about everything that the given runs have sealed."""
         sealed = {(run.generation, run.receipt) for run in runs}
         return self.of(any((place[0], place[1]) in sealed for place in self.placed.damaged))
 
     def of_generation(self, number: int | None) -> Proof:
-        """Return what is proven of a generation, or of a window."""
+        """Return what is proven about a generation, or a window."""
         return self.of(any(place[0] == number for place in self.placed.damaged))
 
     def cells(
         self, runs: Sequence[SealedRun], tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Proof]:
-        """Return what is proven of each partition of some runs."""
+        """Return what is proven about each partition of the given runs."""
         places = {(run.generation, run.receipt) for run in runs}
         damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
         return {tp: self.of(tp in damaged) for tp in tps}
@@ -151,15 +151,15 @@ class _Proofs:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """How far a task has got, as the page says it.
+    """The progress of a task, as shown on the page.
 
     Attributes:
         name: The DAG and the task.
-        link: Where Airflow shows the run.
-        state: Airflow's word for its state, the class of its colour too.
+        link: The run's page in Airflow.
+        state: Airflow's state, which is also the CSS class of its colour.
         words: State and progress.
-        percent: In whole percents.
-        spark_ui: Address of the UI of a Spark application that runs: with it, its UI ends.
+        percent: Whole percent.
+        spark_ui: Address of a running Spark application's UI; the UI ends with the application.
     """
 
     name: str
@@ -171,10 +171,10 @@ class _Task:
 
     @classmethod
     def of(cls, one: Doing) -> _Task:
-        """Return what is said of a task."""
+        """Return how a task is shown."""
         name, seen = f"{one.dag_id}, {one.task_id}", one.progress
         if not seen:
-            words = f"{one.state}, nothing done yet" if one.state in ACTIVE else one.state
+            words = f"{one.state}, no progress yet" if one.state in ACTIVE else one.state
             return cls(name, one.link, one.state, words)
         end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
         words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
@@ -188,7 +188,7 @@ class _Task:
 
 
 def _maps(by_run: Sequence[_Column], by_day: Sequence[_Column]) -> list[Figure]:
-    maps = [_map("What each run has sealed", by_run, "run")] if by_run else []
+    maps = [_map("Sealed by each run", by_run, "run")] if by_run else []
     return maps + ([_map("By day", by_day, "day")] if len(by_day) > 1 else [])
 
 
@@ -221,17 +221,17 @@ def _run_words(run: SealedRun) -> str:
 
 def _map(heading: str, columns: Sequence[_Column], unit: str) -> Figure:
     tps = sorted({tp for column in columns for tp in column.cells})
-    # What is wrong isn't cut away.
+    # Partitions with problems are always shown.
     by_need = sorted(tps, key=lambda tp: not any(c.is_harmful(tp) for c in columns))
     shown = sorted(by_need[:ROWS])
-    words = f"{many(len(columns), unit)}, oldest first; a row is a partition"
+    words = f"{many(len(columns), unit)}, oldest first; one row per partition"
     if len(shown) < len(tps):
-        words += f": {len(shown)} of {len(tps):,}, those with gaps among them"
+        words += f": {len(shown)} of {len(tps):,}, including those with gaps"
     return Figure(heading, coverage_map(columns, shown), f"{words}.")
 
 
 def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> Drawing:
-    """Return a map: a rectangle for each partition and column, coloured by what it lacks."""
+    """Return a map: a rectangle for each partition and column, coloured by what is missing."""
     left, top, height = 150, 4, 14
     width = min(800 / len(columns), 60)
     boxes, labels = [], []
@@ -261,8 +261,8 @@ def _cell_words(tp: TopicPartition, column: _Column, cell: Cell) -> str:
 
 
 _MEANING = {
-    Proof.DAMAGED: "damaged, the report says how",
-    Proof.UNPROVEN: "sealed, and not proven by the last validation",
+    Proof.DAMAGED: "damaged, see the report",
+    Proof.UNPROVEN: "sealed, but not proven by the last validation",
 }
 _WORDS = {
     "covered": "sealed",
@@ -271,7 +271,7 @@ _WORDS = {
 
 
 def _legend(columns: Sequence[_Column]) -> list[tuple[str, str]]:
-    """Return colours and what they mean."""
+    """Return the colours in use and their meanings."""
     colours = {column.colour(tp) for column in columns for tp in column.cells}
     by_need = sorted(colours, key=lambda colour: (colour != "covered", colour))
     return [(colour, _WORDS.get(colour, colour)) for colour in by_need]
@@ -307,14 +307,14 @@ def _chart(
 
 
 def _generation_colour(number: int, proof: Proof) -> str:
-    """Let one generation be told from the next, while it is proven."""
+    """Return a colour that distinguishes consecutive generations, if the offsets are proven."""
     if proof is not Proof.PROVEN:
         return str(proof.value)
     return "covered" if number % 2 else "alt"
 
 
 def _throughput(drains: Sequence[Drained]) -> list[Figure]:
-    """Return how fast the newest drains were, those with something to drain."""
+    """Return the throughput of the newest drains that had something to drain."""
     bars = [
         Bar(
             round(one.offsets / one.seconds),
@@ -327,13 +327,13 @@ def _throughput(drains: Sequence[Drained]) -> list[Figure]:
     ]
     if not bars:
         return []
-    words = "Offsets a second of each drain, Spark's start included."
-    chart = bar_chart(bars, "Offsets a second of each drain", "drained")
+    words = "Offsets per second of each drain, including Spark's startup."
+    chart = bar_chart(bars, "Offsets per second of each drain", "drained")
     return [Figure("Throughput", chart, words)]
 
 
 def _spans(history: History, proofs: _Proofs) -> list[Figure]:
-    """Return generations and windows on an axis of their records' time."""
+    """Return generations and windows on an axis of their records' timestamps."""
     known = [
         span
         for span in history.spans.values()
@@ -344,7 +344,7 @@ def _spans(history: History, proofs: _Proofs) -> list[Figure]:
     generations = sorted((span for span in known if span.generation is not None), key=_number)
     windows = sorted((span for span in known if span.generation is None), key=_sealed_at)
     shown = [*generations[-SPANS:], *windows[-SPANS:]]
-    words = "From the first to the last timestamp of the records that each holds"
+    words = "From the first to the last record timestamp in each"
     if len(shown) < len(known):
         words += f": the newest {len(shown)} of {len(known):,}"
     stretches = [_stretch(span, proofs) for span in shown]

@@ -1,4 +1,4 @@
-"""Drawings as plain values, which `templates/parts.html` writes as SVG. Opens nothing."""
+"""Drawings as plain values, which `templates/parts.html` renders as SVG. Opens nothing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Box:
     Attributes:
         x: Its left edge.
         y: Its upper edge.
-        width: To the right.
-        height: Downwards.
-        colour: Class of its colour.
-        words: What is shown when the mouse is over it.
+        width: Its extent to the right.
+        height: Its extent downwards.
+        colour: CSS class of its colour.
+        words: Tooltip.
     """
 
     x: float
@@ -32,14 +32,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text of a drawing.
+    """Text in a drawing.
 
     Attributes:
-        text: What it says.
-        x: Where its anchor is.
-        y: Its base line.
-        anchor: The part of it that is at `x`: start, middle or end.
-        words: What is shown when the mouse is over it; empty for nothing.
+        text: The text.
+        x: Position of its anchor.
+        y: Position of its baseline.
+        anchor: The part of the text that is at `x`: start, middle or end.
+        words: Tooltip; empty for none.
     """
 
     text: str
@@ -61,12 +61,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What lies on a drawing, from behind to the front.
+    """The elements of a drawing, in drawing order.
 
     Attributes:
-        label: What it shows, for those who don't see it.
-        width: Of the whole.
-        height: Of the whole.
+        label: Accessible description.
+        width: Total width.
+        height: Total height.
         lines: Lines.
         boxes: Rectangles.
         labels: Texts.
@@ -82,12 +82,12 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing as a part of a page.
+    """A drawing as part of a page.
 
     Attributes:
-        heading: What stands above it.
+        heading: Heading above it.
         drawing: The drawing.
-        caption: What stands below it; empty for nothing.
+        caption: Caption below it; empty for none.
     """
 
     heading: str
@@ -101,9 +101,9 @@ class Bar:
 
     Attributes:
         value: Its height.
-        name: What the axis says; every so many are shown, as there is room.
-        words: What is shown when the mouse is over it.
-        colour: Class of its colour.
+        name: Its label on the axis; only every nth is shown if there is little room.
+        words: Tooltip.
+        colour: CSS class of its colour.
     """
 
     value: int
@@ -115,13 +115,13 @@ class Bar:
 def bar_chart(
     bars: Sequence[Bar], label: str, axis: str, write: Callable[[int], str] = "{:,}".format
 ) -> Drawing:
-    """Return a bar chart with round numbers beside it.
+    """Return a bar chart with round numbers on its scale.
 
     Args:
-        bars: From left to right; at least one.
-        label: What it shows, for those who don't see it.
-        axis: What the bars' names are.
-        write: How a value is written beside the chart.
+        bars: The bars from left to right; at least one.
+        label: Accessible description.
+        axis: What the bars' names mean.
+        write: Formats a value for the scale.
     """
     left, top, width, height = 90, 12, 800, 160
     highest = _round_up(max(bar.value for bar in bars))
@@ -143,6 +143,6 @@ def bar_chart(
 
 
 def _round_up(number: int) -> int:
-    """Return the next 1, 2 or 5 with zeros."""
+    """Return the next 1, 2 or 5 times a power of ten."""
     power = int("1" + "0" * (len(str(max(number, 1))) - 1))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= number)

@@ -1,4 +1,4 @@
-"""All archives at a glance, as one HTML page. Opens nothing but its template."""
+"""Render an overview of all archives as one HTML page. Opens nothing but its template."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = [
     "verdict_text",
 ]
 
-#: The page looks for news so often, in seconds.
+#: Seconds between refreshes of the page.
 REFRESH = 30
-#: From so few hours on, what Kafka will delete undrained is a warning.
+#: If undrained records expire in less than this, in seconds, show a warning.
 _SOON = 24 * 3600
 
 
@@ -44,12 +44,12 @@ class Run:
     """A run of a drain's DAG.
 
     Attributes:
-        state: Airflow's word for its state.
-        words: What is shown when the mouse is over it.
-        link: Where Airflow shows it.
-        began: When it began, as ISO 8601; empty while it waits.
-        ended: When it ended; empty before that.
-        was_validated: Whether its own validation of the archive has succeeded.
+        state: Airflow's state.
+        words: Tooltip.
+        link: Its page in Airflow.
+        began: When it started, as ISO 8601; empty while it is queued.
+        ended: When it finished; empty until then.
+        was_validated: Whether its own validation of the archive succeeded.
     """
 
     state: str
@@ -62,14 +62,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """How far a task has got, or had when it ended.
+    """The progress of a task, running or finished.
 
     Attributes:
         dag_id: The DAG of the run.
         task_id: The task.
-        state: Airflow's word for its state.
-        link: Where Airflow shows the run.
-        progress: What it said last: done, total, unit, percent, rate, left, at; empty before that.
+        state: Airflow's state.
+        link: The run's page in Airflow.
+        progress: What it last reported: done, total, unit, percent, rate, left, at; empty if
+            nothing yet.
     """
 
     dag_id: str
@@ -80,10 +81,10 @@ class Doing:
 
 
 def shown_task(tasks: Sequence[Doing]) -> Doing | None:
-    """Return the task that says most of a run: one that works, one that failed, or one with words.
+    """Return the most informative task of a run: a running one, a failed one, or one with progress.
 
     Args:
-        tasks: Of one run, in the order in which they began.
+        tasks: The tasks of one run, in the order in which they started.
     """
     for matters in (
         lambda one: one.state == "running",
@@ -103,12 +104,12 @@ class ArchiveRow:
     Attributes:
         name: The pipeline's name.
         archive: Its folder or URL.
-        link: Where Airflow shows the drain's DAG.
-        page: Where the archive's own page is.
-        report: Where the newest report is shown; empty without one.
-        overview: What its validation left; None without one.
-        problem: Why it can't be read; empty when it can.
-        runs: The last runs, the one that ended last at the end.
+        link: The page of the drain's DAG in Airflow.
+        page: Address of the archive's own page.
+        report: Address of the newest report; empty without one.
+        overview: Results of its last validation; None without one.
+        problem: Why it can't be read; empty if it can.
+        runs: The last runs; the one that finished last comes last.
     """
 
     name: str
@@ -122,13 +123,13 @@ class ArchiveRow:
 
     @property
     def verdict(self) -> str:
-        """In a word: complete, findings, unreadable, or not validated."""
+        """The verdict: complete, findings, unreadable, or not validated."""
         if self.problem:
             return "unreadable"
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
     def standing(self, now: datetime) -> Standing:
-        """Return how it is shown."""
+        """Return how the archive is shown."""
         overview = self.overview or {}
         expires_at = overview.get("expires_at")
         return standing_of(
@@ -140,7 +141,7 @@ class ArchiveRow:
         )
 
     def _is_older(self) -> bool:
-        """Whether the last validation is too old to prove what the last run left."""
+        """Return whether the last validation is too old to cover all that the last run drained."""
         ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
         if not (self.overview and ended):
             return False
@@ -159,12 +160,12 @@ def _moment(text: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Words of a page.
+    """Text on a page.
 
     Attributes:
-        words: The words.
-        kind: Classes of their colour; empty for that of the text.
-        title: What is shown when the mouse is over them; empty for nothing.
+        words: The text.
+        kind: CSS classes of its colour; empty for the default.
+        title: Tooltip; empty for none.
     """
 
     words: str
@@ -174,13 +175,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the last validation left of an archive, in words.
+    """The results of an archive's last validation, as text.
 
     Attributes:
-        behind: How much of what Kafka holds isn't drained.
-        newest: How old the newest record is.
-        validated: When the validation was.
-        deletes: When Kafka may delete what isn't drained.
+        behind: Lag: the number of offsets in Kafka that aren't drained.
+        newest: Age of the newest record.
+        validated: When the validation took place.
+        deletes: When Kafka may delete records that aren't drained.
         gaps: Offsets that are in no file.
     """
 
@@ -192,7 +193,7 @@ class Seen:
 
     @classmethod
     def of(cls, overview: Mapping[str, Any], now: datetime) -> Seen:
-        """Return what an overview says at some time."""
+        """Return the texts for an overview at a given time."""
         lag, gaps = overview.get("lag"), overview.get("gaps", {})
         harmful = not all(map(is_harmless, gaps))
         return cls(
@@ -206,7 +207,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of the list."""
+    """A row of the list."""
 
     row: ArchiveRow
     standing: Standing
@@ -221,12 +222,12 @@ class _Line:
 
 
 def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
-    """Return the page; what needs a look comes first.
+    """Return the page; archives that need attention come first.
 
     Args:
         rows: The archives.
-        now: The time.
-        home: Where Airflow's own pages begin; empty where they are around this one.
+        now: The current time.
+        home: Address of Airflow's home page; empty if this page is embedded in Airflow.
     """
     lines = sorted(
         (_Line.of(row, now) for row in rows), key=lambda line: (line.standing.rank, line.row.name)
@@ -236,7 +237,7 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
     return render(
         "overview.html",
         title="Archives",
-        verdict=f"{many(bad, 'archive')} to look at" if bad else many(len(rows), "archive"),
+        verdict=f"{many(bad, 'archive')} needing attention" if bad else many(len(rows), "archive"),
         refresh=REFRESH,
         home=home,
         verdict_class=verdict_class(kind),
@@ -247,12 +248,12 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
 
 
 def _left(moment: str, now: datetime) -> float:
-    """Return the seconds until a moment."""
+    """Return the seconds until a time."""
     return (datetime.fromisoformat(moment) - now).total_seconds()
 
 
 def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
-    """Return what is said of all archives, and its colour."""
+    """Return the headline for all archives, and its colour."""
     seen = [line.row.overview for line in lines if line.row.overview]
     records, size = (sum(overview[key] for overview in seen) for key in ("records", "bytes"))
     held = f"{many(records, 'record')} in {size_text(size)}"
@@ -260,15 +261,15 @@ def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
     kind = headline_kind(line.standing for line in lines)
     if kind == "bad":
         bad = sum(line.standing.is_urgent for line in lines)
-        return f"{bad:,} of {archives} to look at; {held}", kind
+        return f"{bad:,} of {archives} needing attention; {held}", kind
     if kind == "good":
-        return f"{archives}, nothing wrong: {held}", kind
+        return f"{archives}, no problems: {held}", kind
     waiting = sum(line.standing.kind != "good" for line in lines)
     return f"{archives}, {waiting:,} not validated yet: {held}", kind
 
 
 def verdict_class(kind: str) -> str:
-    """Return the classes of a headline of some colour."""
+    """Return the CSS classes of a headline of the given colour."""
     more = {"good": "", "bad": " findings", "warning": " late"}
     return f"verdict{more.get(kind, ' waiting')}"
 
@@ -303,15 +304,15 @@ def _ago(moment: str | None, now: datetime) -> Note:
 
 
 def _expiry(moment: str | None, now: datetime) -> Note:
-    """Say when Kafka may delete what isn't drained yet."""
+    """Return when Kafka may delete records that aren't drained yet."""
     if moment is None:
-        return Note("nothing known", "quiet")
+        return Note("none known", "quiet")
     left = _left(moment, now)
     kind = "bad badge" if left <= 0 else "warning" if left < _SOON else ""
     return Note(f"in {_about(left)}" if left > 0 else "now", kind, time_text(moment))
 
 
 def _about(seconds: float) -> str:
-    """Write a time in its largest unit: `7 min`, `3 days`."""
+    """Format a duration in its largest unit: `7 min`, `3 days`."""
     number, unit, *_ = duration_text(seconds).split()
     return f"{number} {unit}"

@@ -1,4 +1,4 @@
-"""Which sealed offsets the findings of a validation are about. Opens nothing."""
+"""Find the sealed offsets that a validation's findings are about. Opens nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_drain.offsets import TopicPartition
 
 __all__ = ["NOTHING", "Place", "Placed", "place_findings"]
 
-#: What a receipt seals of a partition: generation, the receipt's name, partition.
+#: A partition in a receipt: generation, the receipt's name, partition.
 Place = tuple[int, str, TopicPartition]
 
 _OF_GAPS = {str(Reason.OFFSET_MISSING), str(Reason.OFFSET_EXPIRED)}
@@ -21,11 +21,11 @@ _OF_GAPS = {str(Reason.OFFSET_MISSING), str(Reason.OFFSET_EXPIRED)}
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where what was found lies.
+    """The offsets that findings are about.
 
     Attributes:
-        damaged: What it is known to be about.
-        is_complete: Whether that is all that was found: if not, anything may be wrong.
+        damaged: The places that the findings are known to be about.
+        is_complete: Whether all findings could be placed; if not, any place may be affected.
     """
 
     damaged: frozenset[Place] = frozenset()
@@ -39,8 +39,8 @@ def place_findings(report: Mapping[str, Any], receipts: Iterable[Receipt]) -> Pl
     """Find the sealed offsets that findings are about.
 
     Args:
-        report: What a validation's `Report.to_dict` returned.
-        receipts: Receipts of generations; those of others are about what isn't asked for.
+        report: The result of a validation's `Report.to_dict`.
+        receipts: The generations' receipts to consider; findings about others are not placed.
     """
     known = list(receipts)
     files = {
@@ -69,7 +69,7 @@ def _all(receipt: Receipt) -> set[Place]:
 
 
 def _gaps(report: Mapping[str, Any], tp: str) -> list[tuple[int, int]]:
-    """Return a partition's offsets that are missing for no harmless reason."""
+    """Return a partition's missing offsets whose reason isn't harmless."""
     return [
         (gap["start"], gap["end"])
         for gap in report.get("gaps", ())

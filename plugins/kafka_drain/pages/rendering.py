@@ -1,7 +1,7 @@
-"""Pages from the templates in `templates/`. Opens nothing but those.
+"""Render pages from the templates in `templates/`. Opens nothing but those.
 
-A page is one file that loads nothing: style and script are within it. Whatever a template is given
-is escaped where it goes in: archives, Kafka and users choose names.
+A page is one file that loads nothing else: style and script are inline. All values are escaped when
+they are inserted, because archives, Kafka and users choose names.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _ENVIRONMENT.filters |= {
 
 
 def render(template: str, **values: object) -> str:
-    """Return what a template makes of some values, in ASCII.
+    """Return a template rendered with the given values, in ASCII.
 
     Args:
-        template: Name of its file.
-        values: What it names.
+        template: File name of the template.
+        values: The template's variables.
     """
     text = _ENVIRONMENT.get_template(template).render(values)
-    # A worker's locale may be any, and names in an archive may be no text at all.
+    # A worker may have any locale, and names in an archive may not be valid text.
     return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def coloured(content: bytes, colours: str) -> bytes:
-    """Return a page that is `dark` or `light`, whatever the system's choice; empty for that."""
+    """Return a page fixed to `dark` or `light`; if empty, it follows the system's setting."""
     mark = f'<html lang="en" class="{colours}">' if colours else '<html lang="en">'
     return content.replace(b'<html lang="en">', mark.encode(), 1)

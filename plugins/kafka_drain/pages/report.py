@@ -1,4 +1,4 @@
-"""The report of a validation as one HTML page that needs nothing beside it.
+"""Render the report of a validation as one self-contained HTML page.
 
 Opens nothing but its template.
 """
@@ -18,7 +18,7 @@ from kafka_drain.pages.rendering import render
 
 __all__ = ["report_page"]
 
-#: So many rows of a list are shown; all are in the JSON document.
+#: Maximum number of rows shown of a list; the JSON document has all of them.
 ROWS = 50
 PARTITIONS = 100
 BARS = 100
@@ -29,7 +29,7 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """Findings of one reason, and so many of them as are shown."""
+    """The findings of one reason, with those that are shown."""
 
     reason: Reason
     number: int
@@ -38,7 +38,7 @@ class _Findings:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """A topic, and so many of its partitions as are shown, each with its share in files."""
+    """A topic, with the partitions that are shown, each with its coverage as a bar."""
 
     name: str
     partitions: int
@@ -49,7 +49,7 @@ class _Topic:
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """How many offsets are in no file for one reason."""
+    """The number of offsets that are in no file for one reason."""
 
     code: str
     is_harmless: bool
@@ -58,11 +58,11 @@ class _Missing:
 
 
 def report_page(report: dict[str, Any], document: str = "the JSON report") -> str:
-    """Return a report as an HTML page: no script, nothing loaded, in ASCII.
+    """Return a report as an HTML page: ASCII, without scripts or external resources.
 
     Args:
-        report: What `Report.to_dict` returned.
-        document: Name of the JSON document beside the page, which holds what is cut here.
+        report: The result of `Report.to_dict`.
+        document: Name of the JSON document beside the page, which has what is cut off here.
     """
     missing = _missing(report)
     return render(
@@ -85,11 +85,11 @@ def report_page(report: dict[str, Any], document: str = "the JSON report") -> st
 
 
 def _headline(report: dict[str, Any]) -> str:
-    """Return the verdict in words."""
+    """Return the verdict as a sentence."""
     if report["verdict"] == "complete":
         if not report["offsets"]:
             return "Complete: nothing has been drained yet"
-        # In a complete archive what isn't harmless was acknowledged.
+        # In a complete archive, gaps that aren't harmless were acknowledged.
         known = sum(n for reason, n in _missing(report).items() if not is_harmless(reason))
         return "Complete: every drained offset is in exactly one file or has a harmless reason" + (
             f", or was acknowledged as gone ({many(known, 'offset')})" if known else ""
@@ -125,10 +125,10 @@ def _topics(report: dict[str, Any]) -> Iterator[_Topic]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for row in report["partitions"]:
         topics.setdefault(row["topic"], []).append(row)
-    # Of many topics, too, only so many partitions are shown.
+    # The total number of partitions is limited too, in case there are many topics.
     left = 3 * PARTITIONS
     for name, rows in topics.items():
-        # What is wrong isn't cut away.
+        # Partitions with problems are always shown.
         rows_by_need = sorted(rows, key=lambda row: all(map(is_harmless, row["gaps"])))
         shown = sorted(rows_by_need[: min(PARTITIONS, left)], key=lambda row: int(row["partition"]))
         left -= len(shown)
@@ -142,11 +142,11 @@ def _topics(report: dict[str, Any]) -> Iterator[_Topic]:
 
 
 def _share(row: dict[str, Any]) -> Drawing:
-    """Return a bar: the share of the offsets that files hold, then the gaps by reason."""
+    """Return a bar: the share of the offsets that are in files, then the gaps by reason."""
     offsets = row["end"] - row["start"]
     words = [f"{row['records']:,} of {offsets:,} offsets have a record"]
     gaps = dict(row["gaps"]) if offsets else {}
-    # A single lost offset of a billion can be seen too.
+    # Give each gap a minimum width, so that one lost offset in a billion is visible.
     widths = {reason: max(100 * number / offsets, 3) for reason, number in gaps.items()}
     covered = max(100 - sum(widths.values()), 0) if row["records"] else 0
     boxes, x = [Box(0, 0, covered, 10, "covered")], covered
@@ -158,16 +158,16 @@ def _share(row: dict[str, Any]) -> Drawing:
 
 
 def _reasons(missing: Counter[str]) -> list[_Missing]:
-    # A receipt may be a newer release's.
+    # A receipt may be from a newer release, with reasons unknown to this one.
     meanings = {str(reason): reason.meaning for reason in GapReason}
     return [
-        _Missing(code, is_harmless(code), n, meanings.get(code, "this release doesn't know it"))
+        _Missing(code, is_harmless(code), n, meanings.get(code, "unknown to this release"))
         for code, n in sorted(missing.items(), key=lambda item: is_harmless(item[0]))
     ]
 
 
 def _missing(report: dict[str, Any]) -> Counter[str]:
-    """Return how many offsets are in gaps, by reason, those sealed before included."""
+    """Return the number of offsets in gaps, by reason, including gaps that were sealed before."""
     found: Counter[str] = Counter()
     for row in report["partitions"]:
         found.update(row["gaps"])
@@ -182,9 +182,9 @@ def _batches(batches: Sequence[dict[str, Any]]) -> Figure | None:
     if len(shown) < len(batches):
         words = f"Offsets per batch: the last {len(shown)} of {len(batches):,} bars"
     if any(batch["first"] != batch["last"] for batch in batches):
-        words += "; batches that Spark's checkpoint no longer tells apart are one bar"
+        words += "; batches that Spark's checkpoint no longer distinguishes share a bar"
     sealed = sum(batch["sealed_at"] is not None for batch in batches)
-    words += f"; {sealed:,} of {len(batches):,} were sealed before"
+    words += f"; {sealed:,} of {len(batches):,} were already sealed"
     bars = [
         Bar(batch["offsets"], _batch_number(batch), _batch_words(batch), _batch_colour(batch))
         for batch in shown
@@ -193,7 +193,7 @@ def _batches(batches: Sequence[dict[str, Any]]) -> Figure | None:
 
 
 def _batch_colour(batch: dict[str, Any]) -> str:
-    """Let one generation be told from the next."""
+    """Return a colour that distinguishes consecutive generations."""
     return "covered" if batch["generation"] % 2 else "alt"
 
 

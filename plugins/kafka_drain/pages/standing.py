@@ -1,6 +1,6 @@
-"""What pages show of an archive: never greener than what was proven. Opens nothing.
+"""Decide how pages show an archive: never greener than what was proven. Opens nothing.
 
-Each decision is a function of plain values, so that a table can hold all of them.
+Each decision is a function of plain values, so that a table test can cover all of them.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ __all__ = [
     "standing_of",
 ]
 
-#: Airflow's words for a run or a task that has yet to end.
+#: Airflow's states of a run or task that hasn't finished.
 ACTIVE = frozenset(
     {"running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule"}
 )
 
 
 class LastRun(str, Enum):
-    """How the newest run that has ended did."""
+    """The outcome of the newest finished run."""
 
     NONE = "none"
-    RUNNING = "running"  # it is the only one
+    RUNNING = "running"  # no run has finished yet
     SUCCESS = "success"
     FAILED = "failed"
 
 
 def last_run(states: Iterable[str]) -> LastRun:
-    """Return how the newest run did that has ended; that one runs when none has.
+    """Return the outcome of the newest finished run; running if none has finished.
 
     Args:
-        states: Airflow's words, oldest first.
+        states: Airflow's states of the runs, oldest first.
     """
     known = list(states)
     for state in reversed(known):
@@ -58,16 +58,16 @@ def last_run(states: Iterable[str]) -> LastRun:
 def is_older(
     validated_at: datetime, *, began: datetime | None, ended: datetime | None, was_validated: bool
 ) -> bool:
-    """Whether a validation is too old to prove what a run left that has ended.
+    """Return whether a validation is too old to cover everything that a finished run drained.
 
-    A run that failed may have drained until its end, also when somebody validated meanwhile.
+    A failed run may have drained until its end, even if a validation took place in the meantime.
 
     Args:
-        validated_at: When the validation was.
-        began: When the run did; None where nobody knows.
-        ended: When it did; None where nobody knows.
-        was_validated: Whether the run's own validation of this archive has succeeded: it comes
-            after all that the run drains.
+        validated_at: When the validation took place.
+        began: When the run started; None if unknown.
+        ended: When the run finished; None if unknown.
+        was_validated: Whether the run's own validation of this archive succeeded: it comes after
+            everything that the run drains.
     """
     since = began if was_validated else ended
     return since is None or validated_at < since
@@ -78,9 +78,9 @@ class Standing:
     """How an archive is shown in a list.
 
     Attributes:
-        words: What it is called.
-        kind: Its colour: `good`, `warning`, `bad`, or `quiet` for what nobody can say yet.
-        rank: How urgent it is; 0 is the most.
+        words: The displayed status.
+        kind: Its colour: `good`, `warning`, `bad`, or `quiet` if nothing can be said yet.
+        rank: Its urgency; 0 is the most urgent.
     """
 
     words: str
@@ -89,7 +89,7 @@ class Standing:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody has to look."""
+        """Whether it needs attention."""
         return self.rank < _WAITS
 
 
@@ -102,11 +102,11 @@ def standing_of(
     """Return how an archive is shown.
 
     Args:
-        is_readable: Whether what validation left can be read here.
-        verdict: The last validation's; None without one.
-        last: How the newest run that has ended did.
-        is_older: Whether the last validation is too old to prove what that run left.
-        expires_soon: Whether Kafka may soon delete what isn't drained.
+        is_readable: Whether the results of its validation can be read here.
+        verdict: The last validation's verdict; None without one.
+        last: The outcome of the newest finished run.
+        is_older: Whether the last validation is too old to cover everything that this run drained.
+        expires_soon: Whether Kafka may soon delete records that aren't drained.
     """
     if not is_readable:
         return Standing("unreadable", "bad", 1)
@@ -119,14 +119,14 @@ def standing_of(
     if verdict != "complete":
         return Standing(verdict, "bad", 0)
     if is_older and last is LastRun.FAILED:
-        return Standing("complete before, last run failed", "warning", 2)
+        return Standing("was complete, last run failed", "warning", 2)
     if is_older and last is LastRun.SUCCESS:
-        return Standing("complete before, not validated since", "warning", 2)
+        return Standing("was complete, not validated since", "warning", 2)
     return Standing("complete", "good", 2 if expires_soon else 4)
 
 
 def headline_kind(standings: Iterable[Standing]) -> str:
-    """Return the colour of what is said of all archives: green only when all are proven."""
+    """Return the headline's colour for all archives: green only if all are proven."""
     known = list(standings)
     if any(one.is_urgent for one in known):
         return "bad"
@@ -134,7 +134,7 @@ def headline_kind(standings: Iterable[Standing]) -> str:
 
 
 class Proof(str, Enum):
-    """What the last validation says of some sealed offsets."""
+    """What the last validation says about a set of sealed offsets."""
 
     PROVEN = "proven"
     UNPROVEN = "unproven"
@@ -142,13 +142,13 @@ class Proof(str, Enum):
 
 
 def proof_of(*, is_readable: bool, verdict: str | None, is_damaged: bool, is_placed: bool) -> Proof:
-    """Return what is proven of some sealed offsets.
+    """Return what is proven about a set of sealed offsets.
 
     Args:
-        is_readable: Whether what validation left can be read here.
-        verdict: The last validation's; None without one.
+        is_readable: Whether the results of the archive's validation can be read here.
+        verdict: The last validation's verdict; None without one.
         is_damaged: Whether it found something wrong with their files or their receipt.
-        is_placed: Whether all that it found is known to belong to certain offsets.
+        is_placed: Whether all of its findings are known to belong to certain offsets.
     """
     if not is_readable or verdict is None:
         return Proof.UNPROVEN
@@ -158,12 +158,12 @@ def proof_of(*, is_readable: bool, verdict: str | None, is_damaged: bool, is_pla
 
 
 def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str:
-    """Return the colour of some sealed offsets: what matters most of them.
+    """Return the colour of a set of sealed offsets: that of their most important property.
 
     Args:
         gaps: Offsets that are in no file, by reason.
-        has_records: Whether any of the others is in a file.
-        proof: What is proven of them.
+        has_records: Whether any of the other offsets are in a file.
+        proof: What is proven about the offsets.
     """
     if proof is Proof.DAMAGED:
         return str(proof.value)
@@ -177,12 +177,12 @@ def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How far a task is shown to have got.
+    """The progress of a task as it is shown.
 
     Attributes:
-        done: How many of the total.
-        percent: In whole percents, as a bar shows them.
-        has_rate: Whether its rate is of now.
+        done: Number of units done.
+        percent: Whole percent, as shown by a bar.
+        has_rate: Whether its rate is current.
     """
 
     done: int
@@ -191,13 +191,13 @@ class Ended:
 
 
 def ended_of(state: str, done: int, total: int, percent: int) -> Ended:
-    """Return how far a task has got, from what it said last: it needn't have said its end.
+    """Return a task's progress, from what it last reported: it may not have reported its end.
 
     Args:
-        state: Airflow's word. A task that succeeded has done all of it, whatever it said last.
-        done: How many it said were done.
-        total: How many there were to do.
-        percent: The share that it said, in whole percents.
+        state: Airflow's state. A task that succeeded has done everything, whatever it reported.
+        done: Number of units that it reported as done.
+        total: Total number of units.
+        percent: The reported share in whole percent.
     """
     if state == "success":
         return Ended(max(done, total), 100, has_rate=False)

@@ -1,4 +1,4 @@
-"""Stretches of time as bars on one axis. Opens nothing."""
+"""Draw time spans as bars on one axis. Opens nothing."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ __all__ = ["Stretch", "is_of_calendar", "time_axis"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
-#: What may lie between two marks, in milliseconds.
+#: Possible distances between two tick marks, in milliseconds.
 _STEPS = [
     *(_SECOND * n for n in (1, 5, 15, 30)),
     *(_MINUTE * n for n in (1, 5, 15, 30)),
     *(_HOUR * n for n in (1, 3, 6, 12)),
     *(_DAY * n for n in (1, 2, 7, 14, 28, 91, 182, 364, 1820, 3640, 36400)),
 ]
-#: Timestamps from here on aren't drawn: the year 9000, as Python's calendar soon ends.
+#: Timestamps from the year 9000 on aren't drawn: Python's calendar ends soon after.
 HIGHEST = int(datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
-#: At most so many marks are on an axis.
+#: Maximum number of tick marks on an axis.
 MARKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A bar of the axis.
+    """A bar on the axis.
 
     Attributes:
-        name: What stands beside it.
-        words: What is shown when the mouse is over it.
-        first: Where it begins, in milliseconds since 1970.
-        last: Where it ends.
-        colour: Class of its colour.
+        name: Label beside it.
+        words: Tooltip.
+        first: Its start in Unix milliseconds.
+        last: Its end.
+        colour: CSS class of its colour.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Stretch:
 
 
 def is_of_calendar(milliseconds: int | None) -> bool:
-    """Whether a timestamp can be drawn: Kafka's may be any number, or -1 for none."""
+    """Return whether a timestamp can be drawn: Kafka's may be any number, or -1 for none."""
     return milliseconds is not None and 0 <= milliseconds < HIGHEST
 
 
 def time_axis(stretches: Sequence[Stretch], label: str) -> Drawing:
-    """Return a drawing with a row for each stretch of time.
+    """Return a drawing with a row for each time span.
 
     Args:
-        stretches: From top to bottom; at least one, all of the calendar.
-        label: What it shows, for those who don't see it.
+        stretches: The spans from top to bottom; at least one, all within the calendar.
+        label: Accessible description.
     """
     left, top, width, height = 190, 4, 760, 14
     first = min(one.first for one in stretches)
@@ -74,14 +74,14 @@ def time_axis(stretches: Sequence[Stretch], label: str) -> Drawing:
         name = one.name if len(one.name) < 28 else f"{one.name[:26]}…"
         labels.append(Label(name, left - 8, y + 10, "end"))
         x = min(place(one.first), left + width - 2)
-        # A moment can be seen too.
+        # Give each bar a minimum width, so that a single instant is visible.
         long = max(place(one.last) - place(one.first), 2)
         boxes.append(Box(x, y, long, height - 3, one.colour, one.words))
     return Drawing(label, left + width + 60, under + 22, lines, boxes, labels)
 
 
 def marks(first: int, last: int) -> list[int]:
-    """Return round moments from one to another, at most `MARKS`."""
+    """Return at most `MARKS` round times within a range."""
     step = next((s for s in _STEPS if (last - first) // s < MARKS), _STEPS[-1])
     return list(range(-(-first // step) * step, last + 1, step))[:MARKS]
 

@@ -1,1 +1,1 @@
-"""What writes windows: backfill, repair, roll, and the removal of what they replace."""
+"""Write windows (backfill, repair, reprocess), roll generations, remove superseded files."""

@@ -1,4 +1,4 @@
-"""Backfill, once it is planned: freeze, drain, prove, and seal what no other run has sealed."""
+"""Carry out a planned backfill: freeze, drain, prove, and seal unless another run was faster."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def open_backfill(
     """Freeze a plan and prepare its drain.
 
     Args:
-        plan: With something to do.
+        plan: The plan; it must have something to drain.
         pipeline: How to read and write.
-        cluster: Where from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        cluster: The Kafka cluster to drain from.
+        folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
@@ -77,10 +77,10 @@ def run_backfill(
     run: str,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Drain what a plan with something to do says, prove it and seal it.
+    """Drain, prove and seal what a plan says; it must have something to drain.
 
     Returns:
-        The plan as JSON types, and records and receipt (relative to the archive).
+        The plan as JSON types, with records and receipt (relative to the archive).
 
     Raises:
         KafkaDrainError: As `open_backfill` and `finish_backfill` do.
@@ -100,13 +100,13 @@ def finish_backfill(
     run: str,
     say: Callable[[str], None],
 ) -> Receipt:
-    """Prove what was drained, and seal it unless another run has sealed some of it meanwhile.
+    """Prove what was drained, and seal it unless another run has sealed some of it in the meantime.
 
     Raises:
-        DataLossError: When Kafka has fewer records than the files that are to be replaced: it has
-            compacted the topic, and they are the only copy.
+        DataLossError: When Kafka has fewer records than the files to replace: the topic was
+            compacted, and the files are the only copy.
         LockedError: When another run was faster; a retry drains what is left.
-        ManifestInvalidError: When offsets are missing or there twice.
+        ManifestInvalidError: When offsets are missing or duplicated.
         SparkJobError: When the job failed.
     """
     document = plan.archive.snapshot().document
@@ -131,10 +131,10 @@ def sealed_windows(plan: BackfillPlan) -> list[Receipt]:
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:
-    """Remove windows whose files this one stands for; killed half way, the next force goes on.
+    """Remove windows whose files this one replaces; if killed, the next forced backfill continues.
 
-    The oldest first: while a window is there, so is the one that stands for its files. Their plan
-    stays: it has the interval's frozen offsets.
+    The oldest goes first: the window that replaces its files must be present as long as it is.
+    The windows' plans stay, because they contain the interval's frozen offsets.
     """
     own = Window(plan.archive.root, plan.interval.key)
     standing = standing_windows(plan.archive.snapshot(), own)
@@ -162,16 +162,16 @@ def _refuse_overlap(plan: BackfillPlan) -> None:
     ]
     if twice:
         raise LockedError(
-            f"window {plan.window.key}: another run has sealed some of {', '.join(twice[:5])} "
-            "meanwhile; nothing was sealed here, a retry drains what is left"
+            f"window {plan.window.key}: another run has sealed some of {', '.join(twice[:5])} in "
+            "the meantime; nothing was sealed here, a retry drains what is left"
         )
 
 
 def refuse_incomplete(plan: BackfillPlan) -> None:
-    """Refuse an interval of which something is left to drain, or whose window's files were damaged.
+    """Refuse an interval with offsets left to drain, or with damaged files.
 
     Raises:
-        ManifestInvalidError: Says what.
+        ManifestInvalidError: Names the offsets or the damage.
     """
     if plan.left:
         left = [range_name(tp, r) for tp, ranges in plan.ranges.items() for r in ranges]

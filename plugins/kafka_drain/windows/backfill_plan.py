@@ -1,8 +1,8 @@
-"""Backfill: a data interval becomes offsets, once; what no receipt covers of them is drained.
+"""Plan a backfill: resolve a data interval to offsets once, and drain what no receipt covers.
 
-    interval -> offsets           asked of Kafka once, frozen in the window's plan.json
-    minus what receipts cover     read anew by each attempt
-    minus what the open generation owns, drained or not
+    interval -> offsets           queried from Kafka once, then frozen in the window's plan.json
+    minus covered by receipts     read again by each attempt
+    minus the open generation's   whether drained yet or not
     the rest                      one bounded Spark read, proven and sealed as a window
 
 Consecutive intervals tile the offsets: each ends at the first offset whose timestamp is at or after
@@ -45,20 +45,21 @@ Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
 @dataclass(frozen=True)
 class BackfillPlan:
-    """What a backfill of one data interval will do.
+    """The plan of a backfill of one data interval.
 
     Attributes:
         archive: The archive.
         interval: The data interval.
-        window: Where it is drained to; need not exist.
-        offsets: The interval's offsets, of each partition.
-        topic_ids: Ids of the topics that they count in.
-        ranges: What is left to drain of them.
-        covered_by: The receipts that cover the others, relative to the archive.
-        ahead: How many the next drain will take: they lie beyond the open generation's cursor.
-        acknowledged: Expired ranges that somebody has accepted.
-        replaces: Files of the window that this one replaces, relative to the archive.
-        held: How many records these hold of each partition.
+        window: The window to write; need not exist.
+        offsets: The interval's offsets, by partition.
+        topic_ids: Ids of the topics that the offsets refer to.
+        ranges: The offsets that are left to drain.
+        covered_by: The receipts that cover the other offsets, relative to the archive.
+        ahead: Number of offsets at or after the open generation's sealed end; the next drain takes
+            them.
+        acknowledged: Expired ranges that the user has accepted as lost.
+        replaces: Files of an earlier window that this one replaces, relative to the archive.
+        held: Number of records in the replaced files, by partition.
     """
 
     archive: Archive
@@ -75,25 +76,25 @@ class BackfillPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether there is nothing to drain."""
+        """Whether nothing is left to drain."""
         return not self.ranges
 
     @property
     def left(self) -> int:
-        """How many offsets there are to drain."""
+        """The number of offsets left to drain."""
         return sum(count(ranges) for ranges in self.ranges.values())
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         name = f"backfill {self.archive.root}"
         total = count(self.offsets.values())
-        lines = [f"{name}: {self.interval} is {total:,} offsets, {self.left:,} of them to drain"]
+        lines = [f"{name}: {self.interval} has {total:,} offsets, {self.left:,} left to drain"]
         held = total - self.left - self.ahead
         if held > 0:
             by = ", ".join(self.covered_by) or "the open generation, not validated yet"
-            lines.append(f"{name}: {held:,} offsets are archived already, by {by}")
+            lines.append(f"{name}: {held:,} offsets are already archived, by {by}")
         if self.ahead:
-            lines.append(f"{name}: {self.ahead:,} offsets lie ahead; the next drain takes them")
+            lines.append(f"{name}: {self.ahead:,} offsets are left to the next drain")
         if self.replaces:
             lines.append(f"{name}: replaces {len(self.replaces):,} files of this window")
         return lines
@@ -120,28 +121,28 @@ def plan_backfill(
     force: bool = False,
     acknowledge_expired: Collection[str] = (),
 ) -> BackfillPlan:
-    """Say what is left to drain of a data interval; changes nothing.
+    """Plan what is left to drain of a data interval, without changing anything.
 
     Args:
-        pipeline: What to drain, and where to.
-        cluster: Where from.
+        pipeline: What to drain, and to which archive.
+        cluster: The Kafka cluster to drain from.
         interval: The data interval.
         force: Drain the interval's own window again, and replace it.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
 
     Raises:
-        ArchiveError: When nothing was drained yet, or the archive is another pipeline's.
-        TopicError: When a topic was made again since the interval's offsets were frozen.
-        DataLossError: When Kafka no longer holds offsets that may be of the interval.
-        ManifestInvalidError: When something that was sealed is missing or changed.
+        ArchiveError: When nothing was drained yet, or the archive belongs to another pipeline.
+        TopicError: When a topic was recreated after the interval's offsets were frozen.
+        DataLossError: When Kafka no longer holds offsets that may belong to the interval.
+        ManifestInvalidError: When something sealed is missing or changed.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     archive = Archive.at(pipeline.archive)
     snapshot = archive.snapshot()
     if not archive.exists or snapshot.open_generation is None:
         raise ArchiveError(
-            f"{archive.root} holds nothing yet; run drain_{pipeline.name} once, which decides "
-            "where the archive's cursor starts. A backfill fills in what lies before that"
+            f"{archive.root} is empty; run drain_{pipeline.name} once to decide where the archive "
+            "starts. A backfill fills in the offsets before that"
         )
     topics, partitions = find_partitions(pipeline, cluster)
     check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
@@ -183,7 +184,7 @@ def _covered_by(
     first: Mapping[TopicPartition, int],
     owned: Owned,
 ) -> list[str]:
-    """Name the receipts that cover an interval, also where Kafka has forgotten its offsets."""
+    """Name the receipts that cover an interval, even if Kafka no longer has its offsets."""
     if any(0 < first[tp] >= r.start for tp, r in offsets.items()):
         return owned.receipts_between(interval.start_ms, interval.end_ms)
     return owned.receipts_of({tp: [r] for tp, r in offsets.items() if len(r)})
@@ -192,16 +193,16 @@ def _covered_by(
 def _frozen(
     window: SnapshotWindow | None, topic_ids: Mapping[str, str]
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that an attempt before this one has frozen; empty when none has."""
+    """Return the offsets that a previous attempt froze; empty if there was none."""
     if window is None or window.plan_bytes is None:
         return {}
     ids = window.plan.topics
     changed = sorted(name for name, topic_id in ids.items() if topic_ids.get(name) != topic_id)
     if changed:
         raise TopicError(
-            f"{', '.join(changed)} was made again since the offsets of window {window.key} were "
-            "frozen: they mean other records now. What is sealed stays; the window's interval has "
-            "no records in the new topic that the next drain doesn't take"
+            f"{', '.join(changed)} was recreated after the offsets of window {window.key} were "
+            "frozen: they refer to other records now. What is sealed stays; any records of the "
+            "interval in the new topic are taken by the next drain"
         )
     return {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
 
@@ -212,13 +213,13 @@ def _resolve(
     interval: Interval,
     last: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, OffsetRange]:
-    """Ask Kafka for the interval's offsets; its neighbours' frozen bounds count before that."""
+    """Query the interval's offsets from Kafka; frozen bounds of adjacent intervals win."""
     starts = cluster.at_times(dict.fromkeys(last, interval.start_ms))
     ends = cluster.at_times(dict.fromkeys(last, interval.end_ms))
     before, after = _neighbours(snapshot, interval)
     offsets = {}
     for tp, end_of_log in last.items():
-        # No record is that late yet, or none that read_committed sees.
+        # -1: no record is that late. An offset may also be beyond what read_committed sees.
         bounds = [min(at, end_of_log) if at >= 0 else end_of_log for at in (starts[tp], ends[tp])]
         start, end = before.get(tp, bounds[0]), after.get(tp, bounds[1])
         offsets[tp] = OffsetRange(start, max(start, end))
@@ -228,9 +229,9 @@ def _resolve(
 def _neighbours(
     snapshot: Snapshot, interval: Interval
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return where the frozen interval before this one ends, and where the one after starts.
+    """Return where the frozen interval before this one ends, and where the one after it starts.
 
-    What was compacted or expired meanwhile would move a bound, and leave offsets to neither.
+    Compaction or retention may have moved a bound since, leaving offsets to neither interval.
     """
     before: dict[TopicPartition, int] = {}
     after: dict[TopicPartition, int] = {}
@@ -253,7 +254,7 @@ def _left(
     owned: Ranges,
     first: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what nobody owns of the interval and Kafka still holds."""
+    """Return the interval's offsets that no segment owns and Kafka still holds."""
     left = {
         tp: subtract(OffsetRange(max(r.start, first[tp]), r.end), owned.get(tp, []))
         for tp, r in offsets.items()
@@ -263,17 +264,17 @@ def _left(
 
 
 def own_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
-    """Return an interval's window and those that have replaced it, with or without a receipt."""
+    """Return an interval's window and those that have replaced it, sealed or not."""
     return [
         w for w in snapshot.windows if w.key == window.key or w.key.startswith(f"{window.key}_")
     ]
 
 
 def standing_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
-    """Return the sealed windows that an interval's records are in, in the order of their sealing.
+    """Return the sealed windows that contain an interval's records, in the order of sealing.
 
-    Those are the interval's own, and the repairs that stand for files of theirs, or for a repair's;
-    also one that an own window has replaced, and that a kill has left behind.
+    These are the interval's own windows, and repairs that replace files of these or of such a
+    repair; also a window that an own window has replaced but a killed run has not removed.
     """
     found = {w.key: w for w in own_windows(snapshot, window) if w.is_sealed}
     mending = [w for w in snapshot.sealed if w.receipt.replaces and w.kind is WindowKind.REPAIR]
@@ -300,11 +301,11 @@ def _refuse_expired(
     *,
     is_frozen: bool,
 ) -> list[str]:
-    """Refuse to leave out what Kafka deleted before it was archived; return what was accepted.
+    """Refuse to skip offsets that Kafka deleted before they were archived; return accepted ones.
 
-    Of offsets that are gone nobody knows the time: where an interval starts with the first record
-    that Kafka still holds, or before it, those that went before may be of it. They aren't when
-    what the archive holds right behind them is older than the interval.
+    The timestamps of deleted offsets are unknown: if an interval starts at or before the first
+    record that Kafka still holds, the deleted records before that may belong to it. They don't if
+    the archived record right after them is older than the interval.
     """
     found, accepted = list[str](), list[str]()
     for tp, r in sorted(offsets.items()):
@@ -322,9 +323,9 @@ def _refuse_expired(
     if found:
         raise DataLossError(
             f"{interval}: Kafka no longer holds {', '.join(found[:5])}"
-            f"{' …' if len(found) > 5 else ''}, no file does, and they may be of this interval "
-            "(topic:partition:start-end). Nothing was drained; accept that they are lost "
-            "(acknowledge_expired), and what Kafka still holds of the interval is drained"
+            f"{' …' if len(found) > 5 else ''}, no file contains them, and they may belong to this "
+            "interval (topic:partition:start-end). Nothing was drained; accept the loss "
+            "(acknowledge_expired) to drain what Kafka still holds of the interval"
         )
     return accepted
 
@@ -335,12 +336,12 @@ def _replaced(
     ranges: dict[TopicPartition, list[OffsetRange]],
     first: Mapping[TopicPartition, int],
 ) -> tuple[Window, dict[TopicPartition, list[OffsetRange]], list[SealedFile]]:
-    """Return the window that replaces the interval's own, what it drains, and what it replaces.
+    """Return the window that replaces the interval's own, its ranges, and the replaced files.
 
     Raises:
-        DataLossError: When Kafka no longer holds all that the window does: it is the only copy.
-        ArchiveError: When maintenance has compacted the window's files, or deleted them, or a
-            repair's files hold records of theirs and of others.
+        DataLossError: When Kafka no longer holds everything in the window: it is the only copy.
+        ArchiveError: When maintenance has compacted or deleted files of the window, or a repair's
+            files contain records of this window and of others.
     """
     standing = standing_windows(snapshot, window)
     gone_already = {path for w in standing for path in w.receipt.replaces}
@@ -353,8 +354,8 @@ def _replaced(
     ]
     if expired:
         raise DataLossError(
-            f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's first "
-            "offset is later. Nothing was changed; leave force off"
+            f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's "
+            "earliest offset is later. Nothing was changed; run it without force"
         )
     files = {f.path: f for w in standing for f in w.receipt.files if f.path not in gone_already}
     if not files:
@@ -365,11 +366,11 @@ def _replaced(
     if elsewhere:
         raise ArchiveError(
             f"window {window.key}: maintenance has compacted or deleted {len(elsewhere):,} of its "
-            f"{len(files):,} files, such as {min(elsewhere)}; they can't be replaced by a backfill "
-            "any more. Nothing was changed; leave force off"
+            f"{len(files):,} files, such as {min(elsewhere)}; a backfill can't replace them any "
+            "more. Nothing was changed; run it without force"
         )
-    # One that was killed is taken up again if its receipt will replace the same files: in the
-    # moment of sealing these have to go, or readers would take both.
+    # A killed attempt's window is reused if its receipt will replace the same files: they must be
+    # superseded at the moment of sealing, or readers would take both.
     own = own_windows(snapshot, window)
     begun = (w for w in own if not w.is_sealed and w.plan.replaces == sorted(files))
     following = next(begun, Window(snapshot.root, f"{window.key}_{len(own) + 1}"))
@@ -383,7 +384,7 @@ def _refuse_shared(
     held: Ranges,
     files: Collection[str],
 ) -> None:
-    """Refuse to replace files of a repair that hold more than the interval's own windows did."""
+    """Refuse to replace a repair's files that contain more than the interval's own windows did."""
     for repair in standing:
         receipt = repair.receipt
         if repair.kind is WindowKind.REPAIR and any(f.path in files for f in receipt.files):
@@ -394,7 +395,7 @@ def _refuse_shared(
             ]
             if outside:
                 raise ArchiveError(
-                    f"window {window.key}: window {repair.key}, which has mended it, holds "
-                    f"{', '.join(outside[:5])} of others as well; they can't be replaced by a "
-                    "backfill any more. Nothing was changed; leave force off"
+                    f"window {window.key}: window {repair.key}, which repaired it, also contains "
+                    f"{', '.join(outside[:5])} of other windows; a backfill can't replace its "
+                    "files any more. Nothing was changed; run it without force"
                 )

@@ -1,4 +1,4 @@
-"""A sink's manifest written anew from the receipts, in the form that Spark goes on from."""
+"""Rebuild a sink's manifest from the receipts, in the form in which Spark can continue it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DAMAGED = "_spark_metadata.damaged-"
 
 
 def rebuild_manifest(generation: Generation) -> int:
-    """Write `_spark_metadata` anew; the damaged one stays beside it, under another name.
+    """Rebuild `_spark_metadata`; the damaged folder is kept beside it under another name.
 
-    Files of batches up to the last compaction go into one `.compact` file, as Spark would have
-    them, each later batch into a file of its own. Batches that no receipt seals keep their lines.
+    Files of batches up to the last compaction go into one `.compact` file, as Spark would write
+    it; each later batch gets its own file. Batches without a receipt keep their manifest lines.
 
     Returns:
-        How many sealed files the new manifest lists.
+        The number of sealed files that the new manifest lists.
 
     Raises:
         ArchiveError: When nothing is sealed.
@@ -41,7 +41,8 @@ def rebuild_manifest(generation: Generation) -> int:
     receipts = list(generation.receipts())
     if not receipts:
         raise ArchiveError(
-            f"{generation.folder} has no receipts to write a manifest from; restore it from a copy"
+            f"{generation.folder} has no receipts to rebuild the manifest from; restore it from a "
+            "copy"
         )
     folder = generation.data / "_spark_metadata"
     damaged = folder if folder.is_dir() else _newest_damaged(generation)
@@ -57,7 +58,7 @@ def rebuild_manifest(generation: Generation) -> int:
 
 
 def _replace_folder(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
-    """Put whole folders in each other's place, by renames."""
+    """Swap the whole folders by renaming them."""
     beside = folder.with_name(f"{folder.name}.new-{uuid.uuid4().hex[:8]}")
     for name, text in logs.items():
         write_text(beside / name, text)
@@ -67,9 +68,10 @@ def _replace_folder(folder: UPath, logs: Mapping[str, str], aside: UPath) -> Non
 
 
 def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
-    """Copy the old objects aside, write the new ones over them, remove what is left of the old.
+    """Copy the old objects aside, write the new ones over them, remove leftover old ones.
 
-    Killed at any point and run again it does the same: what no receipt has keeps its name.
+    If killed at any point, a rerun has the same result: logs that no receipt covers keep their
+    names.
     """
     old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
     for entry in old:
@@ -82,12 +84,12 @@ def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> No
 
 
 def _newest_damaged(generation: Generation) -> UPath | None:
-    """Return what a rebuild that was killed has put aside."""
+    """Return the damaged manifest that a killed rebuild has already moved aside."""
     return max(generation.data.glob(f"{DAMAGED}*"), key=lambda path: path.name, default=None)
 
 
 def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:
-    """Read the manifest files of batches that no receipt seals, by name."""
+    """Read the manifest files of batches without a receipt, by name."""
     logs = {entry.name: log_name(entry.name) for entry in folder.iterdir()}
     names, _ = logs_to_read(name for name, log in logs.items() if log and log[0] > last_sealed)
     return {name: read_bytes(folder / name) for name in names}
@@ -104,7 +106,7 @@ def _logs(
     for name, content in later.items():
         batch, is_compact = log_name(name) or (0, False)
         if is_compact:
-            # It lists what is sealed as well; that is taken from the receipts.
+            # A compact log also lists sealed files; those are taken from the receipts.
             compacted, unsealed = batch, _listed(generation, name, content)
         else:
             plain[name] = content.decode("utf-8", "replace")
@@ -112,7 +114,7 @@ def _logs(
     early: dict[str, int] = {}
     for receipt in receipts:
         files = [(file.path, file.bytes) for file in receipt.files]
-        # What several forgotten batches wrote together counts as the last one's.
+        # Files written by several forgotten batches are listed under the last of these batches.
         if receipt.last_batch <= compacted:
             early.update(files)
         else:
@@ -125,7 +127,7 @@ def _logs(
 
 
 def _listed(generation: Generation, name: str, content: bytes) -> list[tuple[str, int]]:
-    """Return path and size of what can be read of a manifest file."""
+    """Return path and size of every entry that can be parsed in a manifest file."""
     log, _ = parse_log(name, content, generation.data_name)
     return [(f"{generation.data_name}/{f.path}", f.size) for f in log.added] if log else []
 

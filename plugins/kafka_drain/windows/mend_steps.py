@@ -1,4 +1,4 @@
-"""What a repair does with what was sealed and isn't in order, and with what never was. Decides."""
+"""Decide what a repair does with sealed files that are damaged, and with files never sealed."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ __all__ = ["Seen", "Step", "judge_sealed"]
 
 
 class Seen(Enum):
-    """How a file is found."""
+    """The state in which a file was found."""
 
-    SOUND = "is in order"
-    MISSING = "isn't there"
-    CHANGED = "isn't the one that was sealed"
+    SOUND = "is intact"
+    MISSING = "is missing"
+    CHANGED = "differs from what was sealed"
     UNREADABLE = "can't be read"
 
 
 class Step(Enum):
-    """What becomes of it."""
+    """The action to take."""
 
     LEAVE = "left as it is"
-    RESTORE = "written back from its copy"
-    SET_ASIDE = "set aside"
+    RESTORE = "restored from its copy"
+    SET_ASIDE = "moved aside"
     REFUSE = "to be restored by hand"
 
 
 def judge_sealed(seen: Seen, *, is_named: bool, has_copy: bool, may_forget: bool) -> Step:
-    """Decide what becomes of a receipt, or of a document that decides how one is read.
+    """Decide what to do with a receipt, or with a document that receipts depend on.
 
     Args:
-        seen: How it is found.
-        is_named: Whether something says that it was sealed.
-        has_copy: Whether the archive has a copy with the hash that is named.
-        may_forget: Whether somebody has said that what has no copy is to be forgotten, and nothing
-            that is left was sealed after it.
+        seen: The state in which it was found.
+        is_named: Whether anything records that it was sealed.
+        has_copy: Whether the archive has a copy with the recorded hash.
+        may_forget: Whether the user accepts that sealed files without a copy are forgotten, and
+            nothing that is left was sealed after this one.
     """
     if seen is Seen.SOUND:
         return Step.LEAVE
@@ -41,5 +41,5 @@ def judge_sealed(seen: Seen, *, is_named: bool, has_copy: bool, may_forget: bool
         return Step.RESTORE
     if seen is Seen.UNREADABLE and (may_forget or not is_named):
         return Step.SET_ASIDE
-    # What isn't there, or is another one, is forgotten where the journal is begun anew.
+    # A missing or changed file is forgotten when the journal is recreated.
     return Step.REFUSE if is_named and not may_forget else Step.LEAVE

@@ -1,4 +1,4 @@
-"""Removing what windows stand for: old files, the manifests that list them, their checkpoints."""
+"""Remove superseded files, the manifests that list them, and the checkpoints of these."""
 
 from __future__ import annotations
 
@@ -21,38 +21,39 @@ __all__ = ["next_number", "remove_superseded", "remove_unsealed"]
 
 
 def next_number(snapshot: Snapshot) -> int:
-    """Return the number of the next window that stands for sound files."""
+    """Return the next free number for a window that replaces intact files."""
     numbers = (int(w.key.split("_")[1]) for w in snapshot.windows if w.supersedes)
     return 1 + max(numbers, default=0)
 
 
 def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
-    """Remove maintenance's windows that were killed before their receipt: copies nobody reads.
+    """Remove maintenance windows that were killed before they were sealed; no reader uses them.
 
     Raises:
-        ManifestInvalidError: When something that was sealed is missing or changed: a window whose
-            receipt is gone isn't one that was never sealed.
+        ManifestInvalidError: When something sealed is missing or changed: a window whose receipt
+            was lost must not be mistaken for one that was never sealed.
     """
     for window in refuse_unsound(archive.snapshot()).snapshot.windows:
         if window.is_maintained and not window.is_sealed:
-            say(f"remove {archive.root}: window {window.key}, which was never sealed")
+            say(f"remove {archive.root}: removing window {window.key}, which was never sealed")
             window.folder.fs.rm(window.folder.path, recursive=True)
 
 
 def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
-    """Delete the sound files that sealed windows stand for; killed half way, the next run goes on.
+    """Delete the intact files that sealed windows replace; if killed, the next run continues.
 
-    Those stay for now that a republish was planned with, until it has ended or was abandoned.
+    Files that a republish was planned with stay until it has finished or was abandoned.
 
-    Every byte of the windows' files is compared with what was sealed first, and of the windows that
-    stand for these. A closed generation that lost a file loses its manifest and its checkpoint too:
-    they would name what is gone, and nobody continues them. The receipts stay.
+    First, every byte of the replacing windows' files is compared with what was sealed; if another
+    window replaces these files in turn, its files are checked too. A closed generation that lost a
+    file also loses its manifest and its checkpoint: they would refer to deleted files, and no drain
+    continues them. The receipts stay.
 
     Returns:
         removed_files and removed_bytes.
 
     Raises:
-        ManifestInvalidError: When a window's files aren't what was sealed, or something that was
+        ManifestInvalidError: When a window's files don't match what was sealed, or something
             sealed is missing or changed; nothing was removed.
     """
     snapshot = refuse_unsound(archive.snapshot()).snapshot
@@ -68,8 +69,9 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     kept = len(there) - len(paths)
     if kept:
         say(
-            f"remove {archive.root}: {kept:,} files stay for now: a republish hasn't ended; end "
-            "one that nobody goes on with by `kafka-drain republish ARCHIVE --abandon RUN --apply`"
+            f"remove {archive.root}: keeping {kept:,} files for now: a republish still needs them; "
+            "to end one that won't be resumed, run `kafka-drain republish ARCHIVE --abandon RUN "
+            "--apply`"
         )
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     files = size = 0
@@ -82,7 +84,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         ticker.at(number)
     for generation in snapshot.generations[:-1]:
         _retire(generation, snapshot.superseded)
-    say(f"remove {archive.root}: {files:,} files that windows stand for, {size:,} bytes, are gone")
+    say(f"remove {archive.root}: removed {files:,} superseded files, {size:,} bytes")
     return {"removed_files": files, "removed_bytes": size}
 
 
@@ -92,15 +94,15 @@ def _standing(window: SnapshotWindow) -> Standing:
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
-    """Return which of some data files are there."""
+    """Return which of the given data files exist."""
     if is_local(archive.root):
         return frozenset(path for path in paths if (archive.root / path).is_file())
-    # A store is asked once for all that is there, not once for each file that ever was.
+        # One listing of an object store, instead of one request for each file that ever existed.
     return frozenset(list_data_files(archive.root).keys() & set(paths))
 
 
 def _needed(archive: Archive) -> frozenset[str]:
-    """Return the files of republishes that haven't ended, and may be resumed."""
+    """Return the files of unfinished republishes that may still be resumed."""
     now = utc_now()
     plans = (run.plan() for run in list_runs(archive.root) if run.needs_its_files(now))
     return frozenset(
@@ -123,10 +125,10 @@ def _retire(generation: Generation, gone: Collection[str]) -> None:
 
 
 def _remove_empty(folder: UPath) -> bool:
-    """Remove folders without files below a folder; tell whether the folder itself is empty now."""
+    """Remove empty folders below a folder; return whether the folder itself is empty now."""
     is_empty = True
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
-        # Beside each file, Hadoop keeps its checksum.
+        # Hadoop keeps a checksum file beside each data file.
         if entry.is_dir() and _remove_empty(entry):
             entry.rmdir()
         elif entry.name.endswith(".crc") and not entry.with_name(entry.name[1:-4]).is_file():

@@ -1,8 +1,8 @@
-"""Repair of what is sealed: what the journal names is written back, what nothing names set aside.
+"""Repair sealed documents: restore what the journal names, move aside what nothing names.
 
-What is sealed is what is named: by the journal, by a later receipt, or by a window that holds what
-was compacted. A receipt that nothing names was never sealed: a power cut, or a kill on a file
-system without hard links, has left half of it.
+Sealed means named: by the journal, by a later receipt, or by the window that contains compacted
+segments. A receipt that nothing names was never sealed: a power failure, or a kill on a file
+system without hard links, left it half written.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from kafka_drain.windows.mend_steps import Seen, Step, judge_sealed
 
 __all__ = ["Mend", "Mending", "mend_sealed", "plan_mending"]
 
-# What is mended can show what else is to be mended: below an entry, or before a receipt.
+# Each fix can reveal further damage: below a journal entry, or before a receipt.
 ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """What becomes of a file.
+    """A damaged file and what to do about it.
 
     Attributes:
         where: The file, relative to the archive.
-        seen: How it is found.
-        step: What becomes of it.
-        is_named: Whether something says that it was sealed.
-        content: What is written back.
-        way_out: What to do where a repair can't help.
+        seen: The state in which it was found.
+        step: The action to take.
+        is_named: Whether anything records that it was sealed.
+        content: The content to restore.
+        way_out: What the user can do if a repair can't fix it.
     """
 
     where: str
@@ -57,20 +57,20 @@ class Mend:
     def __str__(self) -> str:
         told = f"{self.where} {self.seen.value}"
         if self.step is Step.RESTORE:
-            return f"{told}: writes it back from its copy"
+            return f"{told}: restores it from its copy"
         if self.step is Step.SET_ASIDE:
-            why = "forgets that it was sealed" if self.is_named else "nothing names it"
-            return f"{told}, and {why}: sets it aside"
-        return f"can't help: {told}; {self.way_out or 'restore it from a copy'}"
+            why = "its seal is forgotten" if self.is_named else "nothing names it"
+            return f"{told}, and {why}: moves it aside"
+        return f"can't fix: {told}; {self.way_out or 'restore it from a copy'}"
 
 
 @dataclass(frozen=True)
 class Mending:
-    """What a repair does with what is sealed.
+    """What a repair does about damaged sealed documents.
 
     Attributes:
         root: The archive's folder.
-        mends: What becomes of each file that isn't in order.
+        mends: The action for each damaged file.
     """
 
     root: UPath
@@ -78,35 +78,35 @@ class Mending:
 
     @property
     def to_do(self) -> list[Mend]:
-        """What can be done."""
+        """The actions that a repair can take."""
         return [mend for mend in self.mends if mend.step is not Step.REFUSE]
 
     def lines(self) -> list[str]:
-        """Return it as people read it."""
+        """Return the actions as lines of text for the user."""
         return [f"repair {self.root}: {mend}" for mend in self.mends]
 
 
 def plan_mending(root: UPath, *, forget: bool = False) -> Mending:
-    """Say what becomes of what is sealed and isn't in order; changes nothing.
+    """Plan how to repair damaged sealed documents, without changing anything.
 
     Args:
         root: The archive's folder.
-        forget: Whether what has no copy, and nothing was sealed after, is forgotten.
+        forget: Whether to forget documents that have no copy and after which nothing was sealed.
 
     Raises:
-        LockedError: When the journal changes each time it is read.
+        LockedError: When the journal keeps changing while it is read.
     """
     return Mending(root, _Look(root, forget).look())
 
 
 def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False) -> None:
-    """Write back what is named and has a copy, set aside what can't be read and isn't named.
+    """Restore named documents from their copies, move aside unreadable ones that nothing names.
 
-    The caller holds the leases of the archive, of its maintenance and of its windows. Killed in
-    between, it is done again.
+    The caller holds the leases of the archive, of its maintenance and of its windows. If killed, it
+    can simply be run again.
 
     Raises:
-        ArchiveError: When the archive can't be written.
+        ArchiveError: When the archive isn't writable.
     """
     told: set[Mend] = set()
     for _ in range(ROUNDS):
@@ -124,16 +124,16 @@ def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False
 def _carry_out(root: UPath, mend: Mend, say: Callable[[str], None]) -> None:
     path = root / mend.where
     if mend.seen is not Seen.MISSING:
-        say(f"repair {root}: {mend.where} is {_set_aside(path, mend.seen)} from now on")
+        say(f"repair {root}: renamed {mend.where} to {_set_aside(path, mend.seen)}")
     if mend.step is Step.RESTORE and not create_text(path, mend.content.decode("utf-8")):
-        raise ArchiveError(f"{path} was written by another run in this moment; repair again")
+        raise ArchiveError(f"{path} was just written by another run; repair again")
 
 
 def _set_aside(path: UPath, seen: Seen) -> str:
-    """Give a file another name, which nobody takes for a receipt or document; return it."""
+    """Rename a file so that it isn't taken for a receipt or document; return the new name."""
     kind = "torn" if seen is Seen.UNREADABLE else "changed"
     name = f".{path.name}.{kind}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
-    # A folder with nothing but hidden files in it is one that was never begun. Receipts show.
+    # A folder that contains only hidden files counts as never started. Receipts stay visible.
     if path.name not in ("generation.json", "plan.json"):
         name = name.removeprefix(".")
     aside = path.with_name(name)
@@ -145,30 +145,30 @@ def _set_aside(path: UPath, seen: Seen) -> str:
             path.fs.mv(path.path, aside.path)
     except OSError as error:
         raise ArchiveError(
-            f"{path} can't be renamed: {error.strerror or error}; check that this user may write "
-            "to its folder"
+            f"{path} can't be renamed: {error.strerror or error}; check that this user has write "
+            "access to its folder"
         ) from error
     return name
 
 
 class _Look:
-    """One look at what is sealed, and at what names it."""
+    """One pass over the sealed documents and over everything that names them."""
 
     def __init__(self, root: UPath, forget: bool) -> None:
         self._root = root
         self._forget = forget
         self._journal = read_journal(root)
         self._noted = self._journal.noted
-        # What a damaged journal doesn't name may have been sealed.
+        # Files that a damaged journal doesn't name may still have been sealed.
         self._is_sure = forget or not self._journal.problems
         self._named_by_windows: dict[str, str] = {}
         self._mends: list[Mend] = []
 
     def look(self) -> list[Mend]:
-        """Return what isn't in order."""
+        """Return the damaged files."""
         torn = self._torn_entry()
         if torn is not None and torn.step is Step.SET_ASIDE:
-            # What the entries below it name is seen when it is gone.
+            # What the entries below it name only shows once it is moved aside.
             return [torn]
         self._look_at_document("archive.json", is_suspected=True)
         numbers = {int(name.rpartition("/")[2]) for name in self._noted.tips}
@@ -184,9 +184,9 @@ class _Look:
         return self._mends
 
     def _torn_entry(self) -> Mend | None:
-        """Find a newest entry that was never finished: neither journal.json nor a receipt knows it.
+        """Find a half-written newest entry: neither journal.json nor a receipt refers to it.
 
-        What it was to note is there, and is noted again.
+        What it was going to note still exists, and is noted again.
         """
         newest = self._journal.newest
         where = f"journal/{newest:012d}.json"
@@ -199,7 +199,7 @@ class _Look:
         except ValueError:
             head = self._journal.head
             known = max([head.entries if head else 0, *self._entries_known()])
-            # Without journal.json there can be no more than one entry.
+            # Without journal.json there can't be more than one entry.
             is_named = known >= newest or (head is None and newest > 1)
             step = judge_sealed(
                 Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
@@ -208,7 +208,7 @@ class _Look:
         return None
 
     def _entries_known(self) -> list[int]:
-        """Return after how many entries receipts were sealed."""
+        """Return the number of journal entries at the sealing of each receipt."""
         wheres = [f"windows/{key}/receipt.json" for key in Snapshot(self._root).folders]
         for number in _folders(self._root, "generations"):
             generation = Generation(self._root, int(number))
@@ -223,14 +223,14 @@ class _Look:
         return found
 
     def _look_at_beginning(self, folder: UPath, name: str, document: str) -> None:
-        """Look at the document with which a folder is begun."""
+        """Check the document that a folder starts with."""
         where = f"{name}/{document}"
         others = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         is_in_use = any(not other.startswith(".") and other != document for other in others)
         is_sealed = bool({"receipt.json", "receipts"}.intersection(others))
         way_out = ""
         if self._is_sure and not is_sealed and where not in self._noted.documents:
-            way_out = f"restore it from a copy, or remove {name}, of which nothing was sealed"
+            way_out = f"restore it from a copy, or remove {name}, which contains nothing sealed"
         self._look_at_document(
             where,
             is_suspected=is_in_use,
@@ -245,7 +245,7 @@ class _Look:
             name = f"windows/{key}"
             self._look_at_beginning(self._root / name, name, "plan.json")
             where = f"{name}/receipt.json"
-            # Of a journal that wasn't begun yet, what isn't torn may have been sealed long ago.
+            # Without a journal, a receipt that is fully written may have been sealed long ago.
             is_whole = (_read(self._root / where) or b"").endswith(SEALED_END)
             content = self._look_at_document(
                 where,
@@ -263,7 +263,7 @@ class _Look:
         may_forget: bool = False,
         way_out: str = "",
     ) -> bytes | None:
-        """Look at what the journal notes by its own hash; as `_look_at` does."""
+        """Check a document that the journal notes by its hash; see `_look_at`."""
         noted = self._noted.documents.get(where)
         if noted == REMOVED:
             return None
@@ -273,16 +273,17 @@ class _Look:
     def _look_at_receipts(
         self, generation: Generation, following: str | None, *, is_open: bool
     ) -> str | None:
-        """Look at a generation's receipts, from the newest to the oldest.
+        """Check a generation's receipts, from the newest to the oldest.
 
         Args:
             generation: The generation.
-            following: The receipt that the next generation's first one names.
+            following: The hash by which the next generation's first receipt names this
+                generation's last one.
             is_open: Whether drains append to it: then a batch whose receipt nothing names is
                 proven and sealed again.
 
         Returns:
-            The receipt that this generation's first one names.
+            The hash by which this generation's first receipt names its predecessor.
         """
         tip = self._noted.tips.get(generation.name)
         names = sorted({*generation.receipt_names(), *([tip.name] if tip else [])})
@@ -317,7 +318,7 @@ class _Look:
     def _named(
         self, where: str, name: str, tip: Tip | None, before: tuple[str, str | None]
     ) -> str | None:
-        """Return the hash that a receipt has to have; None where nothing says it."""
+        """Return the hash that a receipt must have; None if nothing records it."""
         if tip is not None and tip.name == name:
             return tip.sha256
         if before[0] == name and before[1] is not None:
@@ -332,17 +333,17 @@ class _Look:
         may_forget: bool,
         way_out: str = "",
     ) -> bytes | None:
-        """Judge a file.
+        """Check a file.
 
         Args:
             where: The file, relative to the archive.
-            sha256: The hash that is named; None where none is.
-            is_suspected: Whether it was sealed, if there is something of that name.
-            may_forget: Whether nothing that is left was sealed after it, and it may be forgotten.
-            way_out: What to do where a repair can't help.
+            sha256: The recorded hash; None if there is none.
+            is_suspected: Whether to assume that it was sealed if a file of that name exists.
+            may_forget: Whether nothing that is left was sealed after it, so it may be forgotten.
+            way_out: What the user can do if a repair can't fix it.
 
         Returns:
-            What it will hold; None where that isn't known.
+            The content after the repair; None if that isn't known.
         """
         content = _read(self._root / where)
         seen = _see(where, content, sha256)
@@ -353,7 +354,7 @@ class _Look:
             seen,
             is_named=sha256 is not None or (seen is Seen.UNREADABLE and is_suspected),
             has_copy=_see(where, copy, sha256) is Seen.SOUND,
-            # Another document that can be read is what counts from then on.
+            # A different document that can be read counts from then on.
             may_forget=may_forget or (self._forget and seen is Seen.CHANGED),
         )
         if step is not Step.LEAVE:
@@ -365,7 +366,7 @@ class _Look:
 
 
 def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:
-    """Say how a file is found that has to have a hash; None for any."""
+    """Return the state of a file whose hash must be `sha256`; None accepts any hash."""
     if content is None:
         return Seen.MISSING
     try:

@@ -1,4 +1,4 @@
-"""Which files may be removed because windows stand for them. Plain values; opens nothing."""
+"""Decide which superseded files may be removed. Plain values; opens nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Standing", "relied_on", "removable"]
 
 @dataclass(frozen=True)
 class Standing:
-    """A sealed window that stands for sound files.
+    """A sealed window that replaces intact files.
 
     Attributes:
-        key: The window.
+        key: The window's name.
         files: Its own files, relative to the archive.
-        replaces: The files that it stands for.
+        replaces: The files that it replaces.
     """
 
     key: str
@@ -27,10 +27,10 @@ class Standing:
 
 
 def relied_on(windows: Iterable[Standing], there: Collection[str]) -> frozenset[str]:
-    """Return the windows that readers rely on once some files are gone.
+    """Return the windows that readers depend on once the given files are gone.
 
-    Those that stand for the files; where another window stands for a window's own files, that one
-    too, as far as it goes on.
+    These are the windows that replace the files; if another window replaces a window's own files,
+    that one is included too, and so on.
     """
     left = list(windows)
     found: set[str] = set()
@@ -45,21 +45,21 @@ def relied_on(windows: Iterable[Standing], there: Collection[str]) -> frozenset[
 def removable(
     there: Collection[str], needed: Collection[str], damage: Mapping[str, Sequence[Finding]]
 ) -> list[str]:
-    """Return which of the files that windows stand for may be removed.
+    """Return which of the superseded files may be removed.
 
     Args:
-        there: Those that are there.
+        there: The superseded files that exist.
         needed: Files of republishes that may be resumed; these stay for now.
-        damage: By the window that is relied on, how its files differ from what was sealed.
+        damage: By window that readers depend on, how its files differ from what was sealed.
 
     Raises:
-        ManifestInvalidError: When a window's files aren't what was sealed: the files may be the
-            only copy.
+        ManifestInvalidError: When a window's files don't match what was sealed: the superseded
+            files may be the only copy.
     """
     for key, found in damage.items():
         if found:
             raise ManifestInvalidError(
-                f"window {key} isn't what was sealed: {'; '.join(map(str, found[:5]))}; "
+                f"window {key} differs from what was sealed: {'; '.join(map(str, found[:5]))}; "
                 "nothing was removed"
             )
     return sorted(set(there) - set(needed))

@@ -1,6 +1,7 @@
-"""Repair: drain again what is lost and Kafka still holds, and write a damaged manifest anew.
+"""Plan a repair: drain lost offsets that Kafka still holds, and rebuild a damaged manifest.
 
-Only adds: a window with the lost records, a manifest beside the damaged one. Nothing is deleted.
+A repair only adds: a window with the lost records, a manifest beside the damaged one. It deletes
+nothing.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ _MANIFEST = (
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What a repair will do.
+    """The plan of a repair.
 
     Attributes:
         archive: The archive.
         ranges: Lost offsets that Kafka still holds; a window drains them.
-        replaces: Damaged files, relative to the archive, that the window stands for.
-        manifest: The generation whose manifest is written anew; None for none.
-        left: Findings that a repair can't help.
-        acknowledged: Expired ranges, which somebody has accepted; the window's receipt keeps them.
+        replaces: Damaged files, relative to the archive, that the window replaces.
+        manifest: The generation whose manifest is rebuilt; None if no manifest is.
+        left: Findings that a repair can't fix.
+        acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
     """
 
     archive: Archive
@@ -67,27 +68,27 @@ class RepairPlan:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether there is nothing that a repair can do."""
+        """Whether there is nothing that a repair can fix."""
         return not self.ranges and self.manifest is None
 
     @property
     def window_key(self) -> str:
-        """Name of a new window."""
+        """The name for a new window."""
         return f"repair_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         name = self.archive.root
         lines = []
         if self.manifest is not None:
             lines.append(
-                f"repair {name}: writes the manifest of generation {self.manifest.number} anew "
-                "from its receipts; the damaged one stays beside it"
+                f"repair {name}: rebuilds the manifest of generation {self.manifest.number} from "
+                "its receipts; the damaged one is kept beside it"
             )
         for tp, ranges in sorted(self.ranges.items()):
             shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
             lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
-        lines += [f"repair {name}: can't help: {finding}" for finding in self.left[:5]]
+        lines += [f"repair {name}: can't fix: {finding}" for finding in self.left[:5]]
         return lines or [f"repair {name}: nothing to repair"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,12 +103,13 @@ class RepairPlan:
 
 
 def plan_repair(archive: Archive, report: Report) -> RepairPlan:
-    """Say what of a validation's findings can be repaired; changes nothing.
+    """Plan which findings of a validation can be repaired, without changing anything.
 
-    A damaged file is replaced whole or not at all: readers leave a replaced file out, also one that
-    is restored from a copy. So what Kafka still holds of a file that stays isn't drained either:
-    with the file restored, readers would get it twice. Where the window that stands for a file is
-    damaged itself, its own files are replaced: for one file there is one window.
+    A damaged file is replaced as a whole or not at all: readers skip a replaced file, even after it
+    was restored from a copy. For the same reason, if a damaged file can't be replaced, its offsets
+    that Kafka still holds aren't drained: once the file is restored, readers would get them twice.
+    If the window that replaces a file is damaged itself, the window's own files are replaced: each
+    file is replaced by exactly one window.
     """
     files = [
         finding
@@ -115,7 +117,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         if finding.reason in _FILES and finding.subject not in report.replaced
     ]
     if any(finding.reason in OF_SEALED for finding in report.findings):
-        # What looks lost may be in a window whose receipt is gone.
+        # Offsets that look lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
     expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
@@ -146,7 +148,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
 
 
 def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
-    """Return the offsets to drain, and the damaged files that no window can stand for, with why."""
+    """Return the offsets to drain, and why certain damaged files can't be replaced by a window."""
     missing = {path: list[Gap]() for path in paths}
     for file, receipt in report.damaged:
         if file.path in paths:
@@ -154,12 +156,12 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
     sealed = {file.path for file, _ in report.damaged}
     unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
     for path in paths - sealed:
-        # Which offsets it held, nobody has noted: any that are missing may be its own.
+        # There is no record of the offsets it held: any missing offsets may be its own.
         missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
     staying: dict[str, str] = {}
     kept: Ranges = {}
     while True:
-        # What stays with one file is missing for those whose offsets lie between its own.
+        # Offsets left to a file that stays are also missing for files whose range includes them.
         more = {
             path: [gap for gap in gaps if not _can_be_covered(gap, kept)]
             for path, gaps in missing.items()
@@ -187,9 +189,9 @@ def _lost(gaps: Iterable[Gap]) -> Ranges:
 
 
 def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]:
-    """Return what is missing between the first and the last offset of a sealed file.
+    """Return the gaps between the first and the last offset of a sealed file.
 
-    Gaps that its receipt explains, and what other files hold, aren't among them.
+    Gaps that its receipt explains and offsets in other files are not included.
     """
     found = []
     for content in file.contents:
@@ -207,7 +209,7 @@ def _is_unsealed(report: Report, gap: Gap) -> bool:
 
 
 def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
-    """Whether a window holds it, or will, or somebody has accepted that nothing does."""
+    """Whether a window holds the gap's offsets or will, or the user has accepted their loss."""
     if gap.reason == GapReason.LOST:
         return not overlapping(kept.get(gap.tp, []), gap.range)
     return gap.reason == GapReason.WINDOW or gap.acknowledged
@@ -216,10 +218,10 @@ def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
 def _why(gaps: Sequence[Gap]) -> str:
     shown = ", ".join(f"{gap.tp} {gap.range} ({gap.reason})" for gap in gaps[:3])
     return (
-        f"no window can stand for it, as Kafka can't give back {shown}"
-        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept what expired with "
-        "--acknowledge-expired; what Kafka still holds of it isn't drained until then, readers of "
-        "a restored file would get it twice"
+        f"no window can replace it, because Kafka no longer holds {shown}"
+        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept expired offsets with "
+        "--acknowledge-expired; until then, offsets of it that Kafka still holds aren't drained, "
+        "because readers of a restored file would get them twice"
     )
 
 
@@ -233,19 +235,18 @@ def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Gen
 
 
 def repair_manifest(plan: RepairPlan) -> int:
-    """Write the damaged manifest anew; the caller holds the archive's lease.
+    """Rebuild the damaged manifest; the caller holds the archive's lease.
 
     Returns:
-        How many files it lists.
+        The number of files that it lists.
 
     Raises:
-        CheckpointError: When a receipt is damaged as well.
+        CheckpointError: When a receipt is damaged too.
     """
     assert plan.manifest is not None
     try:
         return rebuild_manifest(plan.manifest)
     except ValueError as error:
         raise CheckpointError(
-            f"{plan.manifest.folder}: a receipt is damaged as well ({error}); restore it from a "
-            "copy"
+            f"{plan.manifest.folder}: a receipt is damaged too ({error}); restore it from a copy"
         ) from error

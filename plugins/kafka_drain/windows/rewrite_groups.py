@@ -1,6 +1,6 @@
-"""Runs of segments that are rewritten together, and the files that each run's result stands for.
+"""Group runs of segments to rewrite together, and find the files that each group replaces.
 
-A piece never cuts a file: readers would take what is outside of it twice or not at all.
+A group never splits a file: readers would get the records outside the group twice or not at all.
 Plain arithmetic.
 
 Opens nothing.
@@ -21,13 +21,13 @@ __all__ = ["Piece", "split_pieces"]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is rewritten into one window.
+    """A group of segments that is rewritten into one window.
 
     Attributes:
         ranges: The segments' offsets, sorted and disjoint for each partition.
-        replaces: The files that the window stands for, relative to the archive.
-        bytes: Their size.
-        records: How many records they hold of each partition.
+        replaces: The files that the window replaces, relative to the archive.
+        bytes: The size of these files.
+        records: The number of records in these files, by partition.
         receipts: The segments' receipts.
     """
 
@@ -39,11 +39,11 @@ class Piece:
 
     @property
     def offsets(self) -> int:
-        """How many offsets its segments have."""
+        """The number of offsets in its segments."""
         return sum(count(ranges) for ranges in self.ranges.values())
 
     def replaced(self) -> dict[str, Any]:
-        """Return what is replaced as JSON types, for the window's plan."""
+        """Return figures of the replaced files as JSON types, for the window's plan."""
         return {
             "files": len(self.replaces),
             "bytes": self.bytes,
@@ -61,14 +61,15 @@ def split_pieces(
     size_of: Callable[[Receipt], int],
     piece_size: int,
 ) -> list[Piece]:
-    """Put segments together to pieces.
+    """Divide segments into groups.
 
     Args:
-        receipts: Of segments that count in the same offsets and don't overlap, oldest first.
+        receipts: Receipts of segments that refer to the same topics and don't overlap, oldest
+            first.
         files: The sealed files that readers take.
-        first: Number of the first segment that is rewritten; earlier where a file would be cut.
-        size_of: The size of a segment.
-        piece_size: A piece ends with the segment that reaches this size.
+        first: Index of the first segment to rewrite; moved back if a file would be split.
+        size_of: Returns the size of a segment.
+        piece_size: A group ends with the segment that reaches this size.
     """
     segments = _Segments(receipts)
     spans = [(span, file) for file in files if (span := segments.span(file))]
@@ -95,7 +96,7 @@ def split_pieces(
 
 
 class _Segments:
-    """Finds the segment that an offset belongs to."""
+    """Index that finds the segment an offset belongs to."""
 
     def __init__(self, receipts: Iterable[Receipt]) -> None:
         self._starts: dict[TopicPartition, list[int]] = {}
@@ -107,7 +108,7 @@ class _Segments:
                     self._numbers.setdefault(part.tp, []).append((number, part.range))
 
     def span(self, file: SealedFile) -> tuple[int, int] | None:
-        """Return the numbers of the first and last segment that a file holds offsets of."""
+        """Return the indexes of the first and last segment that a file has offsets of."""
         numbers = [
             number
             for content in file.contents
@@ -125,7 +126,7 @@ class _Segments:
 
 
 def _boundaries(segments: int, spans: Iterable[tuple[int, int]]) -> set[int]:
-    """Return the numbers of segments before which no file is cut."""
+    """Return the indexes of segments at which a group can start without splitting a file."""
     cut = {number for low, high in spans for number in range(low + 1, high + 1)}
     return set(range(segments + 1)) - cut
 

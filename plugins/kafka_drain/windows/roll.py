@@ -1,4 +1,4 @@
-"""Closing a generation and opening the next one at exact offsets."""
+"""Close a generation and open the next one at exact offsets."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ __all__ = [
     "roll_between_drains",
 ]
 
-#: So long maintenance waits for a drain and its validation to end.
+#: How long maintenance waits for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class RollPlan:
-    """What a roll will do.
+    """The plan of a roll.
 
     Attributes:
         archive: The archive.
-        document: What `archive.json` says.
-        closed: The generation that ends.
-        reason: Why: rollover, topic recreated or gone, archive moved, or damaged.
+        document: The content of `archive.json`.
+        closed: The generation to close.
+        reason: Rollover, topic recreated or deleted, archive moved, or damaged.
         starting_offsets: Where the next generation starts.
         topic_ids: Ids of its topics.
-        unsealed: Committed files that no receipt seals; they stay, and readers leave them out.
-        left_out: Where partitions were drained to that the next generation doesn't drain.
-        given_up: What these files hold that Kafka can't give again, by partition.
-        voided: Windows with offsets that the next generation drains again; they go.
+        unsealed: Number of committed files without a receipt; they stay, and readers skip them.
+        left_out: Sealed ends of the partitions that the next generation doesn't drain.
+        given_up: Offsets in the unsealed files that Kafka can no longer deliver, by partition.
+        voided: Windows with offsets that the next generation drains again; they are removed.
     """
 
     archive: Archive
@@ -78,7 +78,7 @@ class RollPlan:
     voided: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         name = self.archive.root
         lines = [
             f"roll {name}: closes generation {self.closed.number} ({self.reason}), opens "
@@ -87,19 +87,19 @@ class RollPlan:
         ]
         if self.left_out:
             lines.append(
-                f"roll {name}: leaves out "
+                f"roll {name}: stops draining "
                 + ", ".join(f"{tp} {offset:,}" for tp, offset in sorted(self.left_out.items()))
-                + "; what was drained of it stays sealed"
+                + "; everything drained so far stays sealed"
             )
         if self.unsealed:
             lines.append(
-                f"roll {name}: WARNING {self.unsealed:,} files that no receipt seals stay where "
-                "they are and are left out of what readers take; the next drain reads again what "
-                "Kafka still has of them"
+                f"roll {name}: WARNING {self.unsealed:,} files without a receipt stay where they "
+                "are, and readers skip them; the next drain reads again what Kafka still holds of "
+                "them"
             )
         if self.given_up:
             lines.append(
-                f"roll {name}: WARNING Kafka can't give again, and readers won't get: "
+                f"roll {name}: WARNING Kafka can no longer deliver, and readers won't get: "
                 + "; ".join(
                     f"{tp} {', '.join(map(str, ranges))}"
                     for tp, ranges in sorted(self.given_up.items())
@@ -107,7 +107,7 @@ class RollPlan:
             )
         if self.voided:
             lines.append(
-                f"roll {name}: window {', '.join(self.voided)} goes: the next drain reads its "
+                f"roll {name}: removes window {', '.join(self.voided)}: the next drain reads its "
                 "offsets again"
             )
         return lines
@@ -134,24 +134,25 @@ def plan_roll(
     *,
     leave_unsealed: bool = False,
 ) -> RollPlan:
-    """Say where the next generation starts; changes nothing.
+    """Plan where the next generation starts, without changing anything.
 
     Args:
         archive: The archive.
-        cluster: Where it was drained from.
-        leave_out: Topics, or partitions as `topic:partition`, that aren't drained any more;
-            topics that don't exist any more are left out in any case.
-        leave_unsealed: Whether somebody accepts that what isn't sealed is left out of what readers
-            take, also where Kafka can't give it again.
+        cluster: The Kafka cluster that it was drained from.
+        leave_out: Topics, or partitions as `topic:partition`, to stop draining; topics that no
+            longer exist are left out in any case.
+        leave_unsealed: Whether the user accepts that readers won't get unsealed files, even if
+            Kafka can no longer deliver their records.
 
     Raises:
-        ConfigError: When the generation doesn't drain what is to be left out.
-        ArchiveError: When the folder is no archive, has no generation, or is another cluster's.
-        CheckpointError: When batches are complete and not sealed: validate first. Or when a
-            receipt that was sealed is missing or changed.
-        DataLossError: When what isn't sealed, or a window that has to go, can't be drained again,
-            or Kafka has fewer offsets than were drained.
-        AuthorizationError: When a topic may not be described.
+        ConfigError: When the generation doesn't drain a topic or partition in `leave_out`.
+        ArchiveError: When the folder is not an archive, has no generation, or belongs to another
+            cluster.
+        CheckpointError: When complete batches aren't sealed yet (validate first), or a sealed
+            receipt is missing or changed.
+        DataLossError: When unsealed files, or a window to remove, can't be drained again, or Kafka
+            has fewer offsets than were drained.
+        AuthorizationError: When describing a topic is not permitted.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     snapshot = archive.snapshot()
@@ -161,10 +162,10 @@ def plan_roll(
     cluster_id = cluster.cluster_id()
     if document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, the "
+            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, but the "
             f"connection leads to cluster {cluster_id}; correct the connection"
         )
-    # Receipts that end elsewhere than they did: the newest may be gone.
+    # If the receipts end earlier than recorded, the newest may be lost.
     refuse_damage(check_sealed_state(snapshot, windows=False).findings, archive.root)
     state = read_state(snapshot, generation)
     known = snapshot.topic_ids(generation)
@@ -204,12 +205,12 @@ def _given_up(
     same: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what unsealed files hold that Kafka can't give again: where a topic is gone, all.
+    """Return offsets of unsealed files that Kafka no longer delivers; all, if the topic is gone.
 
     Args:
-        state: The generation that ends.
-        same: Where the sealed batches end, of topics that are still the same.
-        first: The first offset that Kafka holds of those.
+        state: The generation to close.
+        same: Where the sealed batches end, for topics that still exist with the same id.
+        first: The earliest offset in Kafka of those partitions.
     """
     if not state.new:
         return {}
@@ -227,9 +228,9 @@ def _drained_again(
     first: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
 ) -> list[str]:
-    """Return the windows that hold offsets of what isn't sealed: a repair drained them there.
+    """Return the windows with offsets that the generation hasn't sealed: repairs drained them.
 
-    The next generation drains these offsets too. With both, readers would get them twice.
+    The next generation drains these offsets too, and readers would get them twice.
 
     Raises:
         DataLossError: When Kafka no longer holds all of such a window.
@@ -257,12 +258,12 @@ def _drained_again(
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
-    """Describe those topics that exist."""
+    """Describe the topics that exist."""
     try:
         return cluster.topics(names)
     except TopicError:
         described: dict[str, Topic] = {}
-    # One by one: a topic that this user may not see isn't one that is gone.
+    # One by one: a topic that this user may not see doesn't count as deleted.
     for name in names:
         try:
             described |= cluster.topics([name])
@@ -273,14 +274,15 @@ def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]
 
 
 def _named(leave_out: Collection[str], ends: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions that are named as `topic` or `topic:partition`."""
+    """Return the partitions given as `topic` or `topic:partition`."""
     found: set[TopicPartition] = set()
     for name in leave_out:
         named = {tp for tp in ends if name in (tp.topic, f"{tp.topic}:{tp.partition}")}
         if not named:
             raise ConfigError(
                 f"{name} can't be left out: the generation drains "
-                f"{', '.join(map(str, sorted(ends)))}; name a topic, or topic:partition, of these"
+                f"{', '.join(map(str, sorted(ends)))}; name one of these topics, or "
+                "topic:partition"
             )
         found |= named
     return found
@@ -293,9 +295,9 @@ def _reason(
     left_out: Collection[TopicPartition],
 ) -> str:
     if gone:
-        return f"topic {', '.join(sorted(gone))} doesn't exist any more"
+        return f"topic {', '.join(sorted(gone))} no longer exists"
     if recreated:
-        return f"topic {', '.join(sorted(recreated))} was made again"
+        return f"topic {', '.join(sorted(recreated))} was recreated"
     bad = errors(state.findings)
     if bad:
         return f"damaged: {bad[0].reason}"
@@ -317,26 +319,26 @@ def _check_unsealed(
     seen = read_from(state.generation)
     last_read = seen.last_batch if seen else None
     anyway = (
-        f"`kafka-drain roll {archive.root} --leave-unsealed` leaves them out of what readers take, "
-        "and names what Kafka can't give again"
+        f"`kafka-drain roll {archive.root} --leave-unsealed` excludes them from what readers get, "
+        "and names what Kafka can no longer deliver"
     )
     if unsealed and not damaged and not never_sealed(recreated, last_read, state.last_sealed):
         raise CheckpointError(
-            f"{state.generation.folder} has batches after {state.last_sealed} that no receipt "
-            f"seals; run `kafka-drain validate {archive.root}` first, then roll. What validation "
-            f"never seals, it names: {anyway}"
+            f"{state.generation.folder} has batches after {state.last_sealed} without a receipt; "
+            f"run `kafka-drain validate {archive.root}` first, then roll. Validation names the "
+            f"batches that it can't seal: {anyway}"
         )
     if state.new and gone:
         raise DataLossError(
-            f"{len(state.new):,} files that no receipt seals may be the only copy of what comes "
-            f"after the sealed end of {', '.join(map(str, sorted(gone)))}: the topic doesn't exist "
-            f"any more. Restore checkpoint or manifest from a copy; without one, {anyway}"
+            f"{len(state.new):,} files without a receipt may be the only copy of offsets after "
+            f"the sealed end of {', '.join(map(str, sorted(gone)))}: the topic no longer exists. "
+            f"Restore checkpoint or manifest from a copy; without one, {anyway}"
         )
     expired = [tp for tp in ends if first[tp] > ends[tp]]
     if state.new and expired:
         shown = ", ".join(f"{tp} [{ends[tp]}, {first[tp]})" for tp in sorted(expired))
         raise DataLossError(
-            f"{len(state.new):,} files that no receipt seals may be the only copy of offsets that "
+            f"{len(state.new):,} files without a receipt may be the only copy of offsets that "
             f"Kafka no longer holds: {shown}. Restore checkpoint or manifest from a copy; without "
             f"one, {anyway}"
         )
@@ -348,8 +350,8 @@ def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> 
     if short:
         shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
         raise DataLossError(
-            f"Kafka's log is shorter than what was drained: {shown}. Offsets there mean other "
-            "records now; drain to another archive"
+            f"Kafka's log is shorter than what was drained: {shown}. Offsets from there on refer "
+            "to other records now; drain to another archive"
         )
 
 
@@ -364,11 +366,11 @@ def roll(
     """Open the next generation; the caller holds the archive's lease.
 
     Args:
-        plan: What to do.
-        say: Takes a line.
-        reason: Why, where it isn't the plan's reason.
-        file_format: Format of the new generation's files; None for that of the closed one.
-        partition_by: Columns that its folders name; None for those of the closed one.
+        plan: The plan to carry out.
+        say: Called with each output line.
+        reason: The reason to note instead of the plan's.
+        file_format: Format of the new generation's files; None keeps the closed generation's.
+        partition_by: Partition columns of its folders; None keeps the closed generation's.
     """
     document = plan.closed.document
     for key in plan.voided:
@@ -382,17 +384,18 @@ def roll(
         reason=reason or plan.reason,
         values=document.values,
     )
-    # After the generation: a roll that is killed between the two is refused by preflight, and
-    # then run again.
+    # Must come after the generation is written: if a roll is killed between the two, preflight
+    # refuses to drain until the roll is run again.
     plan.archive.update_topics(plan.document, plan.topic_ids)
     say(f"roll {plan.archive.root}: generation {opened.number} is open")
     return opened
 
 
 def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
-    """Remove a window whose offsets are drained again; killed half way, they are lost, and found.
+    """Remove a window whose offsets are drained again.
 
-    The next validation finds them then, and a repair drains them.
+    If killed half way, its offsets count as lost: the next validation finds them, and a repair
+    drains them.
     """
     with wait_for_lease(archive.root / "windows", run="roll", say=say):
         gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
@@ -402,13 +405,13 @@ def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
 
 
 def due_for_roll(snapshot: Snapshot, max_manifest_lines: int, max_days: int, now: datetime) -> str:
-    """Say why the open generation should be closed; empty when it needn't.
+    """Return why the open generation should be closed; empty if it needn't be.
 
     Args:
         snapshot: The archive.
-        max_manifest_lines: How many lines its manifest may have.
-        max_days: How old it may become; one without files has no age.
-        now: The time.
+        max_manifest_lines: Number of lines that its manifest may have.
+        max_days: Age in days at which it is due; a generation without files has no age.
+        now: The current time.
     """
     generation = snapshot.open_generation
     receipt = generation.last_receipt() if generation else None
@@ -431,17 +434,17 @@ def roll_between_drains(
     say: Callable[[str], None],
     wait_seconds: float,
 ) -> RollPlan | None:
-    """Roll as soon as no drain runs and everything is sealed.
+    """Roll as soon as no drain is running and everything is sealed.
 
     Args:
         archive: The archive.
-        cluster: Where it was drained from.
-        run: Who rolls, for people: Airflow's run id, or `terminal`.
-        say: Takes the plan's lines, or why nothing is done.
-        wait_seconds: So long it waits for a drain and its validation to end.
+        cluster: The Kafka cluster that it was drained from.
+        run: Name of this run for display: Airflow's run id, or `terminal`.
+        say: Called with the plan's lines, or why nothing is done.
+        wait_seconds: How long to wait for a drain and its validation to finish.
 
     Returns:
-        What was done; None when drains left no moment: the next run rolls.
+        The plan that was carried out; None if drains left no opportunity: the next run rolls.
 
     Raises:
         KafkaDrainError: As `plan_roll` does.
@@ -457,6 +460,6 @@ def roll_between_drains(
                 return plan
         except (LockedError, CheckpointError) as error:
             if time.monotonic() >= deadline:
-                say(f"roll {archive.root}: WARNING not this time: {error}")
+                say(f"roll {archive.root}: WARNING skipped this time: {error}")
                 return None
         time.sleep(1)

@@ -1,4 +1,4 @@
-"""What a roll may leave behind, take back or has to refuse. Plain arithmetic; opens nothing."""
+"""Decide what a roll leaves behind, removes or refuses. Plain arithmetic; opens nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ __all__ = ["WindowFate", "given_up", "judge_window", "never_sealed"]
 
 
 def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed: int) -> bool:
-    """Say whether unsealed batches may have been read of a topic that was made again.
+    """Return whether no validation will ever seal the open generation's remaining batches.
+
+    That is the case when a topic was recreated and the batches may have been read from the new one.
 
     Args:
-        recreated: Topics that were made again since the generation was opened.
-        last_read: The last batch that a drain has asked Kafka after; None when none has.
+        recreated: Topics that were recreated after the generation was opened.
+        last_read: The last batch after which a drain queried Kafka; None if there is none.
         last_sealed: The last batch that has a receipt.
     """
     return bool(recreated) and (last_read is None or last_read <= last_sealed)
@@ -24,11 +26,11 @@ def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed:
 def given_up(
     first: Mapping[TopicPartition, int], held: Mapping[TopicPartition, Sequence[OffsetRange]]
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what of some files Kafka can't give again.
+    """Return the offsets in a set of files that Kafka can no longer deliver.
 
     Args:
-        first: The first offset that Kafka holds of each partition whose topic is still the same.
-        held: What the files hold, sorted and disjoint.
+        first: The earliest offset in Kafka of each partition whose topic hasn't changed.
+        held: The offsets in the files, sorted and disjoint.
     """
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for tp, ranges in held.items():
@@ -40,22 +42,22 @@ def given_up(
 
 
 class WindowFate(Enum):
-    """What becomes of a window when the next generation drains."""
+    """The fate of a sealed window when the next generation drains."""
 
-    #: The next generation drains nothing of it.
+    #: The next generation drains none of its offsets.
     STAYS = auto()
-    #: The next generation drains some of it as well, and Kafka still has all of it.
+    #: The next generation drains some of its offsets too, and Kafka still has all of them.
     GOES = auto()
-    #: The same, and Kafka no longer has all of it.
+    #: The next generation drains some of its offsets too, but Kafka no longer has all of them.
     TORN = auto()
 
 
 def judge_window(parts: Iterable[tuple[OffsetRange, int | None, int]]) -> WindowFate:
-    """Say what becomes of a window: a repair may have drained offsets that aren't sealed.
+    """Decide the fate of a window: a repair may have drained offsets that aren't sealed yet.
 
     Args:
-        parts: What the window holds; of each, where the next generation starts (None where it
-            doesn't drain that), and the first offset that Kafka holds.
+        parts: For each range of the window: the range, the next generation's starting offset (None
+            if it doesn't drain the partition), and the earliest offset in Kafka.
     """
     parts = list(parts)
     if not any(end is not None and held.end > max(end, first) for held, end, first in parts):

@@ -1,7 +1,7 @@
-"""A window from the caller's side: plan it, write its spec, prove and seal what Spark drained.
+"""The caller's side of a window: plan it, write its spec, prove and seal what Spark drained.
 
-Each attempt writes to a folder of its own: one that was believed dead changes nothing
-of what a later one has sealed.
+Each attempt writes to its own folder: an attempt presumed dead can't change anything that a later
+one has sealed.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 @dataclass(frozen=True)
 class WindowJob(SparkJob):
-    """A window that is ready to be written.
+    """A window that is ready to be written by Spark.
 
     Attributes:
         window: The window.
         ranges: Its offsets.
         attempt: Name of this attempt's folder.
-        cluster: Where it is drained from; None for what is read of other files.
+        cluster: The Kafka cluster to drain from; None if other files are read.
     """
 
     what = "window"
@@ -89,25 +89,25 @@ class WindowJob(SparkJob):
 
     @property
     def data(self) -> UPath:
-        """Folder of this attempt's files."""
+        """The folder of this attempt's files."""
         return self.window.data / self.attempt
 
     def too_far(self) -> list[str]:
-        """Name the records whose time Spark can't hold."""
+        """Name the records with a timestamp that Spark can't represent."""
         return too_far_records(self.cluster, self.ranges) if self.cluster else []
 
 
 def open_window(
     archive: Archive, key: str, ranges: Ranges, *, pipeline: Pipeline, replaces: Sequence[str]
 ) -> Window:
-    """Freeze a window's plan; one with the same plan that was never sealed is taken up again.
+    """Freeze a window's plan, or reuse a window with the same plan that was never sealed.
 
     Args:
         archive: The archive.
-        key: Name of a new window.
+        key: Name for a new window.
         ranges: Its offsets, sorted and disjoint for each partition.
         pipeline: How files are written.
-        replaces: Damaged files, relative to the archive, whose records it will hold instead.
+        replaces: Damaged files, relative to the archive, that it replaces.
 
     Raises:
         ArchiveError: When a window of that name has another plan.
@@ -118,9 +118,7 @@ def open_window(
             return Window(archive.root, begun.key)
     window = Window(archive.root, key)
     if not _create(window, plan):
-        raise ArchiveError(
-            f"{window.folder} is there already, with another plan; choose another name"
-        )
+        raise ArchiveError(f"{window.folder} already exists with another plan; choose another name")
     return window
 
 
@@ -133,18 +131,18 @@ def freeze_window(
     partition_by: Sequence[str],
     **more: Any,
 ) -> bool:
-    """Write a window's `plan.json` where there is none: of several attempts, the first counts.
+    """Write a window's `plan.json` if it has none: of several attempts, the first one counts.
 
     Args:
         window: The window.
         ranges: Its offsets, sorted and disjoint for each partition.
-        replaces: Files, relative to the archive, that it will stand for.
+        replaces: Files, relative to the archive, that it replaces.
         file_format: Format of its files.
-        partition_by: Columns that its folders name.
-        more: What else its plan says, as JSON types.
+        partition_by: Partition columns of its folders.
+        more: Further content of the plan, as JSON types.
 
     Returns:
-        False when it has a plan already.
+        False if it already has a plan.
     """
     return _create(window, more | _plan(ranges, replaces, file_format, partition_by))
 
@@ -165,7 +163,7 @@ def _create(window: Window, plan: dict[str, Any]) -> bool:
 
 
 def now_text() -> str:
-    """Return the time in UTC, to a millisecond, as documents have it."""
+    """Return the current time in UTC with milliseconds, in the documents' format."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
@@ -177,14 +175,14 @@ def prepare_window(
     cluster: KafkaCluster,
     folder: Path,
 ) -> WindowJob:
-    """Write the job spec of a window and put together what spark-submit needs.
+    """Write the job spec of a window and assemble the arguments of spark-submit.
 
     Args:
-        window: The window, which says how files are written.
+        window: The window, whose plan says how files are written.
         ranges: The offsets to drain, sorted and disjoint for each partition.
         pipeline: How to read and write.
-        cluster: Where from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        cluster: The Kafka cluster to drain from.
+        folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
@@ -233,11 +231,11 @@ def prepare_window(
 
 
 def _condition(ranges: Ranges) -> str:
-    """Return the SQL condition for offsets; what lies between two ranges is read and left out."""
+    """Return the SQL condition for the offsets; those between ranges are read and filtered out."""
     parts = []
     for tp, rs in ranges.items():
         offsets = " OR ".join(f"(offset >= {r.start} AND offset < {r.end})" for r in rs)
-        # Topic names hold no quotes (org.apache.kafka.common.internals.Topic).
+        # Topic names can't contain quotes (org.apache.kafka.common.internals.Topic).
         parts.append(f"(topic = '{tp.topic}' AND partition = {tp.partition} AND ({offsets}))")
     return " OR ".join(parts)
 
@@ -251,10 +249,10 @@ def finish_window(
     say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
 ) -> Receipt:
-    """Prove what Spark drained to a window, and seal it; arguments as of `prove_window`.
+    """Prove what Spark drained to a window, and seal it; see `prove_window` for the arguments.
 
     Raises:
-        LockedError: When another window has taken the place of a file meanwhile; plan anew.
+        LockedError: When another window has replaced a file in the meantime; plan again.
         KafkaDrainError: As `prove_window` does.
     """
     receipt = prove_window(job, cluster, identity, say, acknowledged)
@@ -262,13 +260,13 @@ def finish_window(
 
 
 def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
-    """Write a window's receipt and note it; where another attempt was faster, its receipt counts.
+    """Write a window's receipt and note it; if another attempt was faster, its receipt counts.
 
     The caller holds the lease of `windows`.
 
     Raises:
-        ManifestInvalidError: When something that was sealed is missing or changed.
-        LockedError: When another segment was sealed meanwhile that holds some of its offsets.
+        ManifestInvalidError: When something sealed is missing or changed.
+        LockedError: When a segment with some of its offsets was sealed in the meantime.
     """
     state = refuse_unsound(archive.snapshot(), filling=True)
     _refuse_overlap(state, receipt)
@@ -280,37 +278,37 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
 
 def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
-    """Refuse a window that holds what a segment holds that was sealed since it was planned."""
+    """Refuse a window that overlaps a segment sealed after the window was planned."""
     if any(other.window == receipt.window for other in state.windows):
         # Another attempt was faster: that receipt counts.
         return
     overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
     if overlaps:
         raise LockedError(
-            f"window {receipt.window}: another run has sealed some of its offsets meanwhile "
+            f"window {receipt.window}: another run has sealed some of its offsets in the meantime "
             f"({'; '.join(f'{f.where} {f.detail}' for f in overlaps[:3])}); nothing was sealed "
-            "here, a retry plans anew"
+            "here, a retry plans again"
         )
 
 
 def seal_superseding(
     archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
 ) -> Receipt:
-    """Seal a window that stands for files; as `refuse_taken` and `seal_proven` raise."""
+    """Seal a window that replaces files; raises what `refuse_taken` and `seal_proven` raise."""
     with wait_for_lease(archive.root / "windows", run=run, say=say):
         refuse_taken(archive, window, receipt)
         return seal_proven(archive, window, receipt)
 
 
 def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
-    """Refuse a window that stands for files of which another window has taken the place meanwhile.
+    """Refuse a window if another one has replaced some of the same files in the meantime.
 
-    Two windows for one file would give readers its records twice. The caller holds the lease of
-    `windows`. A window that another attempt has sealed isn't refused: that receipt counts.
+    If two windows replaced one file, readers would get its records twice. The caller holds the
+    lease of `windows`. A window that another attempt has sealed isn't refused: that receipt counts.
 
     Raises:
-        LockedError: When another run was faster; a retry plans anew.
-        ManifestInvalidError: When something that was sealed is missing or changed.
+        LockedError: When another run was faster; a retry plans again.
+        ManifestInvalidError: When something sealed is missing or changed.
     """
     snapshot = archive.snapshot()
     if any(other.key == window.key for other in snapshot.sealed):
@@ -321,20 +319,19 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
         taken = replaces.intersection(other.replaces)
         if taken:
             raise LockedError(
-                f"window {window.key}: window {other.window} has taken the place of "
-                f"{len(taken):,} of its files meanwhile, such as {min(taken)}; nothing was "
-                "sealed here"
+                f"window {window.key}: window {other.window} has replaced {len(taken):,} of the "
+                f"same files in the meantime, such as {min(taken)}; nothing was sealed here"
             )
     removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
     if removed:
         raise LockedError(
-            f"window {window.key}: the window of {min(removed)} was replaced meanwhile; nothing "
-            "was sealed here"
+            f"window {window.key}: the window of {min(removed)} was replaced in the meantime; "
+            "nothing was sealed here"
         )
 
 
 def _window_of(path: str) -> str | None:
-    """Return the name of the window that a file belongs to; None for one of a generation."""
+    """Return the name of the window that a file belongs to; None for a generation's file."""
     folder, key, *_ = path.split("/")
     return key if folder == "windows" else None
 
@@ -346,20 +343,20 @@ def prove_window(
     say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
 ) -> Receipt:
-    """Prove what Spark drained to a window, and return its receipt, which isn't written yet.
+    """Prove what Spark drained to a window, and return its receipt without writing it.
 
     Args:
-        job: What was drained.
-        cluster: Where the reasons of gaps are asked.
-        identity: Whose offsets they are.
-        say: Takes lines of progress.
-        acknowledged: Expired ranges beside the window that somebody has accepted.
+        job: The finished job.
+        cluster: The Kafka cluster in which gaps are looked up.
+        identity: The pipeline, cluster and topics that the offsets belong to.
+        say: Called with lines of progress.
+        acknowledged: Expired ranges outside the window that the user has accepted.
 
     Raises:
         SparkJobError: When the job failed, or ended without a result.
-        ManifestInvalidError: When offsets of the window are missing or there twice.
-        ArchiveError: When the connection leads to another cluster by now.
-        TopicError: When a topic was made again since it was planned.
+        ManifestInvalidError: When offsets of the window are missing or duplicated.
+        ArchiveError: When the connection now leads to another cluster.
+        TopicError: When a topic was recreated after the window was planned.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
@@ -383,18 +380,18 @@ def prove_window(
 
 
 def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
-    """Refuse what was read, unless cluster and topics are still those of the plan."""
+    """Refuse the records unless cluster and topics are still those of the plan."""
     cluster_id = cluster.cluster_id()
     if cluster_id != identity.cluster_id:
         raise ArchiveError(
-            f"window {job.window.key} is of Kafka cluster {identity.cluster_id}, the connection "
-            f"leads to {cluster_id}; nothing was sealed: correct the connection"
+            f"window {job.window.key} belongs to Kafka cluster {identity.cluster_id}, but the "
+            f"connection leads to {cluster_id}; nothing was sealed: correct the connection"
         )
     meant = {tp.topic: identity.topics.get(tp.topic, "") for tp in job.ranges}
     refuse_other_lives(
         cluster,
         meant,
-        f"window {job.window.key} isn't sealed. Where the topic was made again, `kafka-drain roll "
+        f"window {job.window.key} isn't sealed. If the topic was recreated, `kafka-drain roll "
         f"{job.window.root}` starts a generation at its beginning",
     )
 
@@ -405,20 +402,20 @@ def read_written(
     """Read what Spark wrote to a window.
 
     Args:
-        job: What was drained.
-        say: Takes lines of progress.
+        job: The finished job.
+        say: Called with lines of progress.
 
     Returns:
-        The job's result, what the files hold, and what is wrong with them: unreadable, offsets
-        that are there twice, or outside of the window, other records than Spark read.
+        The job's result, the content of the files, and findings: unreadable files, offsets that
+        are duplicated or outside the window, records that differ from what Spark read.
 
     Raises:
-        DataLossError: When Kafka no longer had offsets that the job needed.
-        SourceRecordError: When a record can't be kept as it was sent; names it.
+        DataLossError: When Kafka no longer held offsets that the job needed.
+        SourceRecordError: When a record can't be preserved as it was sent; names it.
         SparkJobError: When the job failed otherwise, or ended without a result.
     """
     result = job.result()
-    # A batch write has no manifest: what lies there when it has ended with _SUCCESS is its own.
+    # A batch write has no manifest: after _SUCCESS, every file in its folder was written by it.
     listing = list_data_files(job.data)
     sink_files = [
         SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
@@ -448,7 +445,7 @@ def refuse_findings(window: Window, findings: Iterable[Finding]) -> None:
     """Refuse to seal a window with errors.
 
     Raises:
-        ManifestInvalidError: Names them.
+        ManifestInvalidError: Names the errors.
     """
     bad = errors(findings)
     if bad:

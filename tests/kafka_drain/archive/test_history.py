@@ -201,7 +201,7 @@ def test_archive_page_many_partitions() -> None:
 
     page = page_of(replace(run(0), cells=many | {wrong: Cell(10, 9, {"lost": 1})}))
 
-    assert "100 of 500, those with gaps among them" in page
+    assert "100 of 500, including those with gaps" in page
     assert "<title>t-499</title>" in page
 
 
@@ -265,7 +265,7 @@ def made_windows(archive: Archive, *keys: str) -> list[Window]:
 
 def shapes(page: str) -> set[tuple[str, str]]:
     """Return receipt and colour of each cell of a page's map of runs."""
-    drawn = page.split("What each run has sealed")[1].split("<h2>")[0]
+    drawn = page.split("Sealed by each run")[1].split("<h2>")[0]
     cells = re.findall(r"<g><title>(\S+), .*?batch (\d+),.*?class=\"(\w+)\"", drawn)
     return {(f"{tp} {batch}", colour) for tp, batch, colour in cells}
 
@@ -289,7 +289,7 @@ def test_archive_page_file_lost(tmp_path: Path) -> None:
 
         assert (f"{P1} 13", "damaged") in shapes(page)
         assert {c for name, c in shapes(page) if name != f"{P1} 13"} == {"covered"}
-        assert "damaged, the report says how" in page
+        assert "damaged, see the report" in page
         assert 'class="verdict findings"' in page
         generation = page.split("<title>generation 1: ", 1)[1].split("</g>")[0]
         assert 'class="damaged"' in generation
@@ -338,7 +338,7 @@ SAID = {"done": 191_427, "total": 336_776, "unit": "records", "percent": 56, "ra
         ("failed", SAID, "failed, 191,427 of 336,776 records (56 %), 2026-", "56.00"),
         ("up_for_retry", SAID, "up_for_retry, 191,427 of 336,776 records (56 %), 2026-", "56.00"),
         ("running", SAID, "running, 191,427 of 336,776 records (56 %), 9,593/s, 15 s left", "56."),
-        ("running", {}, "running, nothing done yet<", "0.00"),
+        ("running", {}, "running, no progress yet<", "0.00"),
         ("failed", {}, "failed<", "0.00"),
     ],
 )

@@ -233,7 +233,7 @@ def test_overview_page_order() -> None:
         ("fine", "complete"),
     ]
     assert all(len(cell) == len(heads) for cell in cells)
-    assert "3 of 5 archives to look at; 285 records in 12.0 MB" in page
+    assert "3 of 5 archives needing attention; 285 records in 12.0 MB" in page
 
 
 #: The validation was five minutes ago.
@@ -243,21 +243,25 @@ EARLY, BEFORE, SINCE = ((NOW - timedelta(minutes=ago)).isoformat() for ago in (4
 @pytest.mark.parametrize(
     ("rows", "headline", "kind"),
     [
-        ([row("a", overview=overview())], "1 archive, nothing wrong: ", ""),
+        ([row("a", overview=overview())], "1 archive, no problems: ", ""),
         (
             [row("a", overview=overview()), row("b")],
             "2 archives, 1 not validated yet: ",
             " waiting",
         ),
-        ([row("a", runs=[Run("failed", "", "")])], "1 of 1 archive to look at", " findings"),
+        ([row("a", runs=[Run("failed", "", "")])], "1 of 1 archive needing attention", " findings"),
         ([row("a", runs=[Run("running", "", "")])], "1 archive, 1 not validated yet", " waiting"),
         (
             [row("a", overview=overview(), runs=[Run("failed", "", "", EARLY, BEFORE)])],
-            "1 archive, nothing wrong: ",
+            "1 archive, no problems: ",
             "",
         ),
         *(
-            ([row("a", overview=overview(), runs=[run])], "1 of 1 archive to look at", " findings")
+            (
+                [row("a", overview=overview(), runs=[run])],
+                "1 of 1 archive needing attention",
+                " findings",
+            )
             for run in (
                 Run("failed", "", "", SINCE, SINCE),
                 # Validated by hand while it ran.
@@ -270,7 +274,7 @@ EARLY, BEFORE, SINCE = ((NOW - timedelta(minutes=ago)).isoformat() for ago in (4
         *(
             (
                 [row("a", overview=overview(), runs=[Run(state, "", "", BEFORE, SINCE, True)])],
-                "1 archive, nothing wrong: ",
+                "1 archive, no problems: ",
                 "",
             )
             for state in ("failed", "success")
@@ -324,4 +328,4 @@ def test_overview_page_escapes() -> None:
 
 def test_overview_page_empty() -> None:
     """Without a pipeline, the page says how to make one."""
-    assert "No pipeline yet that you may read" in overview_page([], NOW)
+    assert "There is no pipeline that you have access to" in overview_page([], NOW)

@@ -54,7 +54,7 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
     [
         ("ERROR file_missing: data/a: listed in manifest file 9.compact", "red"),
         ("WARNING file_unlisted: data/a: in no manifest", "yellow"),
-        ("repair /archive: can't help: file_missing: data/a: gone", "red"),
+        ("repair /archive: can't fix: file_missing: data/a: gone", "red"),
         ("verdict: complete", "green"),
         ("verdict: findings", "red"),
         ("republish a: verify: 5 records are in Kafka once, in order, as in the files", "green"),
@@ -63,7 +63,7 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
             "red",
         ),
         ("drain a: WARNING Kafka deletes records after an hour", "yellow"),
-        ("dry run: nothing was changed; --apply does it", "yellow"),
+        ("dry run: nothing was changed; pass --apply to carry it out", "yellow"),
         ("republish a: dry run, nothing was sent", "yellow"),
         ("26/11/22 12:00:00 WARN TaskSetManager: lost task 0.0", "yellow"),
         ("26/11/22 12:00:00 ERROR Executor: exception in task 0.0", "red"),

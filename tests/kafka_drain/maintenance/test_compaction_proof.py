@@ -84,10 +84,10 @@ def test_prove_compaction_damaged(
     expected = []
     # One that lacks and one that is twice are as many records again.
     if lacks is not twice:
-        detail = f"holds {21 if twice else 19} records, the old files 20"
+        detail = f"holds {21 if twice else 19} records, the old files held 20"
         expected.append(Finding(Reason.CONTENT_CHANGED, "windows/c flights-0", detail))
     if lacks:
-        detail = "[19, 20) is in no new file, and was no gap before"
+        detail = "[19, 20) is in no new file, and wasn't a gap before"
         expected.append(Finding(Reason.OFFSET_MISSING, TopicPartition("flights", 0), detail))
     if is_changed and is_known:
         detail = f"its records have fingerprint {CHANGED}, Spark read {BOTH}"
@@ -104,8 +104,8 @@ def test_prove_compaction_known_gaps() -> None:
 
     assert gaps == [Gap(TP, R(2, 4), GapReason.ABORTED)]
     assert [finding.detail for finding in findings] == [
-        "holds 14 records, the old files 18",
-        "[10, 11), [12, 13), [14, 15) is in no new file, and was no gap before",
+        "holds 14 records, the old files held 18",
+        "[10, 11), [12, 13), [14, 15) is in no new file, and wasn't a gap before",
     ]
 
 
@@ -137,7 +137,7 @@ def test_prove_compaction_other_partition(new: list[CommittedFile], old: dict[st
     proof = prove_compaction("windows/c", compacted, compacted.ranges, new, BOTH)
 
     held_now = sum(c.records for file in new for c in file.contents if c.tp == OTHER)
-    detail = f"holds {held_now} records, the old files {old.get('other', 0)}"
+    detail = f"holds {held_now} records, the old files held {old.get('other', 0)}"
     assert proof.findings == [Finding(Reason.CONTENT_CHANGED, "windows/c flights-1", detail)]
 
 

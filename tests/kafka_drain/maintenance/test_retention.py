@@ -190,5 +190,7 @@ def test_seal_deletions_taken(tmp_path: Path) -> None:
     deletions = plan(made)
     made.seal_window("compact_0001", {P0: {0: OLD}}, [file.path])
 
-    with pytest.raises(LockedError, match="window retention_0002: window compact_0001 has taken"):
+    with pytest.raises(
+        LockedError, match="window retention_0002: window compact_0001 has replaced"
+    ):
         seal_deletions(made.archive, deletions, run="tests", say=print)

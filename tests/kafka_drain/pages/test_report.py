@@ -154,21 +154,21 @@ def test_report_page_of_all_reasons() -> None:
     for gap_reason in GapReason:
         assert gap_reason.meaning in text
     assert "brand_new" in text
-    assert "this release doesn't know it" in text
+    assert "unknown to this release" in text
 
 
 def test_report_page_of_every_kind_of_row() -> None:
     """Batches, generations, windows and receipts are said as people say them."""
     text = Page(report_page(full())).text
 
-    assert "Read: the open generation, every record's content too." in text
+    assert "Scope: the open generation, including the content of every record." in text
     assert "expired, acknowledged" in text
     assert "generation 1, batch 0 to 99: 1,000 offsets" in text
     assert (
         "generation 2, batch 0: 1,000 offsets, 9 records, 2 files, 10 bytes, "
         "sealed 2026-07-29 23:00:00 UTC" in text
     )
-    assert "are one bar; 1 of 2 were sealed before." in text
+    assert "share a bar; 1 of 2 were already sealed." in text
     assert "2 receipts, 1 of them new." in text
 
 
@@ -178,7 +178,7 @@ def test_report_page_complete_with_loss_acknowledged() -> None:
     text = Page(report_page(found)).text
 
     assert "or was acknowledged as gone (3 offsets)" in text
-    assert "Receipts hold the places of those sealed before." in text
+    assert "The locations of gaps that were sealed before are in the receipts." in text
 
 
 def test_report_page_escapes() -> None:

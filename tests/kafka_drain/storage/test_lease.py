@@ -656,11 +656,11 @@ def test_unlock_shows_all(root: UPath, make_lease: Any, clock: Clock, tmp_path: 
     drain, maintain, window = (held.to_dict() for held in list_leases(root, clock))
 
     assert (drain["run"], drain["seconds_left"]) == ("drain", -30)
-    assert drain["state"].startswith("ran out")
+    assert drain["state"].startswith("expired")
     assert (maintain["run"], maintain["state"].partition(";")[0]) == ("maintain", "from the future")
     assert maintain["clock_ahead_seconds"] == YEARS - 90
     assert maintain["lease"] == str(root / "maintenance" / "lock.json")
-    assert window["state"].startswith("ran out")
+    assert window["state"].startswith("expired")
     assert (window["acquired_at"], window["now"]) == (
         "2026-01-01T12:00:30.000+00:00",
         "2026-01-01T12:01:30.000+00:00",

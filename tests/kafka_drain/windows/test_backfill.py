@@ -165,7 +165,8 @@ def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
     batch: Batch = {P0: dense(0, 10), P1: dense(50, 60)}
     backfilled.made.seal_window("repair_1", batch, lost)
 
-    with pytest.raises(ArchiveError, match="repair_1, which has mended it, holds flights:1:50-60"):
+    says = "repair_1, which repaired it, also contains flights:1:50-60"
+    with pytest.raises(ArchiveError, match=says):
         backfilled.plan()
 
 
@@ -186,7 +187,7 @@ def test_finish_backfill_force_taken(backfilled: Backfilled, key: str) -> None:
     made.seal_window(key, {P0: dense(0, 10)}, backfilled.old[:1])
     before = backfilled.read()
 
-    with pytest.raises(LockedError, match=f"{key} has taken the place of 1 of its files"):
+    with pytest.raises(LockedError, match=f"{key} has replaced 1 of the same files"):
         backfilled.finish(plan, job)
 
     assert backfilled.read() == before
@@ -225,7 +226,7 @@ def test_finish_window_replaced(
         backfilled.finish(plan, backfilled.drained(plan, ROWS))
     before = backfilled.read()
 
-    with pytest.raises(LockedError, match="meanwhile"):
+    with pytest.raises(LockedError, match="in the meantime"):
         finish(backfilled, job)
 
     assert backfilled.read() == before

@@ -91,7 +91,7 @@ def test_plan_backfill(backfilled: Backfilled) -> None:
     assert (plan.topic_ids, plan.window.key) == ({"t": "id"}, HOUR.key)
     assert (plan.covered_by, plan.acknowledged, plan.replaces, plan.held) == ([], [], [], {})
     root = backfilled.made.root
-    assert plan.lines() == [f"backfill {root}: {HOUR} is 60 offsets, 60 of them to drain"]
+    assert plan.lines() == [f"backfill {root}: {HOUR} has 60 offsets, 60 left to drain"]
     assert plan.to_dict() == {
         "archive": str(root),
         "window": HOUR.key,
@@ -125,8 +125,8 @@ def test_plan_backfill_owned(backfilled: Backfilled) -> None:
     assert plan.ahead == 30
     root = backfilled.made.root
     assert plan.lines()[1:] == [
-        f"backfill {root}: 10 offsets are archived already, by windows/repair_1/receipt.json",
-        f"backfill {root}: 30 offsets lie ahead; the next drain takes them",
+        f"backfill {root}: 10 offsets are already archived, by windows/repair_1/receipt.json",
+        f"backfill {root}: 30 offsets are left to the next drain",
     ]
     backfilled.made.seal({P0: dense(150, 170)})
     assert backfilled.plan(Interval(NOON, NOON + timedelta(hours=2))).ahead == 10
@@ -170,7 +170,8 @@ def test_plan_backfill_expired(
         with pytest.raises(DataLossError) as raised:
             backfilled.plan(acknowledge_expired=accepts)
         assert str(raised.value).startswith(
-            f"{HOUR}: Kafka no longer holds {lost}, no file does, and they may be of this interval"
+            f"{HOUR}: Kafka no longer holds {lost}, no file contains them, and they may "
+            "belong to this interval"
         )
         return
 
@@ -250,7 +251,8 @@ def test_plan_backfill_force_expired(backfilled: Backfilled, first: int, refused
         with pytest.raises(DataLossError) as raised:
             backfilled.plan(force=True)
         assert str(raised.value).startswith(
-            f"window {HOUR.key} may be the only copy of t:0:60-120: Kafka's first offset is later."
+            f"window {HOUR.key} may be the only copy of t:0:60-120: Kafka's earliest "
+            "offset is later."
         )
     else:
         plan = backfilled.plan(force=True)
@@ -293,7 +295,7 @@ def test_plan_backfill_topic_made_again(backfilled: Backfilled) -> None:
     backfilled.made.open_generation(t="id-2")
     backfilled.topic_id = "id-2"
 
-    with pytest.raises(TopicError, match="t was made again since the offsets of window"):
+    with pytest.raises(TopicError, match="t was recreated after the offsets of window"):
         backfilled.plan()
 
 
@@ -302,7 +304,7 @@ def test_plan_backfill_nothing_drained(tmp_path: Path) -> None:
     backfilled = Backfilled(tmp_path)
     backfilled.pipeline = Pipeline(name="made", topics=["t"], archive=str(tmp_path / "none"))
 
-    with pytest.raises(ArchiveError, match="holds nothing yet; run drain_made once"):
+    with pytest.raises(ArchiveError, match="is empty; run drain_made once"):
         backfilled.plan()
 
 

@@ -111,7 +111,7 @@ def test_remove_superseded(case: Superseded) -> None:
         assert (generation / "checkpoint/offsets/0").is_file()
     assert all((generation / "receipts").is_dir() for generation in generations)
     assert len(list((generations[1] / "data").rglob("*.crc"))) == 1
-    assert said[-1].endswith(f"4 files that windows stand for, {size:,} bytes, are gone")
+    assert said[-1].endswith(f"removed 4 superseded files, {size:,} bytes")
     # Another run has nothing to do, even where the folder is gone.
     (generations[0] / "data").rmdir()
     assert remove_superseded(case.made.archive, said.append)["removed_files"] == 0
@@ -166,11 +166,12 @@ def test_remove_superseded_partly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("number", [0, 1])
 def test_remove_superseded_window_damaged(case: Superseded, number: int, damage: Damage) -> None:
-    """A window that isn't what was sealed, whichever its file, has nothing removed; so twice."""
+    """If any file of a window differs from what was sealed, nothing is removed, also if rerun."""
     damage(case.path(case.first[number]))
 
     for _ in range(2):
-        with pytest.raises(ManifestInvalidError, match="window compact_0001 isn't what was sealed"):
+        says = "window compact_0001 differs from what was sealed"
+        with pytest.raises(ManifestInvalidError, match=says):
             remove_superseded(case.made.archive, print)
         assert all(case.there(case.batches))
 
@@ -189,7 +190,8 @@ def test_remove_superseded_newer_window_damaged(
     damage(case.path(second[number]))
 
     for _ in range(2):
-        with pytest.raises(ManifestInvalidError, match="window compact_0002 isn't what was sealed"):
+        says = "window compact_0002 differs from what was sealed"
+        with pytest.raises(ManifestInvalidError, match=says):
             remove_superseded(case.made.archive, print)
         assert all(case.there(case.batches))
         assert any(case.there(case.first)) is not is_first_gone
@@ -260,7 +262,8 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
 
     assert found["removed_files"] == 4 - stays
     assert case.there(case.batches) == [stays, False, False, False]
-    assert any("1 files stay for now: a republish hasn't ended" in line for line in said) is stays
+    says = "keeping 1 files for now: a republish still needs them"
+    assert any(says in line for line in said) is stays
 
 
 def test_remove_unsealed(case: Superseded) -> None:
@@ -278,8 +281,8 @@ def test_remove_unsealed(case: Superseded) -> None:
         "20130101_20130102",
     }
     assert [line.split(": ")[-1] for line in said] == [
-        "window compact_0002, which was never sealed",
-        "window retention_0003, which was never sealed",
+        "removing window compact_0002, which was never sealed",
+        "removing window retention_0003, which was never sealed",
     ]
 
 

@@ -151,7 +151,7 @@ def test_mend_from_copies(what: str, copy: Path) -> None:
     assert planned.to_do
     assert all(mend.step is Step.RESTORE for mend in planned.mends)
     assert {mend.where for mend in planned.mends} == {
-        line.split(": ")[1].split(" ")[0] for line in said if "writes it back" in line
+        line.split(": ")[1].split(" ")[0] for line in said if "restores it" in line
     }
     # What could be read is kept beside it.
     aside = after.keys() - before.keys()
@@ -268,7 +268,7 @@ def test_mend_without_copy(what: str, copy: Path) -> None:
 
     assert content_of(copy) == before
     (line,) = said
-    assert f"can't help: {REFUSED[what]} can't be read; restore it from a copy" in line
+    assert f"can't fix: {REFUSED[what]} can't be read; restore it from a copy" in line
     if REFUSED[what] == "archive.json" or REFUSED[what].endswith("generation.json"):
         return
     for _ in range(2):
@@ -289,7 +289,7 @@ def test_mend_beside_damaged_journal(copy: Path) -> None:
     mend_sealed(copy_root(copy), said.append)
 
     assert content_of(copy) == before
-    assert "can't help" in said[0]
+    assert "can't fix" in said[0]
 
 
 @pytest.mark.parametrize("is_known", [False, True])
@@ -446,8 +446,8 @@ def test_repair_command(copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
         assert repair(copy, monkeypatch, *told) == 1
         assert content_of(copy) == damaged
         said = capsys.readouterr().err
-        assert said.count("writes it back from its copy") == 3
-        assert said.endswith("dry run: nothing was changed; --apply does it\n")
+        assert said.count("restores it from its copy") == 3
+        assert said.endswith("dry run: nothing was changed; pass --apply to carry it out\n")
 
     for _ in range(2):
         assert repair(copy, monkeypatch, "--apply") == 0

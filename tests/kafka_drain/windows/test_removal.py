@@ -76,4 +76,5 @@ def test_removable_refused() -> None:
         removable(["g1"], (), {"b": [], "c": [DAMAGE] * 6})
 
     shown = "; ".join([str(DAMAGE)] * 5)
-    assert str(raised.value) == f"window c isn't what was sealed: {shown}; nothing was removed"
+    says = f"window c differs from what was sealed: {shown}; nothing was removed"
+    assert str(raised.value) == says

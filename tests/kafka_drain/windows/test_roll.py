@@ -94,8 +94,8 @@ def test_plan_roll_topic_deleted(archive: Archive) -> None:
     do(plan)
 
     assert plan.starting_offsets == {P0: END, P1: END}
-    assert "topic gone doesn't exist any more" in plan.reason
-    assert "leaves out gone-0" in plan.lines()[1]
+    assert "topic gone no longer exists" in plan.reason
+    assert "stops draining gone-0" in plan.lines()[1]
     assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
     assert archive.generation(1).list_data_files() == files
     assert validate_archive(archive, cluster, deep=True).findings == []
@@ -194,7 +194,7 @@ def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
         report = validate_archive(archive, cluster)
         assert summary(errors(report.findings)) == {"topic_made_again": 1}
         assert report.receipts_written == 0
-    with pytest.raises(CheckpointError, match=r"never seals.*roll .* --leave-unsealed"):
+    with pytest.raises(CheckpointError, match=r"it can't seal.*roll .* --leave-unsealed"):
         plan_roll(archive, cluster)
     files = generation.list_data_files()
 
@@ -203,7 +203,7 @@ def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
 
     assert plan.given_up == {G0: [OffsetRange(7, 9)]}
     assert plan.to_dict()["given_up"] == [{"topic": "gone", "partition": 0, "start": 7, "end": 9}]
-    assert "can't give again, and readers won't get: gone-0 [7, 9)" in plan.lines()[-1]
+    assert "can no longer deliver, and readers won't get: gone-0 [7, 9)" in plan.lines()[-1]
     assert plan.starting_offsets == {P0: END, P1: END}
     assert generation.list_data_files() == files
     add_batch(archive.generation(3), 0, END, 50)
@@ -263,7 +263,7 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
     do(plan)
 
     assert plan.voided == ["repair_1"]
-    assert "window repair_1 goes" in plan.lines()[-1]
+    assert "removes window repair_1" in plan.lines()[-1]
     assert archive.snapshot().windows == ()
     add_batch(archive.generation(3), 0, END, END + 8)
     for written in (1, 0):

@@ -203,9 +203,9 @@ def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
 
     rows = {row["name"]: row["standing"] for row in json.loads(text)["archives"]}
     assert {name: rows[name] for name in PROVEN} == {
-        "cleared": "complete before, last run failed",
-        "by_hand": "complete before, last run failed",
-        "backfilled": "complete before, last run failed",
+        "cleared": "was complete, last run failed",
+        "by_hand": "was complete, last run failed",
+        "backfilled": "was complete, last run failed",
         "since": "complete",
         "validated": "complete",
     }
@@ -293,7 +293,7 @@ def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert ": running, 1,200 of 5,000 offsets (24 %), 60/s, 1 min 3 s left" in shown
     assert 'href="http://driver:4040"' in shown
     assert 'http-equiv="refresh" content="3"' in shown
-    assert ": running, nothing done yet<" in other
+    assert ": running, no progress yet<" in other
     assert "1,200" not in other
 
 
@@ -314,7 +314,7 @@ def test_archive_progress_of_the_newest_run(answers: dict[str, PageAnswer]) -> N
     starts = answers["viewer /kafka-drain/archives/drain_golden"][1]
     ended = answers["viewer /kafka-drain/archives/drain_web"][1]
 
-    assert "drain_golden, drain</a>: running, nothing done yet<" in starts
+    assert "drain_golden, drain</a>: running, no progress yet<" in starts
     assert "1,200" not in starts
     assert 'http-equiv="refresh" content="3"' in starts
     assert "drain_web, drain</a>: success, 5,000 of 5,000 offsets (100 %), " in ended

@@ -1,1 +1,1 @@
-"""The commands of `kafka-drain`, a module each; only the one that is run is imported."""
+"""The commands of `kafka-drain`, one module each."""

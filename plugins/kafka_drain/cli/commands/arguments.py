@@ -1,4 +1,4 @@
-"""The arguments that commands share: an archive, Kafka, Spark."""
+"""Arguments that commands share: the archive, Kafka, Spark."""
 
 from __future__ import annotations
 
@@ -47,13 +47,11 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kafka-config",
         metavar="FILE",
-        help="JSON file with librdkafka's settings, for what must not stand on a command line",
+        help="JSON file with librdkafka settings, for those that must not be on a command line",
     )
 
 
-def add_spark(
-    parser: argparse.ArgumentParser, master: str = "Spark's master (%(default)s)"
-) -> None:
+def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(default)s)") -> None:
     parser.add_argument("--master", default="local[*]", help=master)
     parser.add_argument(
         *("--spark-conf", "--conf"),
@@ -76,26 +74,26 @@ def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
 
 def add_apply(
     parser: argparse.ArgumentParser,
-    what: str = "do it; without it the plan is shown and nothing is changed",
+    what: str = "carry it out; without it, only the plan is shown and nothing is changed",
 ) -> None:
-    """Add `--apply` to a command that sends, replaces or deletes: it does nothing until told."""
+    """Add `--apply` to a command that sends, replaces or deletes: by default it does nothing."""
     told = parser.add_mutually_exclusive_group()
     told.add_argument("--apply", action="store_true", help=what)
     told.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
-    """Add `--dry-run` to a command that only adds to the archive, and acts at once."""
+    """Add `--dry-run` to a command that only adds to the archive, and acts by default."""
     parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
 
 
-def say_dry_run(how: str = "--apply does it") -> None:
-    """Say that nothing was done, and how it is."""
+def say_dry_run(how: str = "pass --apply to carry it out") -> None:
+    """Say that nothing was done, and how to do it."""
     say(f"dry run: nothing was changed; {how}")
 
 
 def names_kafka(options: argparse.Namespace) -> bool:
-    """Tell whether any Kafka was named."""
+    """Return whether a Kafka cluster was given."""
     return bool(options.bootstrap_servers or options.kafka_config)
 
 
@@ -107,7 +105,8 @@ def the_cluster(options: argparse.Namespace) -> KafkaCluster:
         settings["bootstrap.servers"] = options.bootstrap_servers
     if not settings:
         raise ConfigError(
-            f"no Kafka named; give --bootstrap-servers, --kafka-config or ${_BOOTSTRAP_VARIABLE}"
+            f"no Kafka given; pass --bootstrap-servers or --kafka-config, or set "
+            f"${_BOOTSTRAP_VARIABLE}"
         )
     return KafkaCluster(KafkaConfig(settings))
 
@@ -125,7 +124,7 @@ def json_file(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"{path} isn't JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ConfigError(f"{path} holds no JSON object")
+        raise ConfigError(f"{path} contains no JSON object")
     return document
 
 

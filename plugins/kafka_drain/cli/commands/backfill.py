@@ -1,4 +1,4 @@
-"""`kafka-drain backfill`: drain what is missing of a data interval."""
+"""`kafka-drain backfill`: drain the missing offsets of a data interval."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drain what no receipt covers of an interval, prove it and seal it.
+    """Drain the offsets of an interval that no receipt covers, prove and seal them.
 
-    With --force it replaces what is archived: then it needs --apply.
+    With --force it replaces archived files, and then requires --apply.
     """
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_backfill(
@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
         )
     answer(options, document, print_fields(document))
     if not acts:
-        say_dry_run("--apply does it" if options.force else "without --dry-run it is done")
+        say_dry_run(
+            "pass --apply to carry it out" if options.force else "omit --dry-run to carry it out"
+        )
     return OK
 
 
@@ -56,18 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     add_kafka(parser)
     add_spark(parser)
-    for name, what in (("start", "first time of the interval"), ("end", "time just after it")):
+    for name, what in (
+        ("start", "start of the interval"),
+        ("end", "end of the interval, exclusive"),
+    ):
         parser.add_argument(
             f"--{name}",
             required=True,
             metavar="TIME",
-            help=f"{what}, such as 2026-01-31T13:00Z (UTC if not said)",
+            help=f"{what}, such as 2026-01-31T13:00Z (UTC if no time zone is given)",
         )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="drain the interval's own window again and replace it, with --apply; refused where "
+        help="drain the interval's own window again and replace it; requires --apply; refused if "
         "Kafka no longer holds all of it",
     )
     add_acknowledgement(parser)
-    add_apply(parser, "do it with --force, which replaces; without --force it is done anyway")
+    add_apply(parser, "carry out --force, which replaces files; not needed without --force")

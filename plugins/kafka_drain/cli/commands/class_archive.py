@@ -1,4 +1,4 @@
-"""`kafka-drain class-archive`: let Spark start faster on this machine."""
+"""`kafka-drain class-archive`: make Spark start faster on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the class archive of this machine, where there is none."""
+    """Write the CDS archive of this machine, if it doesn't exist yet."""
     document = write_class_archive()
     answer(options, document, print_fields(document))
     return OK

@@ -1,4 +1,4 @@
-"""`kafka-drain completion`: what a shell needs to complete the commands and their options."""
+"""`kafka-drain completion`: print a shell's script to complete commands and options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["add_arguments", "completion_script", "run"]
 
 SHELLS = ("bash", "zsh", "fish")
 
-#: Words for options whose values are checked elsewhere, with the whole pipeline.
+#: Completions for options whose values are checked elsewhere, with the whole pipeline.
 WORDS: dict[str, Sequence[str]] = {
     "format": list(COMPRESSIONS),
     "compression": sorted({name for names in COMPRESSIONS.values() for name in names}),
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script for a shell."""
+    """Print the completion script for a shell."""
     script = completion_script(options.shell)
 
     def show(_: Console) -> None:
@@ -45,12 +45,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def completion_script(shell: str) -> str:
-    """Return a script for a shell, made from the parser that reads the command line.
+    """Return the completion script for a shell, generated from the command line's parser.
 
-    It holds every command, option and choice, so that a Tab starts no Python; it is written again
-    after an upgrade.
+    It contains every command, option and choice, so that completing doesn't start Python; it must
+    be generated again after an upgrade.
     """
-    # Not at the top: the other commands' arguments can be listed where shtab isn't installed.
+    # Not at the top: the other commands' arguments must be listable without shtab.
     import shtab
 
     parser = whole_parser()

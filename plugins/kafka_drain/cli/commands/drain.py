@@ -36,17 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
     add_acknowledgement(parser)
-    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     parser.add_argument(
         "--registry-config",
         metavar="FILE",
-        help="JSON file with the url of the Schema Registry, and its login",
+        help="JSON file with the Schema Registry's URL and credentials",
     )
     parser.add_argument(
-        "--log-level", metavar="LEVEL", help="of Spark's Kafka and sink classes, such as DEBUG"
+        "--log-level",
+        metavar="LEVEL",
+        help="level of Spark's Kafka and sink classes, such as DEBUG",
     )
     parser.add_argument("--format", help="parquet, avro, json or orc (parquet)")
-    parser.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
+    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
     parser.add_argument(
         "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (topic date)"
     )
@@ -95,5 +97,5 @@ def _show_plan(options: argparse.Namespace, pipeline: Pipeline, cluster: KafkaCl
     plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
     say_lines(plan.lines())
     answer(options, plan.to_dict(), print_fields(plan.to_dict()))
-    say_dry_run("without --dry-run it is done")
+    say_dry_run("omit --dry-run to carry it out")
     return OK

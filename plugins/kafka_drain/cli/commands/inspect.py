@@ -1,4 +1,4 @@
-"""`kafka-drain inspect`: show what an archive holds."""
+"""`kafka-drain inspect`: show the contents of an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what an archive holds."""
+    """Show the contents of an archive."""
     document = inspect_archive(Archive.at(options.archive))
 
     def show(console: Console) -> None:

@@ -14,7 +14,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--broker", action="store_true", help="those of the local broker as well")
+    parser.add_argument("--broker", action="store_true", help="also those of the local broker")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what maintenance will do; with --apply, do it."""
+    """Show what maintenance would do; with --apply, do it."""
     Archive.at(options.archive).require()  # without one, there is no pipeline either
     pipeline = the_pipeline(options)
     if options.apply:
@@ -54,25 +54,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target-file-bytes",
         type=int,
         metavar="BYTES",
-        help="how large compaction makes files (268435456)",
+        help="target size of compacted files (268435456)",
     )
     parser.add_argument(
         "--retention-days",
         type=int,
         metavar="DAYS",
-        help="delete files whose newest record is older (no file is deleted)",
+        help="delete files whose newest record is older than this (by default none are deleted)",
     )
     parser.add_argument(
         "--max-manifest-lines",
         type=int,
         metavar="FILES",
-        help="close the open generation when it has more files (50000)",
+        help="close the open generation if it has more files than this (50000)",
     )
     parser.add_argument(
         "--max-generation-days",
         type=int,
         metavar="DAYS",
-        help="close the open generation when it is older (7)",
+        help="close the open generation if it is older than this (7)",
     )
-    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with a pipeline's keys")
+    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     add_apply(parser)

@@ -1,4 +1,4 @@
-"""From a command's arguments to the pipeline that it works for."""
+"""Build the pipeline that a command works for from its arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_drain.config.pipeline import Pipeline
 
 __all__ = ["the_pipeline"]
 
-#: Flags that are keys of a pipeline.
+#: Flags that are also keys of a pipeline.
 FLAGS = (
     "topic_pattern",
     "format",
@@ -25,7 +25,7 @@ FLAGS = (
 
 
 def the_pipeline(options: argparse.Namespace) -> Pipeline:
-    """Put a pipeline together: from the archive, then the file, then the flags."""
+    """Build a pipeline from the archive, then the file, then the flags; later ones win."""
     archive = Archive.at(options.archive)
     keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
     if archive.exists:
@@ -50,7 +50,7 @@ def the_pipeline(options: argparse.Namespace) -> Pipeline:
     for flag in ("source_options", "sink_options", "spark_conf"):
         given_pairs = pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
         of_file = given.get(flag, {})
-        # What the file has in another form, the pipeline refuses.
+        # If the file has a value of another type, the pipeline's validation refuses it.
         if given_pairs and isinstance(of_file, dict):
             given[flag] = of_file | given_pairs
     sources = {"topics", "topic_pattern", "assign"}

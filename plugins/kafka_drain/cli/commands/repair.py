@@ -1,4 +1,4 @@
-"""`kafka-drain repair`: restore what is sealed, drain lost offsets again, write a manifest anew."""
+"""`kafka-drain repair`: restore sealed documents, drain lost offsets, rebuild a manifest."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-journal",
         action="store_true",
-        help="begin the journal anew with what is there: forgets what was sealed, is missing, and "
+        help="recreate the journal from what exists: forgets what was sealed but is missing and "
         "has no copy",
     )
     add_apply(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a repair will restore, drain again and write anew; with --apply, do it."""
+    """Show what a repair would restore, drain and rebuild; with --apply, do it."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
 
     def validated() -> Report:
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     with hold_lease(archive.root, run="terminal", say=say):
         if plan.manifest is not None:
             say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
-            # What looked lost may only have been unlisted.
+            # Offsets that looked lost may just not have been listed.
             plan = plan_repair(archive, validated())
         if plan.ranges:
             _drain_window(options, cluster, plan)
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 def _show_plan(
     options: argparse.Namespace, archive: Archive, validated: Callable[[], Report]
 ) -> int:
-    """Show what is written back or set aside, drained again and written anew; change nothing."""
+    """Show what would be restored or moved aside, drained and rebuilt; change nothing."""
     mending = plan_mending(archive.root, forget=options.new_journal)
     for line in mending.lines():
         say(line)
@@ -99,11 +99,11 @@ def _show_plan(
         report = validated()
         plan = plan_repair(archive, report)
     except KafkaDrainError as error:
-        # What it would write back may be what has to be read first.
+        # The validation may need the very documents that a repair would restore.
         if not mending.to_do:
             raise
         document: dict[str, Any] = {"archive": str(archive.root), "mends": mending.lines()}
-        say(f"repair {archive.root}: what else there is shows when that is mended: {error}")
+        say(f"repair {archive.root}: any other damage only shows once this is repaired: {error}")
         code = FAILED
     else:
         for line in plan.lines():
@@ -115,9 +115,9 @@ def _show_plan(
 
 
 def _mend(archive: Archive, *, new_journal: bool) -> None:
-    """Write back or set aside what is sealed and isn't in order; then begin the journal anew."""
+    """Restore or move aside damaged sealed documents, then recreate the journal if requested."""
     root = archive.root
-    # Without a lease: where nothing is wrong, a drain may be running.
+    # Without a lease: if nothing is wrong, a drain may be running.
     mending = plan_mending(root, forget=new_journal)
     if not mending.to_do and not new_journal:
         for line in mending.lines():
@@ -135,7 +135,7 @@ def _mend(archive: Archive, *, new_journal: bool) -> None:
 
 def _drain_window(options: argparse.Namespace, cluster: KafkaCluster, plan: RepairPlan) -> None:
     pipeline, archive = the_pipeline(options), plan.archive
-    # Not only when hours of draining are over: what is unsound now can't be sealed then.
+    # Check before draining for hours: with damage like this, the window couldn't be sealed.
     document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
     identity = Identity(document.pipeline, document.cluster_id, document.topics)
     window = open_window(

@@ -1,4 +1,4 @@
-"""The answer of the commands that end with a validation: its report."""
+"""Print the answer of commands that end with a validation: its report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 def answer_report(
     options: argparse.Namespace, archive: Archive, report: Report, *, writes: bool = True
 ) -> int:
-    """Write the report beside the archive if it `writes`, print it and return the exit code."""
+    """Write the report beside the archive if `writes`, print it and return the exit code."""
     path = None
     if writes:
         path = write_report(archive, report)

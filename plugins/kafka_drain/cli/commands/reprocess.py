@@ -27,7 +27,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a reprocess, or its end, will do; with --apply, do it, or go on with one begun."""
+    """Show what a reprocess, or abandoning one, would do; with --apply, do it or resume it."""
     archive = Archive.at(options.archive)
     if options.abandon:
         return _abandon(archive, options)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     if options.from_batch or options.from_time or options.from_offset:
-        raise ConfigError("--abandon ends the reprocess that was begun; leave its start out")
+        raise ConfigError("--abandon ends the unfinished reprocess; omit where to start")
     plan = plan_abandon(archive)
     for line in plan.lines():
         say(line)
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-batch",
         metavar="[GENERATION:]BATCH",
-        help="the first batch that is drained again; of the newest generation if not said",
+        help="first batch to drain again; of the newest generation unless one is given",
     )
     parser.add_argument(
         "--from-time", metavar="TIME", help="the batch with the first record of this time or later"
@@ -93,14 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the batch with this offset; can be repeated",
     )
-    parser.add_argument("--format", help="of the new files: parquet, avro, json or orc (as it is)")
-    parser.add_argument("--compression", help="zstd, or gzip for JSON, if not said")
+    parser.add_argument("--format", help="of the new files: parquet, avro, json or orc (unchanged)")
+    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
     parser.add_argument(
-        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (as it is)"
+        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (unchanged)"
     )
     parser.add_argument(
         "--abandon",
         action="store_true",
-        help="end a reprocess that was begun: what it hasn't sealed goes, archived files stay",
+        help="end an unfinished reprocess: its unsealed windows are removed, archived files stay",
     )
     add_apply(parser)

@@ -33,7 +33,7 @@ __all__ = ["add_arguments", "flags_of", "request_of", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a republish will send; with --apply, send an archive's records to Kafka."""
+    """Show what a republish would send; with --apply, send an archive's records to Kafka."""
     if options.processes is not None:
         integer(1)("--processes", options.processes)
     archive = Archive.at(options.archive)
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
     if not options.apply:
-        say_dry_run("--apply sends it")
+        say_dry_run("pass --apply to send it")
     return OK
 
 
@@ -102,7 +102,7 @@ def _say_plan(plan: RepublishPlan, request: RepublishRequest) -> None:
 
 
 def request_of(options: argparse.Namespace) -> RepublishRequest:
-    """Put a request together of what was said; a flag that wasn't used is no attribute."""
+    """Build a request from the arguments; a flag that wasn't used has no attribute."""
     asked = {k: v for k, v in vars(options).items() if k in RepublishRequest.model_fields}
     if "rename" in asked:
         asked["rename"] = pairs("--rename", asked["rename"])
@@ -110,20 +110,23 @@ def request_of(options: argparse.Namespace) -> RepublishRequest:
 
 
 def add_arguments(republish: argparse.ArgumentParser) -> None:
-    """Add the command's arguments: those of all commands, the request's, and how it is run."""
+    """Add the command's arguments: common ones, the request's, and how to run it."""
     add_archive(republish)
     add_kafka(republish)
     add_spark(republish)
     republish.add_argument(
-        "--processes", type=int, metavar="N", help="of engine worker (one a core, up to four)"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="number of processes with engine worker (one per core, up to four)",
     )
     republish.add_argument(
         "--abandon",
         metavar="RUN",
-        help="send nothing, but end a run that nobody goes on with: its files may go then; end its "
-        "processes first",
+        help="send nothing, but end a run that won't be resumed: maintenance may then remove its "
+        "files; end its processes first",
     )
-    add_apply(republish, "send; without it the plan is shown and nothing is sent")
+    add_apply(republish, "send; without it, only the plan is shown and nothing is sent")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in RepublishRequest.options().items():
         section = option["section"]
@@ -138,7 +141,7 @@ def flags_of(name: str, option: Mapping[str, Any]) -> list[str]:
 
 
 def _add_flag(group: argparse._ActionsContainer, name: str, option: Mapping[str, Any]) -> None:
-    """Add a flag for an option of the request; its default is the request's."""
+    """Add a flag for an option of the request, with the request's default."""
     kind, text = option["type"], option["description"]
     how: dict[str, Any] = {"metavar": option.get("metavar"), "choices": option.get("enum")}
     if kind == "boolean":
@@ -158,6 +161,6 @@ def _add_flag(group: argparse._ActionsContainer, name: str, option: Mapping[str,
             action="store_const",
             const=None,
             default=argparse.SUPPRESS,
-            help="Send each record to the topic that it came from, but for what --rename says: in "
-            "another cluster, or where the source is gone or empty.",
+            help="Send each record to the topic that it came from, except for --rename: for use in "
+            "another cluster, or if the source is gone or empty.",
         )

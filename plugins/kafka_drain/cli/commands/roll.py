@@ -1,4 +1,4 @@
-"""`kafka-drain roll`: close the open generation, open the next at exact offsets."""
+"""`kafka-drain roll`: close the open generation, open the next one at exact offsets."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC[:PARTITION]",
         action="append",
         default=[],
-        help="not drained any more; can be repeated (topics that are gone are left out anyway)",
+        help="stop draining it; can be repeated (topics that no longer exist are always left out)",
     )
     parser.add_argument(
         "--leave-unsealed",
         action="store_true",
-        help="leave what validation never seals out of what readers take; says what Kafka can't "
-        "give again, deletes no file of it",
+        help="exclude what validation can't seal from what readers get; names what Kafka can no "
+        "longer deliver, deletes none of its files",
     )
     add_dry_run(parser)
 
@@ -60,5 +60,5 @@ def run(options: argparse.Namespace) -> int:
             roll(plan, say)
     answer(options, plan.to_dict(), print_fields(plan.to_dict()))
     if options.dry_run:
-        say_dry_run("without --dry-run it is done")
+        say_dry_run("omit --dry-run to carry it out")
     return OK

@@ -1,4 +1,4 @@
-"""`kafka-drain translate-group`: a consumer group goes on where it was, in what was republished."""
+"""`kafka-drain translate-group`: let a consumer group resume in the republished topics."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(added: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    # argparse breaks no line between options that exclude each other.
+    # argparse can't wrap the usage between options that exclude each other.
     added.usage = "%(prog)s [-h] [options] --group GROUP archive"
     add_archive(added)
     add_kafka(added)
     added.add_argument(
-        "--run", metavar="KEY", help="the republish's run; may be left out when there is one only"
+        "--run", metavar="KEY", help="the republish's run; can be omitted if there is only one"
     )
     added.add_argument("--group", required=True, help="group whose offsets are translated")
     added.add_argument(
@@ -49,8 +49,8 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--offsets-file",
         metavar="FILE",
-        help="CSV with the group's offsets in the source, as kafka-consumer-groups.sh "
-        "--reset-offsets --export prints it; for when the source cluster is gone",
+        help="CSV with the group's offsets in the source, as printed by kafka-consumer-groups.sh "
+        "--reset-offsets --export; for use when the source cluster is gone",
     )
     source.add_argument(
         "--source-bootstrap-servers",
@@ -60,16 +60,18 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--source-kafka-config",
         metavar="FILE",
-        help="JSON file with librdkafka's settings for the cluster that was drained",
+        help="JSON file with librdkafka settings for the cluster that was drained",
     )
     added.add_argument(
-        "--undo", action="store_true", help="put back what was committed before the last apply"
+        "--undo", action="store_true", help="restore what was committed before the last apply"
     )
-    add_apply(added, "commit the offsets; without it the plan is shown and nothing is changed")
+    add_apply(
+        added, "commit the offsets; without it, only the plan is shown and nothing is changed"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan a group's offsets in the target; commit them, or put back those before."""
+    """Plan a group's offsets in the target; commit them, or restore the previous ones."""
     archive, cluster = Archive.at(options.archive), the_cluster(options)
     archive.require()
     to_group = options.to_group or options.group
@@ -132,11 +134,11 @@ def _answer_undo(
     is_planned = undone.result == "planned"
     if left and not is_planned:
         # Kafka can delete single offsets (KIP-496), confluent-kafka can't. They matter only to
-        # consumers that read these topics with this group; all else was put back.
+        # consumers of these topics in this group; everything else was restored.
         say(
             f"translate-group {record.group}: {len(left):,} partitions had no committed offset "
             "before and keep the one that apply committed, which this client can't delete; to "
-            "delete them:"
+            "delete them, run:"
         )
         for line in _deletions(groups, record.group, left):
             say(f"  {line}")

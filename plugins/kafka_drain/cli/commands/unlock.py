@@ -1,4 +1,4 @@
-"""`kafka-drain unlock`: who holds an archive's leases, and how one that is left is removed."""
+"""`kafka-drain unlock`: show who holds an archive's leases, and remove leftover ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remove",
         action="store_true",
-        help="remove leases that ran out or are from the future, if nobody renews them for a "
-        "minute; one whose holder may be alive stays",
+        help="remove leases that expired or are from the future, if they aren't renewed for a "
+        "minute; keeps those whose holder may still be running",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the leases in an archive, or remove those that nobody renews."""
+    """Show the leases in an archive, or remove those that are no longer renewed."""
     shown: list[dict[str, Any]] = []
     kept = 0
     archive = Archive.at(options.archive)
@@ -41,15 +41,15 @@ def run(options: argparse.Namespace) -> int:
                 document["state"] = "removed"
             except (ArchiveError, LockedError) as error:
                 complain(f"kafka-drain unlock: {error}")
-                document["state"] = "kept: its holder may be alive"
+                document["state"] = "kept: its holder may still be running"
                 kept += 1
         shown.append(document)
     if not shown:
-        # A first drain that was killed may have left a lease and no archive.
+        # A killed first drain may have left a lease but no archive.
         archive.require()
-        say(f"{options.archive}: nobody holds a lease")
+        say(f"{options.archive}: no lease is held")
     elif not options.remove:
-        say("dry run: nothing was changed; --remove removes leases that nobody renews")
+        say("dry run: nothing was changed; pass --remove to remove leases that aren't renewed")
 
     def show(console: Console) -> None:
         for document in shown:

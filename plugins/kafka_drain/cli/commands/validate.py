@@ -1,4 +1,4 @@
-"""`kafka-drain validate`: prove that every drained offset is there."""
+"""`kafka-drain validate`: prove that every drained offset is in the archive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all generations and receipts, or only the one that drains append to (%(default)s)",
     )
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
-    add_spark(parser, "Spark's master, where more than 10,000 files are new (%(default)s)")
+    add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
     add_dry_run(parser)
 
@@ -55,12 +55,12 @@ def run(options: argparse.Namespace) -> int:
     )
     code = answer_report(options, archive, report, writes=not options.dry_run)
     if options.dry_run:
-        say_dry_run("without --dry-run what is proven is sealed, and the report written")
+        say_dry_run("omit --dry-run to seal what is proven and write the report")
     return code
 
 
 def _by_spark(options: argparse.Namespace) -> ReadFiles:
-    # Not at the top: few validations need Spark's side, and importing it takes longer than they do.
+    # Not at the top: few validations need Spark, and importing it takes longer than they do.
     from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
     from kafka_drain.cli.foreground import runner_of
     from kafka_drain.proof.executor_reading import read_by_spark

@@ -1,5 +1,5 @@
-// Within Airflow's page: its colours, also for a frame within, and links that leave this frame,
-// which it may not itself.
+// If embedded in Airflow: use its colours, also in nested frames, and open links to other pages
+// outside this frame, which may not leave it by itself.
 (() => {
   if (window.parent === window) return;
   const around = window.parent.document;

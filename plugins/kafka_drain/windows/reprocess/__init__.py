@@ -1,1 +1,1 @@
-"""Reprocess: archived offsets drained again, in the place of the old files."""
+"""Reprocess: drain archived offsets again and replace the old files."""

@@ -1,6 +1,6 @@
-"""A reprocess that was begun and is given up: what it hasn't sealed goes, no other file does.
+"""Abandon an unfinished reprocess: its unsealed windows are removed, no other file is.
 
-Pieces that are sealed stand by themselves. What they replaced, the next maintenance removes.
+Windows that are sealed stay valid. The next maintenance removes the files they replaced.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ["AbandonPlan", "abandon_reprocess", "plan_abandon"]
 
 @dataclass(frozen=True)
 class AbandonPlan:
-    """What ends with a reprocess that is given up.
+    """The plan for abandoning a reprocess.
 
     Attributes:
-        reprocess: The reprocess.
+        reprocess: The reprocess to abandon.
     """
 
     reprocess: ReprocessPlan
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         figures = self.to_dict()
         return [
-            f"abandon {figures['archive']}: the reprocess from {figures['since']} ends here: "
-            f"{figures['sealed']:,} of its windows are sealed and stay, {figures['unsealed']:,} "
-            "aren't and go; the files that these were to replace stay"
+            f"abandon {figures['archive']}: ends the reprocess from {figures['since']}: keeps "
+            f"{figures['sealed']:,} sealed windows, removes {figures['unsealed']:,} unsealed ones; "
+            "the files that the unsealed ones were to replace stay"
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,33 +55,33 @@ class AbandonPlan:
 
 
 def plan_abandon(archive: Archive) -> AbandonPlan:
-    """Say what ends with the reprocess that was begun; changes nothing, and asks no Kafka.
+    """Plan how to abandon the unfinished reprocess, without changing anything or asking Kafka.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ConfigError: When none was begun.
-        ManifestInvalidError: When something that was sealed is missing or changed: a window whose
-            receipt is gone isn't one that was never sealed.
+        ArchiveError: When the folder is not an archive.
+        ConfigError: When there is no unfinished reprocess.
+        ManifestInvalidError: When something sealed is missing or changed: a window whose receipt
+            was lost must not be mistaken for one that was never sealed.
     """
     refuse_unsound(archive.snapshot())
     begun = unfinished_reprocess(archive)
     if begun is None:
-        raise ConfigError(f"{archive.root}: no reprocess was begun that hasn't ended")
+        raise ConfigError(f"{archive.root}: there is no unfinished reprocess to abandon")
     return AbandonPlan(begun)
 
 
 def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]) -> None:
-    """Remove the windows that aren't sealed, and the note that a reprocess was begun.
+    """Remove the unsealed windows, and the note about the unfinished reprocess.
 
-    Killed half way, the same again goes on.
+    If killed half way, running it again continues.
 
     Args:
-        plan: What to end.
-        run: Who does it, for people.
-        say: Takes lines.
+        plan: The plan to carry out.
+        run: Name of this run, for display.
+        say: Called with each output line.
 
     Raises:
-        LockedError: When maintenance is at it, or a window is being sealed; a retry may help.
+        LockedError: When maintenance is running, or a window is being sealed; a retry may help.
     """
     archive = plan.reprocess.archive
     with (
@@ -91,8 +91,8 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]
         for key in plan.reprocess.waiting:
             folder = Window(archive.root, key).folder
             if folder.exists():
-                say(f"abandon {archive.root}: window {key}, which was never sealed, goes")
+                say(f"abandon {archive.root}: removing window {key}, which was never sealed")
                 folder.fs.rm(folder.path, recursive=True)
-        # Last: what is left of a killed attempt is known by it.
+        # Last, because a rerun finds what a killed attempt left by it.
         reprocess_path(archive).unlink(missing_ok=True)
-    say(f"abandon {archive.root}: the reprocess from {plan.reprocess.since} has ended")
+    say(f"abandon {archive.root}: the reprocess from {plan.reprocess.since} has been abandoned")

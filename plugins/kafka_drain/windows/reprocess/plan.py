@@ -1,8 +1,8 @@
-"""What a reprocess drains again, in which pieces, and which files each piece stands for.
+"""Plan which segments a reprocess drains again, in which groups, replacing which files.
 
-    cut        the first segment that is drained again: by batch, time or offsets
-    pieces     runs of segments from there on, each drained into a window of its own
-    replaces   the files that readers take of these segments now, of whatever owner
+    cut        the first segment to drain again: by batch, time or offsets
+    pieces     groups of segments from there on, each drained into its own window
+    replaces   the files from which readers get these segments now, whichever segment owns them
 
 Plain arithmetic.
 
@@ -23,18 +23,18 @@ from kafka_drain.windows.rewrite_groups import Piece, split_pieces
 
 __all__ = ["OFFSETS_A_PIECE", "Cut", "comparable_receipts", "parse_cut", "plan_pieces"]
 
-#: So many offsets are drained at once; what is sealed needs not be drained again after a kill.
+#: Number of offsets to drain at once; sealed groups needn't be drained again after a kill.
 OFFSETS_A_PIECE = 10_000_000
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a reprocess starts; exactly one of the three is given.
+    """Where a reprocess starts; exactly one of the three attributes is given.
 
     Attributes:
         batch: A generation's number, and a batch id in it.
-        time_ms: The segment with the first record of this time or later: milliseconds since 1970.
-        offsets: The segment with the first of these offsets.
+        time_ms: Start at the segment with the first record of this time or later (Unix ms).
+        offsets: Start at the segment with the first of these offsets.
     """
 
     batch: tuple[int, int] | None = None
@@ -42,7 +42,7 @@ class Cut:
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def is_reached(self, receipt: Receipt) -> bool:
-        """Whether a segment is the first to be drained again, or behind it."""
+        """Return whether a segment is at or after the cut."""
         if self.batch is not None:
             return (receipt.generation or 0, receipt.last_batch) >= self.batch
         if self.time_ms is not None:
@@ -70,18 +70,18 @@ def parse_cut(
     *,
     newest_generation: Callable[[], int],
 ) -> Cut | None:
-    """Understand where a reprocess is to start; None when nothing is said.
+    """Parse where a reprocess is to start; return None if nothing is given.
 
     Args:
-        from_batch: `7` for a batch of the newest generation, `1:7` for one of the first.
-        from_time: An ISO 8601 time; UTC where it names no zone.
-        from_offsets: `topic:partition:offset` each.
-        newest_generation: Returns its number; called when it is needed.
+        from_batch: `7` for a batch of the newest generation, `1:7` for one of generation 1.
+        from_time: An ISO 8601 time; UTC if it has no time zone.
+        from_offsets: Values of the form `topic:partition:offset`.
+        newest_generation: Returns the newest generation's number; called only if needed.
 
     Raises:
-        ConfigError: When more than one is given, or one can't be understood.
+        ConfigError: When more than one is given, or one can't be parsed.
     """
-    # Batch 0 is one, also as a number.
+    # Batch 0 is valid, also as a number.
     batch = "" if from_batch is None else str(from_batch).strip()
     if sum(map(bool, (batch, from_time, from_offsets))) > 1:
         raise ConfigError("from_batch, from_time and from_offsets exclude each other; give one")
@@ -110,10 +110,10 @@ def parse_cut(
 def comparable_receipts(
     receipts: Sequence[Receipt], topic_ids: Mapping[str, str], cut: Cut
 ) -> Sequence[Receipt]:
-    """Return the newest receipts, as far back as they count in the offsets that Kafka has now.
+    """Return the newest receipts, back to where their topics stop being those in Kafka now.
 
     Raises:
-        TopicError: When the cut lies before them.
+        TopicError: When the cut is before them.
     """
     start = len(receipts)
     while start and topic_ids.items() >= receipts[start - 1].topics.items():
@@ -123,9 +123,9 @@ def comparable_receipts(
         other = receipts[start - 1]
         names = sorted(n for n, topic_id in other.topics.items() if topic_ids.get(n) != topic_id)
         raise TopicError(
-            f"{', '.join(names)} was made again, or is no longer drained, since batch "
+            f"{', '.join(names)} was recreated, or is no longer drained, since batch "
             f"{other.last_batch} of generation {other.generation}: its offsets can't be drained "
-            "again; start behind that batch"
+            "again; start after that batch"
         )
     return receipts[start:]
 
@@ -136,16 +136,16 @@ def plan_pieces(
     cut: Cut,
     offsets_a_piece: int = OFFSETS_A_PIECE,
 ) -> list[Piece]:
-    """Put the segments from a cut on together to pieces.
+    """Divide the segments from a cut on into groups.
 
     Args:
-        receipts: Of all generations that count in the same offsets, oldest first.
+        receipts: Receipts of all generations that refer to the same topics, oldest first.
         files: The sealed files that readers take.
         cut: Where to start.
-        offsets_a_piece: A piece ends with the segment that reaches so many offsets.
+        offsets_a_piece: A group ends with the segment that reaches this number of offsets.
 
     Raises:
-        ConfigError: When no segment is reached.
+        ConfigError: When no segment is at or after the cut.
     """
     first = next((n for n, receipt in enumerate(receipts) if cut.is_reached(receipt)), None)
     if first is None:

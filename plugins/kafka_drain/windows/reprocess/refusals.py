@@ -1,6 +1,6 @@
-"""What a reprocess refuses, before it begins and after: Kafka hasn't all of it, or files changed.
+"""Refuse a reprocess, before or after its start, if Kafka lacks offsets or files were replaced.
 
-One that was begun and can't end any more names the way out: it is abandoned.
+If it was started and can't finish any more, the message names the way out: abandon it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["abandoning", "refuse_expired", "refuse_taken"]
 
 
 def abandoning(root: object) -> str:
-    """Return the command that ends a reprocess which can't."""
+    """Return the command that abandons an unfinished reprocess."""
     return f"`kafka-drain reprocess {root} --abandon --apply`"
 
 
 def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
-    """Refuse when Kafka no longer holds what is still to be drained.
+    """Refuse if Kafka no longer holds offsets that are still to be drained.
 
     Raises:
-        DataLossError: Names what.
+        DataLossError: Names the offsets.
     """
     waiting = [
         (tp, r) for piece in plan.waiting.values() for tp, rs in piece.ranges.items() for r in rs
@@ -42,15 +42,15 @@ def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
         )
         raise DataLossError(
             f"the archive may be the only copy of {', '.join(gone[:5])}{' …' * (len(gone) > 5)}: "
-            f"Kafka's first offset is later (topic:partition:start-end). {way_out}"
+            f"Kafka's earliest offset is later (topic:partition:start-end). {way_out}"
         )
 
 
 def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
-    """Refuse when another window stands for files that a begun reprocess would replace.
+    """Refuse if another window has replaced files that an unfinished reprocess would replace.
 
     Raises:
-        ArchiveError: Names the window: a repair's, or one of maintenance.
+        ArchiveError: Names the window, which belongs to a repair or to maintenance.
     """
     waiting = {path for piece in plan.waiting.values() for path in piece.replaces}
     for other in snapshot.sealed if waiting else ():
@@ -59,7 +59,7 @@ def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
         taken = waiting.intersection(other.receipt.replaces)
         if taken:
             raise ArchiveError(
-                f"{plan.archive.root}: window {other.key} has taken the place of {len(taken):,} "
-                f"files, such as {min(taken)}, since the reprocess was begun: it can't replace "
-                f"them any more. End it with {abandoning(plan.archive.root)}, and begin anew"
+                f"{plan.archive.root}: window {other.key} has replaced {len(taken):,} files, such "
+                f"as {min(taken)}, since the reprocess was started: it can't replace them any "
+                f"more. End it with {abandoning(plan.archive.root)}, and start again"
             )

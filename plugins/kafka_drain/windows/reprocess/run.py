@@ -1,12 +1,13 @@
-"""Reprocess: drain archived offsets again, and put the new files in the place of the old ones.
+"""Reprocess: drain archived offsets again, and replace the old files with the new ones.
 
     freeze     maintenance/reprocess.json: which offsets, in which windows, for which files
-    roll       closes the generation at its sealed end: from here on drains write to the next one
-    windows    each drained, proven to hold every record that the old files hold, and sealed;
-               its receipt is the moment in which readers change over
-    remove     the old files, the manifests that list them and the checkpoints beside these
+    roll       closes the generation at its sealed end: from then on, drains write to the next one
+    windows    each drained, proven to hold every record of the old files, and sealed;
+               readers switch over at the moment its receipt is written
+    remove     the old files, the manifests that list them, and the checkpoints of these
 
-Each step can be killed and run again: what is there says what is left. Drains go on meanwhile.
+Each step can be killed and rerun: the archive's state shows what is left to do. Drains continue
+in the meantime.
 """
 
 from __future__ import annotations
@@ -72,21 +73,21 @@ def plan_reprocess(
     *,
     offsets_a_piece: int = OFFSETS_A_PIECE,
 ) -> ReprocessPlan:
-    """Say what a reprocess will do; changes nothing.
+    """Plan a reprocess, without changing anything.
 
     Args:
-        pipeline: What was drained, and how the new files are written.
-        cluster: Where from.
-        cut: Where to start; None to go on with one that was begun.
-        offsets_a_piece: So many offsets are drained at once.
+        pipeline: What was drained, and how to write the new files.
+        cluster: The Kafka cluster to drain from.
+        cut: Where to start; None to resume an unfinished reprocess.
+        offsets_a_piece: Number of offsets to drain at once.
 
     Raises:
-        ConfigError: When nothing is sealed from there on, or another reprocess was begun.
-        ArchiveError: When the folder is no archive, or another pipeline's; or when another window
-            has taken the place of files since it was begun.
-        CheckpointError: When batches are complete and not sealed: validate first.
-        TopicError: When a topic was made again: Kafka has other records at these offsets.
-        DataLossError: When Kafka no longer holds all of it: the files are the only copy.
+        ConfigError: When nothing is sealed from there on, or another reprocess is unfinished.
+        ArchiveError: When the folder is not an archive or belongs to another pipeline, or another
+            window has replaced files since the reprocess was started.
+        CheckpointError: When complete batches aren't sealed yet: validate first.
+        TopicError: When a topic was recreated: Kafka has other records at these offsets.
+        DataLossError: When Kafka no longer holds all of the offsets: the files are the only copy.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     archive = Archive.at(pipeline.archive)
@@ -97,14 +98,14 @@ def plan_reprocess(
     if begun is not None:
         if cut is not None and str(cut) != begun.since:
             raise ConfigError(
-                f"{archive.root}: a reprocess from {begun.since} was begun and hasn't ended; run "
-                f"that one again first, or end it with {abandoning(archive.root)}"
+                f"{archive.root}: a reprocess from {begun.since} was started and hasn't finished; "
+                f"run that one again first, or end it with {abandoning(archive.root)}"
             )
         refuse_taken(begun, snapshot)
         refuse_expired(begun, cluster)
         return begun
     if cut is None:
-        raise ConfigError("say where to start: a batch, a time or offsets")
+        raise ConfigError("the start is missing; give a batch, a time or offsets")
     topic_ids = {name: topic.id for name, topic in topics.items()}
     closes = plan_roll(archive, cluster).closed
     receipts = comparable_receipts(
@@ -136,7 +137,7 @@ def plan_reprocess(
 def open_reprocess(
     plan: ReprocessPlan, cluster: KafkaCluster, *, run: str, say: Callable[[str], None]
 ) -> None:
-    """Freeze a plan, and close the generation; what an attempt before this one did is left.
+    """Freeze a plan and close the generation, unless a previous attempt already did.
 
     Raises:
         LockedError: When a drain holds the archive's lease; a retry may help.
@@ -168,15 +169,15 @@ def run_reprocess(
     run: str,
     say: Callable[[str], None],
 ) -> dict[str, int]:
-    """Do what a plan says; what an attempt before this one did is left as it is.
+    """Carry out a plan; whatever a previous attempt finished is kept.
 
     Args:
         plan: The plan.
         pipeline: How to read and write.
-        cluster: Where from.
+        cluster: The Kafka cluster to drain from.
         runner: Runs Spark applications.
-        run: Who runs it, for people.
-        say: Takes lines of progress.
+        run: Name of this run, for display.
+        say: Called with lines of progress.
 
     Returns:
         removed_files and removed_bytes.
@@ -200,7 +201,7 @@ def run_reprocess(
 def prepare_piece(
     plan: ReprocessPlan, key: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
 ) -> WindowJob:
-    """Freeze a piece's window, and prepare its drain.
+    """Freeze the window of a group, and prepare its drain.
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
@@ -214,7 +215,7 @@ def prepare_piece(
         partition_by=plan.partition_by,
         replaced=piece.replaced(),
     )
-    # As it was begun, whatever the pipeline says by now.
+    # Use the format it was started with, whatever the pipeline says by now.
     pipeline = pipeline.model_copy(
         update={"format": plan.file_format, "compression": plan.compression}
     )
@@ -229,14 +230,14 @@ def finish_piece(
     run: str,
     say: Callable[[str], None],
 ) -> Receipt:
-    """Prove that a window holds every record that the old files hold, and seal it.
+    """Prove that a window holds every record of the old files, and seal it.
 
     Raises:
-        DataLossError: When Kafka has fewer records than the files: it has compacted the topic.
-        ConfigError: When the reprocess was abandoned meanwhile.
-        ManifestInvalidError: When offsets are missing or there twice.
+        DataLossError: When Kafka has fewer records than the files: the topic was compacted.
+        ConfigError: When the reprocess was abandoned in the meantime.
+        ManifestInvalidError: When offsets are missing or duplicated.
         SparkJobError: When the job failed.
-        LockedError: When another window has taken the place of the files meanwhile.
+        LockedError: When another window has replaced the files in the meantime.
     """
     piece = plan.pieces[job.window.key]
     document = plan.archive.snapshot().document
@@ -248,7 +249,8 @@ def finish_piece(
         there = unfinished_reprocess(plan.archive)
         if there is None or job.window.key not in there.pieces:
             raise ConfigError(
-                f"{plan.archive.root}: the reprocess from {plan.since} was abandoned meanwhile"
+                f"{plan.archive.root}: the reprocess from {plan.since} was abandoned in the "
+                "meantime"
             )
         return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
 
@@ -256,15 +258,16 @@ def finish_piece(
 def finish_reprocess(
     plan: ReprocessPlan, *, run: str, say: Callable[[str], None]
 ) -> dict[str, int]:
-    """Remove what the sealed windows stand for, and the plan.
+    """Remove the files that the sealed windows replace, and the plan.
 
     Returns:
         removed_files and removed_bytes.
 
     Raises:
         ArchiveError: When a window isn't sealed yet.
-        ManifestInvalidError: When a window's files aren't what was sealed: nothing was removed.
-        LockedError: When another maintenance is at it.
+        ManifestInvalidError: When a window's files don't match what was sealed: nothing was
+            removed.
+        LockedError: When another maintenance is running.
     """
     if plan.waiting:
         raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")

@@ -1,4 +1,4 @@
-"""A reprocess as it stands: its plan, and `maintenance/reprocess.json`, which notes one begun."""
+"""The plan and state of a reprocess; `maintenance/reprocess.json` notes an unfinished one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ReprocessPlan:
-    """What a reprocess will do, or has begun to do.
+    """The plan of a reprocess, started or not.
 
     Attributes:
         archive: The archive.
-        since: Where it starts, for people.
+        since: Where it starts, for display.
         closes: Number of the generation that is closed first.
         file_format: Format of the new files.
-        compression: Their compression.
-        partition_by: Columns that the new files' folders name.
-        topic_ids: Ids of the topics that the offsets count in.
-        pieces: By the name of its window, what is drained again, in the order of offsets.
-        begun: Whether it is one that was killed, and goes on.
+        compression: Compression of the new files.
+        partition_by: Partition columns of the new files' folders.
+        topic_ids: Ids of the topics that the offsets refer to.
+        pieces: The groups to drain again, by the name of their window, in the order of offsets.
+        begun: Whether it was started before and is now resumed.
     """
 
     archive: Archive
@@ -54,7 +54,7 @@ class ReprocessPlan:
 
     @property
     def waiting(self) -> dict[str, Piece]:
-        """The pieces that aren't sealed yet."""
+        """The groups that aren't sealed yet."""
         return {
             key: piece
             for key, piece in self.pieces.items()
@@ -62,7 +62,7 @@ class ReprocessPlan:
         }
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as lines of text for the user."""
         name = f"reprocess {self.archive.root}"
         totals = self.to_dict()
         lines = [
@@ -70,11 +70,13 @@ class ReprocessPlan:
             f"windows replace {totals['files']:,} files, {totals['bytes']:,} bytes; Kafka holds "
             "all of them",
             f"{name}: new files are {self.file_format}, by {', '.join(self.partition_by) or '-'}; "
-            f"drains go on in generation {self.closes + 1}",
+            f"drains continue in generation {self.closes + 1}",
         ]
         if self.begun:
             sealed = len(self.pieces) - len(self.waiting)
-            lines.append(f"{name}: was begun; {sealed:,} of {len(self.pieces):,} windows are there")
+            lines.append(
+                f"{name}: resumes; {sealed:,} of {len(self.pieces):,} windows are sealed already"
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class ReprocessPlan:
         }
 
     def document(self) -> dict[str, Any]:
-        """Return what `maintenance/reprocess.json` holds."""
+        """Return the content of `maintenance/reprocess.json`."""
         return {
             "since": self.since,
             "closes": self.closes,
@@ -114,12 +116,12 @@ class ReprocessPlan:
 
 
 def reprocess_path(archive: Archive) -> UPath:
-    """Return where a reprocess that was begun is noted."""
+    """Return the path of the document that notes an unfinished reprocess."""
     return archive.root / "maintenance" / "reprocess.json"
 
 
 def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
-    """Return the reprocess that was begun and hasn't ended; None when there is none."""
+    """Return the unfinished reprocess; None if there is none."""
     try:
         document = read_document(reprocess_path(archive), "since", "closes", "pieces")
     except FileNotFoundError:
@@ -150,7 +152,7 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
 
 
 def newest_generation(archive: Archive) -> int:
-    """Return the generation that a batch id alone is of, also after a begun reprocess closed it."""
+    """Return the generation that a bare batch id refers to, even if a reprocess has closed it."""
     newest, begun = archive.snapshot().open_generation, unfinished_reprocess(archive)
     if begun is not None:
         return begun.closes
@@ -159,10 +161,10 @@ def newest_generation(archive: Archive) -> int:
 
 @contextmanager
 def sealing_pieces(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep a piece from being sealed while its reprocess is abandoned.
+    """Prevent a group from being sealed while its reprocess is abandoned, and vice versa.
 
     Raises:
-        LockedError: When another does one of the two; a retry may help.
+        LockedError: When another run is doing one of the two; a retry may help.
     """
     with wait_for_lease(archive.root / "maintenance" / "reprocess", run=run, say=say):
         yield

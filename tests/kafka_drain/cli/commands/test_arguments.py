@@ -93,7 +93,7 @@ def test_drain_dry_run(
     assert list(tmp_path.iterdir()) == []
     said = capsys.readouterr()
     assert "2,000" in said.out + said.err
-    assert said.err.endswith("dry run: nothing was changed; without --dry-run it is done\n")
+    assert said.err.endswith("dry run: nothing was changed; omit --dry-run to carry it out\n")
 
 
 @pytest.mark.parametrize(
@@ -153,5 +153,9 @@ def test_backfill_acts(
     else:
         assert main([*command, *flags]) == 0
         said = capsys.readouterr().err.splitlines()
-        how = "--apply does it" if "--force" in flags else "without --dry-run it is done"
+        how = (
+            "pass --apply to carry it out"
+            if "--force" in flags
+            else "omit --dry-run to carry it out"
+        )
         assert said == ["backfill: planned", f"dry run: nothing was changed; {how}"]

@@ -136,7 +136,7 @@ def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert main(abandon) == 0
     assert not run.is_abandoned
-    assert "dry run: nothing was changed; --apply does it" in capsys.readouterr().err
+    assert "dry run: nothing was changed; pass --apply to carry it out" in capsys.readouterr().err
 
     assert main([*abandon, "--apply"]) == 0
     assert run.is_abandoned

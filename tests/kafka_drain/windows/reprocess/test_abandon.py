@@ -90,8 +90,8 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
 
 
 def test_plan_abandon_nothing_begun(archive: Archive) -> None:
-    """Where no reprocess was begun, there is nothing to abandon."""
-    with pytest.raises(ConfigError, match="no reprocess was begun"):
+    """Where there is no unfinished reprocess, there is nothing to abandon."""
+    with pytest.raises(ConfigError, match="there is no unfinished reprocess"):
         plan_abandon(archive)
 
 

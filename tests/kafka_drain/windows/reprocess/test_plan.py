@@ -136,13 +136,13 @@ def test_plan_pieces_property(lengths: list[int], data: Any, offsets_a_piece: in
 
 
 def test_comparable_receipts_topic_made_again() -> None:
-    """Offsets of a topic that was made again since can't be drained again; those after it can."""
+    """Offsets of a topic that was recreated since can't be drained again; those after it can."""
     receipts = archived([10, 20, 30])
     made_again = [*receipts[:2], replace(receipts[2], topics={"t": "new"})]
 
     assert comparable_receipts(receipts, {"t": "id", "u": "x"}, Cut(batch=(1, 0))) == receipts
     assert comparable_receipts(made_again, {"t": "new"}, Cut(batch=(1, 2))) == made_again[2:]
-    with pytest.raises(TopicError, match=r"t was made again.* since batch 1 of generation 1"):
+    with pytest.raises(TopicError, match=r"t was recreated.* since batch 1 of generation 1"):
         comparable_receipts(made_again, {"t": "new"}, Cut(batch=(1, 1)))
 
 
@@ -227,5 +227,5 @@ def test_comparable_receipts_names() -> None:
     [receipt] = archived([10])
     before = replace(receipt, topics={"t": "id", "u": "old", "v": "id-v"})
 
-    with pytest.raises(TopicError, match=r"^u, v was made again, or is no longer drained, since"):
+    with pytest.raises(TopicError, match=r"^u, v was recreated, or is no longer drained, since"):
         comparable_receipts([before], {"t": "id", "u": "new"}, Cut(batch=(1, 0)))

@@ -84,7 +84,7 @@ def test_refuse_expired(
         refuse_expired(plan, kafka(first, other))
 
     assert str(raised.value) == (
-        f"the archive may be the only copy of {gone}: Kafka's first offset is later "
+        f"the archive may be the only copy of {gone}: Kafka's earliest offset is later "
         "(topic:partition:start-end). Nothing was changed; reprocess from a later batch, time or "
         "offset"
     )
@@ -125,8 +125,8 @@ def test_refuse_taken(made: MadeArchive) -> None:
     with pytest.raises(ArchiveError) as raised:
         refuse_taken(plan, plan.archive.snapshot())
     assert str(raised.value).startswith(
-        f"{made.root}: window repair_4 has taken the place of 2 files, such as {second[0]}, since "
-        "the reprocess was begun: it can't replace them any more. End it with `kafka-drain "
+        f"{made.root}: window repair_4 has replaced 2 files, such as {second[0]}, since the "
+        "reprocess was started: it can't replace them any more. End it with `kafka-drain "
     )
     seal(made, plan, 1)
     refuse_taken(plan, plan.archive.snapshot())
