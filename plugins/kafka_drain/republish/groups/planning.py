@@ -96,9 +96,10 @@ def plan_group(
         The plan, with notes for the user.
 
     Raises:
-        ConfigError: When the source isn't the cluster that was drained, or the file can't be read.
-        TopicError: When a topic was recreated.
-        GroupError: When there is nothing to translate, or the target doesn't hold an offset.
+        ConfigError: When the source isn't the cluster that was drained, the file can't be read, or
+            there is nothing to translate.
+        TopicError: When a topic was recreated, or the target doesn't hold an offset.
+        GroupError: When Kafka answers a request about a group with an error.
     """
     notes: list[str] = []
     begun, others = _other_maps(archive, run, offset_map)
