@@ -86,7 +86,7 @@ def test_republish_done_target_gone(case: Case, admin: AdminClient) -> None:
     wait_for(lambda: case.target not in admin.list_topics(timeout=20).topics, "the deletion")
 
     for attempt in (case.planned, case.run):
-        with pytest.raises(TopicError, match="which isn't there") as caught:
+        with pytest.raises(TopicError, match="which doesn't exist") as caught:
             attempt()
         assert all(part in str(caught.value) for part in (case.target, before, "--run"))
 

@@ -133,4 +133,4 @@ def test_republish_at_least_once_task_tried_again(
     assert not found["exactly_once"]
     assert not found["verification"]["is_exact"]
     assert (found["verification"]["lost"], found["verification"]["twice"]) == (0, copies)
-    assert f"{copies:,} are there beyond the plan" in attempt.log.read_text()
+    assert f"{copies:,} are duplicates" in attempt.log.read_text()

@@ -187,7 +187,7 @@ def test_republish_mutated_not_reading_progress(
     monkeypatch.setattr(sending, "_send_transaction", send)
     monkeypatch.setattr(sending, "read_progress", remember)
 
-    with pytest.raises(VerifyError, match=rf"lost 0, twice {2 * SMALL}, out of order \d"):
+    with pytest.raises(VerifyError, match=rf"lost 0, duplicated {2 * SMALL}, out of order \d"):
         case.run()
 
     assert case.audit().twice == 2 * SMALL
@@ -326,7 +326,7 @@ def test_republish_fast_end_of_transaction_late(
     """Fast transactions share an epoch: a late EndTxn tears the next one, and verify turns red."""
     answers, producers = late_end
 
-    with pytest.raises(VerifyError, match=f"lost 0, twice {SMALL}"):
+    with pytest.raises(VerifyError, match=f"lost 0, duplicated {SMALL}"):
         case.run()
 
     assert answers == [0]

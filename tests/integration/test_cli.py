@@ -105,7 +105,7 @@ def test_cli_drain_and_republish(
     again = kafka_drain(*exactly_once)
 
     assert answer(again)["records_sent"] == 0
-    assert "sent and verified before" in again.err
+    assert "already sent and verified at" in again.err
     assert read(target) == before[first]
 
     into_source = (*republish, "--same-topics", "--delivery", "at_least_once")

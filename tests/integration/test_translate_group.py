@@ -214,7 +214,7 @@ def test_apply_twice(restored: Restored, capsys: pytest.CaptureFixture[str]) -> 
     assert restored.translate("--apply", "--json") == 0
 
     said = capsys.readouterr()
-    assert "committed already, applied at" in said.err
+    assert "already committed, applied at" in said.err
     assert restored.committed(restored.target) == {0: 27, 1: 30}
     assert len(restored.records().all()) == 1
 
@@ -260,7 +260,7 @@ def test_apply_killed_then_moved(restored: Restored, monkeypatch: pytest.MonkeyP
             restored.translate("--apply")
     restored.commit(29, 29, topic=restored.target)
 
-    with pytest.raises(GroupError, match=r"was begun at .* is at 29, apply left 27"):
+    with pytest.raises(GroupError, match=r"was started at .* is at 29; apply committed 27"):
         restored.translate("--apply")
     assert restored.committed(restored.target) == {0: 29, 1: 29}
 
@@ -318,7 +318,7 @@ def test_undo_puts_back(restored: Restored, capsys: pytest.CaptureFixture[str]) 
         tps[1]: Committed(4, "noted"),
     }
     assert restored.committed(restored.source) == {0: 7, 1: 10}
-    assert "was undone already" in capsys.readouterr().err
+    assert "was already undone" in capsys.readouterr().err
     (record,) = restored.records().all()
     assert record.is_applied
     assert record.is_undone
@@ -361,7 +361,9 @@ def test_undo_refused_after_reading_on(restored: Restored, bootstrap_servers: st
     restored.translate("--apply")
     take(bootstrap_servers, restored.group, restored.target, 1)
 
-    with pytest.raises(GroupError, match="-0 is at 28, apply left 27, before it was no offset"):
+    with pytest.raises(
+        GroupError, match="-0 is at 28; apply committed 27, before that it was no offset"
+    ):
         restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 28, 1: 30}
 
@@ -471,7 +473,7 @@ def test_in_place(
     restored.translate("--apply", "--json")
 
     assert restored.committed(restored.target) == {0: 24}
-    assert "offsets before" in capsys.readouterr().err
+    assert "offsets from before" in capsys.readouterr().err
     restored.translate("--undo", "--apply")
     assert restored.committed(restored.target) == {0: 4}
     restored.translate("--apply")
@@ -486,7 +488,7 @@ def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
     (restored.archive.root / "archive.json").write_text(
         json.dumps(document.content() | {"cluster_id": "gone"})
     )
-    with pytest.raises(ConfigError, match=r"expected cluster gone, which was drained"):
+    with pytest.raises(ConfigError, match=r"expected the drained cluster gone"):
         restored.translate()
     assert restored.translate("--offsets-file", str(file), "--apply") == 0
 
@@ -495,7 +497,9 @@ def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
 
 def test_group_never_read(restored: Restored, make_topic: Callable[..., str]) -> None:
     """A group without offsets of the source is refused; what it has is named."""
-    with pytest.raises(ConfigError, match="has no committed offsets, expected some of what run"):
+    with pytest.raises(
+        ConfigError, match="has no committed offsets, expected some of those that run"
+    ):
         restored.translate()
     other = make_topic()
     restored.commit(5, topic=other)
@@ -509,7 +513,7 @@ def test_source_made_again(restored: Restored) -> None:
     restored.source_id = "another"
     restored.write_map(restored.run)
 
-    with pytest.raises(TopicError, match="made again since it was drained"):
+    with pytest.raises(TopicError, match="recreated after it was drained"):
         restored.translate()
 
 
@@ -528,7 +532,7 @@ def test_target_shorter(restored: Restored) -> None:
         ),
     )
 
-    with pytest.raises(TopicError, match=r"-0: new offset 107 is beyond the end 30; .*made again"):
+    with pytest.raises(TopicError, match=r"-0: new offset 107 is beyond the end 30; .*recreated"):
         restored.translate("--apply")
 
 
@@ -557,7 +561,7 @@ def test_target_partition_missing(restored: Restored) -> None:
     )
 
     with pytest.raises(
-        TopicError, match=r"2 partitions, expected .* partition 5; it was made again"
+        TopicError, match=r"2 partitions, expected .* partition 5; it was recreated"
     ):
         restored.translate()
 

@@ -168,5 +168,5 @@ def test_group_beside_run_that_has_not_ended(
     (row,) = json.loads(said.out)["rows"]
     assert row["offset"] == 0
     assert "up to 10 records are read again" in row["note"]
-    assert "no map tells where killed" in said.err
+    assert "no map says where killed" in said.err
     assert take(bootstrap_servers, source.group, target, RECORDS) == sorted(values(range(RECORDS)))

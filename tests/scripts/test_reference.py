@@ -54,7 +54,7 @@ def test_republish_options() -> None:
 
     assert "| `engine` | `--engine` | `auto` | worker: processes on this machine" in said
     assert "| `run_name` | `--run-name`, `--run` |  | Name of the run" in said
-    assert "| `topics` | `--topic` |  | Only of these source topics." in said
+    assert "| `topics` | `--topic` |  | Only records of these source topics." in said
     assert "| `records_per_second` | `--records-per-second` | `0` |" in said
 
 

@@ -469,7 +469,7 @@ def test_republish_openings_on_s3(bucket: str) -> None:
 
     claim_opening(root, second, repeat=False).confirm()
 
-    with pytest.raises(ConfigError, match="run second began to send"):
+    with pytest.raises(ConfigError, match="run second started to send"):
         claim.confirm()
-    with pytest.raises(ConfigError, match="run second began to send"):
+    with pytest.raises(ConfigError, match="run second started to send"):
         claim_opening(root, first, repeat=False)

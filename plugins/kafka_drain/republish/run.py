@@ -1,7 +1,7 @@
-"""A republish as a whole: plan, open, send the shards, verify, receipt.
+"""A whole republish run: plan, open, send the shards, verify, write the receipt.
 
-Every step can be killed and run again: the plan is written once, the progress is Kafka's, a run
-that has its receipt sends nothing more.
+Every step can be killed and run again: the plan is written once, the progress is kept in Kafka, and
+a run that has a receipt sends nothing more.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ RECEIPT_VERSION = 1
 
 
 class Engine(Protocol):
-    """Sends and verifies, see `engines.Engines`."""
+    """Send and verify; see `engines.Engines`."""
 
     def __call__(
         self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
     ) -> None:
-        """Send groups of jobs, each group in turn; the plan alone, where Spark's own sink sends."""
+        """Send groups of jobs, each group's jobs in sequence; Spark's sink uses only the plan."""
 
     def verify(
         self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
@@ -76,20 +76,20 @@ def plan_republish(
     say: Callable[[str], None],
     apply: bool,
 ) -> Republish:
-    """Plan a run, or find the plan that it began with. Writes nothing, but for a missing topic.
+    """Plan a run, or load the plan it started with. Writes nothing except missing target topics.
 
     Args:
-        archive: Where the files are.
-        cluster: Where the records go.
-        request: What is asked for.
-        now: The time.
-        say: Takes lines of progress.
-        apply: Whether it is going to be executed: only then missing topics are made, and the
-            archive gets an id.
+        archive: The archive to read the files from.
+        cluster: The cluster to send the records to.
+        request: The requested republish.
+        now: The current time.
+        say: Called with progress lines.
+        apply: Whether the run will be executed. Only then are missing topics created and the
+            archive given an id.
 
     Raises:
-        ConfigError: When the run was planned for something else.
-        KafkaDrainError: Of the kind that says what is wrong; nothing was sent then.
+        ConfigError: When the run was planned for a different request.
+        KafkaDrainError: A subclass that names the problem; nothing was sent.
     """
     snapshot = archive.snapshot()
     pipeline = snapshot.document.pipeline
@@ -105,18 +105,18 @@ def plan_republish(
     plan, receipt = folder.plan(), folder.receipt()
     if folder.is_abandoned and receipt is None:
         raise ConfigError(
-            f"run {folder.key} was abandoned: what it sent isn't known. Nothing was sent; name "
+            f"run {folder.key} was abandoned and what it sent is unknown. Nothing was sent; name "
             "another run, and a target that this one didn't send to"
         )
     asked = plan.request if plan is not None else asked
     if asked is not None:
-        # A follower that asks for more would never send what came before.
+        # If a follower's request were widened now, the older records would never be sent.
         _refuse_other_request(folder.key, asked, request)
     replaced = None
     if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
-        say(f"republish {pipeline}: run {folder.key} never began, and is planned again")
+        say(f"republish {pipeline}: run {folder.key} never started; planning it again")
         plan, replaced = None, plan
-    # Of a follower's targets some may be gone: its plan says whether this run needs them.
+    # Some of a follower's targets may be gone; the plan says whether this run needs them.
     here = bound.of_topics(cluster.topic_names()) if bound.topics else bound
     if plan is not None:
         _refuse_other_archive(archive, plan)
@@ -129,7 +129,7 @@ def plan_republish(
     if plan is None:
         through = None
         if request.follow:
-            # A segment that is passed over now would never be sent.
+            # A segment skipped now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot
             through = through_now(snapshot)
         plan = make_plan(
@@ -153,13 +153,13 @@ def plan_republish(
 def _refuse_other_request(run: str, asked: Mapping[str, Any], request: RepublishRequest) -> None:
     if not request.is_asked_by(asked):
         raise ConfigError(
-            f"run {run} began with {dict(asked)}, this asks for {request.to_dict()}; ask for the "
-            "same to go on with it, or name another run"
+            f"run {run} started with {dict(asked)}, this request is {request.to_dict()}; use the "
+            "same request to resume it, or name another run"
         )
 
 
 def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: datetime) -> bool:
-    """Whether a run that never opened is to be planned again: maintenance may take its files."""
+    """Return whether to replan a run that never opened: maintenance may have removed its files."""
     if run.is_opened:
         return False
     files = {file.path for shard in plan.shards for file in shard.files}
@@ -174,25 +174,25 @@ def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
     known = archive.identity()
     if plan.archive_id and known != plan.archive_id:
         raise ArchiveError(
-            f"run {plan.key} is of the archive with id {plan.archive_id}, {archive.root} has id "
-            f"{known or 'none'}; restore its identity.json from a copy, or name another run. "
-            "Nothing more was sent"
+            f"run {plan.key} belongs to the archive with id {plan.archive_id}, but {archive.root} "
+            f"has id {known or 'none'}; restore its identity.json from a copy, or name another "
+            "run. Nothing more was sent"
         )
 
 
 @dataclass
 class Republish:
-    """One run of a republish: its plan, and the steps that are left.
+    """One republish run: its plan and the remaining steps.
 
     Attributes:
-        archive: Where the files are.
-        cluster: Where the records go.
-        run: Its folder.
-        plan: What goes where.
-        say: Takes lines of progress.
-        request: What is asked for.
-        replaced: The plan in whose place this one was made, as its run never opened.
-        attempt: Number of the attempt that this one is; 0 before it has begun.
+        archive: The archive to read the files from.
+        cluster: The cluster to send the records to.
+        run: The run's folder.
+        plan: Which records go where.
+        say: Called with progress lines.
+        request: The requested republish.
+        replaced: The plan that this one replaces because its run never opened.
+        attempt: This attempt's number; 0 before it has started.
     """
 
     archive: Archive
@@ -206,37 +206,38 @@ class Republish:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """librdkafka's settings of the target cluster."""
+        """librdkafka settings for the target cluster."""
         return self.cluster.config.for_librdkafka()
 
     def execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
-        """Send what wasn't sent yet, verify it, and write the receipt.
+        """Send what hasn't been sent yet, verify it, and write the receipt.
 
         Args:
-            engine: Sends groups of jobs, or by Spark's own sink.
-            clock: The time.
+            engine: Sends groups of jobs, or the whole plan through Spark's own sink.
+            clock: Returns the current time.
 
         Returns:
-            The receipt, and `records_sent`: how many were sent by this attempt.
+            The receipt, plus `records_sent`: the number of records this attempt sent.
 
         Raises:
-            ConfigError: When another run has begun to send the same since this one was planned.
-            VerifyError: When the target doesn't hold the records as it should; says what.
-            KafkaDrainError: Of the kind that says what is wrong; a retry of a transient one goes
-                on where this one ended.
+            ConfigError: When another run has started to send the same records since this one was
+                planned.
+            VerifyError: When the target doesn't hold the records it should; says what is wrong.
+            KafkaDrainError: A subclass that names the problem. After a transient one, a retry
+                resumes where this attempt stopped.
         """
         receipt = self.run.receipt()
         if receipt is not None:
             bound = Binding.of_receipt(receipt)
             refuse_other_target(self.cluster, bound, self.run.key, said="Nothing was sent")
-            self._tell(f"sent and verified before, at {receipt['finished_at']}; nothing was sent")
+            self._tell(f"already sent and verified at {receipt['finished_at']}; nothing was sent")
             return receipt | {"records_sent": 0}
         if not self.plan.shards:
-            # Without a receipt: what is drained and sealed later can still be sent.
+            # No receipt: records that are drained and sealed later can still be sent.
             self._tell("no records are selected, nothing was sent")
             return self.plan.summary() | {"records_sent": 0}
         plan = self.run.write_plan(self.plan, instead_of=self.replaced)
-        # Somebody else may have planned at the same moment.
+        # Another process may have planned the same run at the same moment.
         _refuse_other_request(self.run.key, plan.request, self.request)
         self._check_targets(plan)
         claim = None if self.run.is_opened else self._claim(plan)
@@ -246,17 +247,17 @@ class Republish:
             self.attempt = attempt = open_run(plan, self.run, self.settings, claim)
             before = self.progress(plan)
             if before:
-                self._tell(f"attempt {attempt} goes on after {before:,} records")
+                self._tell(f"attempt {attempt} resumes after {before:,} records")
             self._send(plan, engine, attempt, before)
         else:
             if self.run.is_opened:
-                self._tell("WARNING an attempt before this one began to send; it is sent again")
+                self._tell("WARNING an earlier attempt started to send; everything is sent again")
             if claim is not None:
                 claim.confirm()
             self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
             engine(plan, [], lambda: None)
         seconds = time.monotonic() - began
-        # Verified before the receipt: until then a retry sends nothing, and verifies again.
+        # Verify before writing the receipt: until then a retry sends nothing and verifies again.
         self._check_targets(plan)
         root = str(self.archive.root)
         jobs = [VerifyJob(root, plan.key, tp, self.settings) for tp in target_partitions(plan)]
@@ -266,9 +267,9 @@ class Republish:
             self._tell(line)
         if not verification.gets_receipt(plan.delivery):
             raise VerifyError(
-                f"run {plan.key}: the target doesn't hold what was sent, once each and in order: "
-                f"lost {verification.lost:,}, twice {verification.twice:,}, out of order "
-                f"{verification.out_of_order:,}. There is no receipt. Look for what else writes to "
+                f"run {plan.key}: the target doesn't hold every sent record once and in order: "
+                f"lost {verification.lost:,}, duplicated {verification.twice:,}, out of order "
+                f"{verification.out_of_order:,}. No receipt was written. Check what else writes to "
                 "the target or deletes from it, and restore into an empty topic"
             )
         self.run.write_offset_map(offset_map.to_bytes())
@@ -276,9 +277,9 @@ class Republish:
         return receipt | {"records_sent": plan.records - before}
 
     def abort(self) -> None:
-        """Abort the open transactions of this attempt, which was stopped; says so where it can't.
+        """Abort the open transactions of this attempt, which was stopped; report if that fails.
 
-        Those of a later attempt are left alone.
+        The transactions of a later attempt are left alone.
         """
         plan = self.run.plan()
         if plan is None or not self.attempt or self.run.receipt() is not None:
@@ -286,14 +287,14 @@ class Republish:
         try:
             fenced = abort_shards(plan, self.run, self.settings, self.attempt)
         except SupersededError as error:
-            self._tell(f"{error}: nothing is left to abort")
+            self._tell(f"{error}: nothing left to abort")
         except KafkaDrainError as error:
-            self._tell(f"open transactions end by their timeout of a minute: {error}")
+            self._tell(f"open transactions will end at their one-minute timeout: {error}")
         else:
-            self._tell(f"open transactions of {fenced:,} shards were aborted")
+            self._tell(f"aborted the open transactions of {fenced:,} shards")
 
     def progress(self, plan: RepublishPlan) -> int:
-        """Return how many records were sent, as Kafka says."""
+        """Return the number of records sent, according to the progress in Kafka."""
         ledger = Ledger(self.settings, waits=False)
         try:
             return self._sent(plan, ledger)
@@ -319,9 +320,9 @@ class Republish:
                 self.say(progress.line(what, self._sent(plan, ledger, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
-                # Those who send have patience of their own.
+                # The senders handle outages themselves.
                 if not is_quiet:
-                    self._tell(f"the progress isn't known: {error}")
+                    self._tell(f"the progress is unknown: {error}")
                 is_quiet = True
             finally:
                 shown = progress.clock()
@@ -333,7 +334,7 @@ class Republish:
             ledger.close()
 
     def _jobs(self, plan: RepublishPlan, attempt: int) -> list[list[SendJob]]:
-        """Return the jobs, largest first; the lives of a topic that was made again in turn."""
+        """Return the jobs, largest first; a recreated topic's incarnations are sent in sequence."""
         sizes = {
             target.topic: int(self.cluster.topic_config(target.topic)["max.message.bytes"])
             for target in plan.targets
@@ -355,16 +356,16 @@ class Republish:
                 records_per_second=self.request.records_per_second,
                 bytes_per_second=self.request.bytes_per_second,
             )
-            # All lives of a topic are in one chain, or in chains of their own.
+            # All incarnations of a topic are in one chain, or each is in its own chain.
             groups.setdefault(chain[0].source, []).append(job)
         return sorted(groups.values(), key=lambda jobs: -sum(job.records for job in jobs))
 
     def _claim(self, plan: RepublishPlan) -> Claim:
-        """Claim that the run opens; an attempt before may have planned long ago, and sent nothing.
+        """Claim the opening; an earlier attempt may have planned long ago and sent nothing.
 
         Raises:
-            ConfigError: When another run has begun to send the same.
-            TopicError: When a target is a source that holds records.
+            ConfigError: When another run has started to send the same records.
+            TopicError: When a target is a source topic that holds records.
         """
         check_sources(
             self.archive.snapshot(),
@@ -376,10 +377,10 @@ class Republish:
         return claim_opening(self.archive.root, plan, repeat=self.request.repeat)
 
     def _check_targets(self, plan: RepublishPlan) -> None:
-        """Refuse a target that was made again: what was sent to it before is gone.
+        """Refuse a target that was recreated: the records already sent to it are gone.
 
         Raises:
-            TopicError: Names it.
+            TopicError: When a target was recreated; names it.
         """
         bound = Binding.of_plan(plan)
         refuse_other_target(self.cluster, bound, plan.key, said="Nothing more was sent")

@@ -114,5 +114,5 @@ def test_republish_begun(archive: Archive) -> None:
     assert planned(archive, "later", now=soon).plan.created_at == written["created_at"]
     ended = planned(archive, "copy", delivery="at_least_once")
     assert ended.run.receipt() is not None
-    with pytest.raises(ConfigError, match="began with"):
+    with pytest.raises(ConfigError, match="started with"):
         planned(archive, "copy")

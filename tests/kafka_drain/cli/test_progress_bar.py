@@ -59,7 +59,7 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
         ("verdict: findings", "red"),
         ("republish a: verify: 5 records are in Kafka once, in order, as in the files", "green"),
         (
-            "republish a: verify: NOT EXACT: of 5 records 1 are lost; 0 are there beyond the plan",
+            "republish a: verify: NOT EXACT: of 5 records 1 are lost; 0 are duplicates",
             "red",
         ),
         ("drain a: WARNING Kafka deletes records after an hour", "yellow"),

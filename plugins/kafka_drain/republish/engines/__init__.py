@@ -1,1 +1,1 @@
-"""Where shards are sent from: this machine's processes, or Spark's executors."""
+"""Where shards are sent from: this machine's processes or Spark's executors."""

@@ -1,4 +1,4 @@
-"""Which engine a plan's shards are sent by: this machine's processes, or Spark."""
+"""Select the engine that sends a plan's shards: this machine's processes or Spark."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["Engines"]
 
 
 class Engines:
-    """Sends plans, each by its engine.
+    """Send each plan with its engine.
 
     Args:
         root: The archive's folder.
         cluster: The target.
-        pipeline: Where Spark's configuration, jars and memory come from.
-        folder: A private folder (mode 0700) for what Spark is given.
+        pipeline: Provides Spark's configuration, jars and memory.
+        folder: A private folder (mode 0700) for the files that Spark reads.
         runner: Runs Spark applications.
-        processes: How many processes the worker engine has at most; None for one a core, up
-            to four.
+        processes: Maximum number of processes of the worker engine; None for one per core, up to
+            four.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class Engines:
         self._worker = Worker()
 
     def stop(self) -> None:
-        """End what is sent from this machine."""
+        """Stop what is being sent from this machine."""
         self._worker.stop()
 
     def __call__(
         self, plan: RepublishPlan, groups: list[list[SendJob]], tick: Callable[[], None]
     ) -> None:
-        """Send a plan; returns when all of it is sent.
+        """Send a plan and return when all of it is sent.
 
         Raises:
-            KafkaDrainError: Of the kind that says what is wrong.
+            KafkaDrainError: A subclass that names the problem.
         """
         if plan.delivery == AT_LEAST_ONCE:
             self._run(prepare_sink(plan, self._root, self._pipeline, self._cluster, self._folder))
@@ -81,10 +81,10 @@ class Engines:
     def verify(
         self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
     ) -> dict[TopicPartition, PartitionMatch]:
-        """Verify target partitions by processes of this machine, whatever engine has sent.
+        """Verify target partitions with this machine's processes, whichever engine sent them.
 
         Raises:
-            KafkaDrainError: As `verify_partition`.
+            KafkaDrainError: See `verify_partition`.
         """
         groups = [[job] for job in jobs]
         processes = processes_for(groups, plan.records, self._processes)
@@ -105,4 +105,4 @@ class Engines:
 
     def _run(self, job: RepublishJob) -> None:
         if "records" not in job.run(self._runner):
-            raise DeliveryError("the Spark job ended without having sent its shards; run it again")
+            raise DeliveryError("the Spark job ended before all shards were sent; run it again")

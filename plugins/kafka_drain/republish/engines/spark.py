@@ -1,7 +1,7 @@
-"""Republishing on Spark, from the caller's side: spec, application, result.
+"""Republish with Spark, the caller's side: spec, application, result.
 
-Exactly once: shards are tasks, each sent by the same function as in the worker. At least once:
-Spark's own Kafka sink.
+Exactly once: each shard is a task that runs the same function as the worker engine. At least once:
+Spark's own Kafka sink sends.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kafka_drain.storage.paths import hadoop_path, locate
 
 __all__ = ["RepublishJob", "prepare_send", "prepare_sink"]
 
-# Spark's own sink took twice as many records a second with these (measured, 100 B values).
+# Spark's own sink sent twice as many records per second with these (measured, 100 B values).
 PRODUCER_SETTINGS = {
     "kafka.linger.ms": "50",
     "kafka.buffer.memory": str(128 << 20),
     "kafka.compression.type": "lz4",
 }
 
-# KAFKA-19479: a batch that the broker finds too large is split, and flush() doesn't wait for its
-# parts; Spark would report success before they are refused or lost. Half of what the broker takes
+# KAFKA-19479: a batch that is too large for the broker is split, and flush() doesn't wait for its
+# parts, so Spark would report success before they are rejected or lost. Half of the broker's limit
 # leaves room for batches that compress less than the client expects.
 BATCH_BYTES = 512 << 10
 
@@ -42,15 +42,15 @@ NO_SPECULATION = {"spark.speculation": "false"}
 
 @dataclass(frozen=True)
 class RepublishJob(SparkJob):
-    """A republish that is ready to be run."""
+    """A republish job that is ready to run."""
 
     what = "republish"
 
     def result(self) -> dict[str, Any]:
-        """Read what the Spark job wrote.
+        """Read the result that the Spark job wrote.
 
         Raises:
-            KafkaDrainError: Of the kind that a shard failed with.
+            KafkaDrainError: The error that a shard failed with.
             SparkJobError: When the job failed otherwise, or ended without a result.
         """
         result = super().result()
@@ -62,13 +62,13 @@ class RepublishJob(SparkJob):
 def prepare_send(
     plan: RepublishPlan, groups: list[list[SendJob]], pipeline: Pipeline, folder: Path
 ) -> RepublishJob:
-    """Write the spec of a republish, exactly once, on Spark's executors.
+    """Write the spec of an exactly-once republish on Spark's executors.
 
     Args:
-        plan: What to send where.
-        groups: Its shards; each group is a task.
-        pipeline: Where Spark's configuration and memory come from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        plan: Which records go where.
+        groups: The plan's shards as jobs; each group is a task.
+        pipeline: Provides Spark's configuration and memory.
+        folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
         MachineError: When Java or pyspark is missing.
@@ -100,14 +100,14 @@ def prepare_send(
 def prepare_sink(
     plan: RepublishPlan, root: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
 ) -> RepublishJob:
-    """Write the spec of a republish, at least once, with Spark's Kafka sink.
+    """Write the spec of an at-least-once republish with Spark's Kafka sink.
 
     Args:
-        plan: What to send where.
+        plan: Which records go where.
         root: The archive's folder.
-        pipeline: Where Spark's configuration, jars and memory come from.
+        pipeline: Provides Spark's configuration, jars and memory.
         cluster: The target.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
+        folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
@@ -146,7 +146,7 @@ def prepare_sink(
 
 
 def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:
-    """Return the files by data folder, each folder with one format."""
+    """Return the files grouped by data folder and format."""
     folder = hadoop_path(locate(root))
     folders: dict[str, dict[str, Any]] = {}
     for path, file_format in sorted(

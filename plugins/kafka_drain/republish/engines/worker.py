@@ -1,4 +1,4 @@
-"""The worker engine: shards are sent and verified from here, by several processes if that pays."""
+"""The worker engine: send and verify from this machine, with several processes if that pays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kafka_drain.republish.engines.worker_process import GRACE_SECONDS, Child
 
 __all__ = ["Worker", "processes_for", "side_by_side"]
 
-#: A process more pays from so many records on: Python and its libraries take a second to start.
+#: Records per additional process; fewer don't pay, as Python and its libraries take 1 s to start.
 RECORDS_PER_PROCESS = 200_000
 
 MOST_PROCESSES = 4
 
-#: So many jobs at once in each process: one is handled while another waits for Kafka, such as for
-#: the acknowledgements of a transaction.
+#: Concurrent jobs per process: one is processed while another waits for Kafka, for example for the
+#: acknowledgements of a transaction.
 LANES = 2
 
 Groups: TypeAlias = "SimpleQueue[Sequence[Job]]"
@@ -28,25 +28,25 @@ Answer: TypeAlias = "Callable[[Job, dict[str, Any]], None]"
 
 
 def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | None = None) -> int:
-    """Return how many processes do some groups of jobs; 1 means this one.
+    """Return the number of processes to use for groups of jobs; 1 means this process only.
 
     Args:
-        groups: The jobs; those of a group in turn.
-        records: How many records they handle.
-        most: So many at most; None for one a core, up to four: each takes half a gigabyte, and
-            other tasks of the machine want to go on.
+        groups: The jobs; those of a group run in sequence.
+        records: Number of records in all jobs.
+        most: Maximum number of processes; None for one per core, up to four: each needs half a
+            gigabyte, and the machine's other tasks need room.
     """
     most = most or min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
     return max(1, min(len(groups), most, records // RECORDS_PER_PROCESS))
 
 
 def side_by_side(groups: Sequence[Sequence[Job]], processes: int) -> int:
-    """Return how many jobs are done at the same time."""
+    """Return the number of jobs that run concurrently."""
     return min(len(groups), processes * LANES)
 
 
 class Worker:
-    """Does jobs, and can be stopped from another thread or a signal's handler."""
+    """Run jobs; can be stopped from another thread or a signal handler."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -54,7 +54,7 @@ class Worker:
         self._children: list[Child] = []
 
     def stop(self) -> None:
-        """End all of it at once; open transactions are aborted by the next attempt."""
+        """Stop immediately; the next attempt aborts the open transactions."""
         self._is_killed = True
         self._stopped.set()
         for child in self._children:
@@ -67,17 +67,17 @@ class Worker:
         tick: Callable[[], None] = lambda: None,
         answered: Answer = lambda job, answer: None,
     ) -> None:
-        """Do jobs; returns when all are done.
+        """Run jobs and return when all are done.
 
         Args:
-            groups: Jobs, those of a group in turn; the longest first is fastest.
-            processes: How many; with 1, no other is started.
+            groups: The jobs; those of a group run in sequence. Longest first is fastest.
+            processes: Number of processes; 1 starts no others.
             tick: Called about twice a second, for progress.
-            answered: Takes each job with what it returned; not always in the caller's thread.
+            answered: Called with each job and its answer, not always in the caller's thread.
 
         Raises:
             DeliveryError: When `stop` was called; a retry may help.
-            KafkaDrainError: Of the first job that failed; the others were stopped.
+            KafkaDrainError: From the first job that failed; the others were stopped.
         """
         failures: SimpleQueue[BaseException] = SimpleQueue()
         waiting: Groups = SimpleQueue()
@@ -90,7 +90,7 @@ class Worker:
             try:
                 for job in _jobs(waiting, self._stopped):
                     answered(job, do(job))
-            except BaseException as error:  # raised again in the thread that waits
+            except BaseException as error:  # raised again in the waiting thread
                 failures.put(error)
                 self._end()
 
@@ -106,7 +106,7 @@ class Worker:
                     thread.join(0.5)
                     tick()
         except BaseException:
-            # Whatever ends the wait, nothing may go on sending behind its back.
+            # However the wait ends, nothing may keep sending in the background.
             self._end()
             for thread in threads:
                 if thread.ident is not None:
@@ -117,15 +117,16 @@ class Worker:
                 child.close()
         failure = None if failures.empty() else failures.get()
         if self._is_killed:
-            # Who stopped it may have fenced its producers: that was no later attempt.
+            # The caller that stopped it may have fenced its producers, which looks like a later
+            # attempt but isn't.
             raise DeliveryError(
-                "the republish was stopped; a retry goes on where it ended"
+                "the republish was stopped; a retry resumes where it stopped"
             ) from failure
         if failure is not None:
             raise failure
 
     def _end(self) -> None:
-        """Let everything end by itself, with its transaction aborted."""
+        """Let all jobs end by themselves and abort their transactions."""
         self._stopped.set()
         for child in self._children:
             child.end()
@@ -135,7 +136,7 @@ class Worker:
 
 
 def _jobs(waiting: Groups, stopped: threading.Event) -> Iterator[Job]:
-    """Take groups until there is none left, and yield their jobs."""
+    """Take groups until none is left, and yield their jobs."""
     while not stopped.is_set():
         try:
             yield from waiting.get_nowait()

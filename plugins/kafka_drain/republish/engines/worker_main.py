@@ -1,8 +1,8 @@
-"""What a process is told to do: send a shard, or verify a target partition.
+"""The main program of a worker process: send a shard, or verify a target partition.
 
-`python -m kafka_drain.republish.engines.worker_main` reads jobs from standard input, secrets
-included, a line each with a number, and answers each with a line with that number. It ends when its
-input does, also because the process that started it was killed.
+`python -m kafka_drain.republish.engines.worker_main` reads numbered jobs from standard input, one
+per line and secrets included, and answers each with one line that has the same number. It ends when
+its input ends, which is also the case when the parent process is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Job", "VerifyJob", "main", "run_job"]
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """Verify one target partition of a run.
+    """A job that verifies one target partition of a run.
 
     Attributes:
         root: The archive's folder, a path or a URL.
-        key: The run's key; its plan is read there.
+        key: The key of the run whose plan is read.
         tp: The target partition.
-        settings: librdkafka's settings of the target cluster, secrets included.
+        settings: librdkafka settings for the target cluster, secrets included.
     """
 
     root: str
@@ -59,13 +59,13 @@ Job: TypeAlias = "SendJob | VerifyJob"
 
 
 def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
-    """Do a job in this process.
+    """Run a job in this process.
 
     Returns:
-        `records` that were sent, or what was found, as `PartitionMatch.to_dict`.
+        The number of `records` sent, or the verification result as `PartitionMatch.to_dict`.
 
     Raises:
-        KafkaDrainError: As `send_shard` or `verify_partition`.
+        KafkaDrainError: See `send_shard` and `verify_partition`.
     """
     if isinstance(job, SendJob):
         return {"records": send_shard(job, stopped)}
@@ -75,7 +75,7 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _plan(root: str, key: str) -> RepublishPlan:
-    """Read a run's plan, which never changes, once for all its target partitions."""
+    """Read a run's plan once for all its target partitions; a plan never changes."""
     plan = RepublishRun(locate(root), key).plan()
     if plan is None:
         raise ArchiveError(f"run {key} in {root} has no plan.json; restore it from a copy")
@@ -90,7 +90,7 @@ def _read_job(document: dict[str, Any]) -> Job:
 
 
 def main() -> int:
-    """Do jobs that come line by line, each in a thread; ends with the input."""
+    """Run the jobs read from standard input, each in a thread; end with the input."""
     ended = threading.Event()
     printing = threading.Lock()
 
@@ -109,7 +109,7 @@ def main() -> int:
     for line in sys.stdin:
         asked = json.loads(line)
         threading.Thread(target=do, args=(asked["number"], asked["job"])).start()
-    # Python ends after these threads, and they soon after this.
+    # Python exits after these threads end, which they do soon after this.
     ended.set()
     return 0
 

@@ -1,4 +1,4 @@
-"""A process of the worker engine, as its parent sees it; its own side is worker_main."""
+"""A process of the worker engine, from the parent's side; see worker_main for the other side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRACE_SECONDS = 15.0
 
 
 class Child:
-    """Does jobs in a process apart, several at once. What it is told stands on no command line."""
+    """Run jobs in a separate process, several at once. Jobs never appear on a command line."""
 
     def __init__(self) -> None:
         packages = str(Path(__file__).resolve().parents[3])
@@ -44,33 +44,33 @@ class Child:
         self._reader.start()
 
     def do(self, job: Job) -> dict[str, Any]:
-        """Let the child do a job and return its answer; several threads may ask at once.
+        """Run a job in the child and return its answer; several threads may call at once.
 
         Raises:
-            KafkaDrainError: What the job raised there.
-            DeliveryError: When the process was ended from outside.
+            KafkaDrainError: The error that the job raised in the child.
+            DeliveryError: When the process was killed from outside.
         """
         answer = self._ask(job).get()
         if "error" in answer:
             raise getattr(errors, answer["error"])(answer["message"])
         if not answer:
             raise DeliveryError(
-                f"the process for {job} was ended from outside (out of memory?); a retry goes on "
-                "where it ended"
+                f"the process for {job} was killed from outside (out of memory?); a retry resumes "
+                "where it stopped"
             )
         return answer
 
     def end(self) -> None:
-        """Let it abort its transactions and end by itself."""
+        """Let the child abort its transactions and end by itself."""
         with self._lock, suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the child immediately."""
         self._process.kill()
 
     def close(self) -> None:
-        """Wait until it has ended; it is killed if that takes long."""
+        """Wait until the child has ended; kill it if that takes too long."""
         self.end()
         try:
             self._process.wait(GRACE_SECONDS)
@@ -88,7 +88,7 @@ class Child:
                 return answers
             self._asked += 1
             self._waiting[self._asked] = answers
-            # A child that is gone is seen by the reader, who answers for it.
+            # If the child is gone, the reader detects it and answers in its place.
             with suppress(OSError, ValueError):
                 self._process.stdin.write(  # type: ignore[union-attr]
                     json.dumps({"number": self._asked, "job": job.to_dict()}) + "\n"
@@ -97,7 +97,7 @@ class Child:
         return answers
 
     def _read(self) -> None:
-        """Hand out answers until the child is gone; those who still wait get an empty one."""
+        """Deliver answers until the child is gone, then deliver an empty answer to all waiters."""
         for line in self._process.stdout:  # type: ignore[union-attr]
             message = json.loads(line)
             with self._lock:

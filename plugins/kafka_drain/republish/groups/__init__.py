@@ -1,1 +1,1 @@
-"""Committed offsets of consumer groups, translated to the target."""
+"""Translate committed offsets of consumer groups to the target of a republish."""

@@ -1,4 +1,4 @@
-"""Commits the offsets that a group has in the target of a republish, and puts back the old ones."""
+"""Commit a group's translated offsets in the target of a republish, and restore the old ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo has done, or will.
+    """The result of an undo, or what it would do.
 
     Attributes:
         record: The record of the apply that is undone.
         result: `planned`, `undone` or `already undone`.
-        back: What is put back.
+        back: The offsets that are restored.
         left: Partitions that had no committed offset before, and keep the one that apply committed.
     """
 
@@ -36,27 +36,27 @@ class Undone:
 def apply_plan(
     plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups, say: Say
 ) -> tuple[str, GroupRecord | None]:
-    """Commit a plan's offsets; one that was applied before isn't applied again.
+    """Commit a plan's offsets; a plan that was applied before isn't applied again.
 
     Returns:
         `applied` or `already applied`, and the record of it.
 
     Raises:
         GroupInUseError: When the group has members.
-        GroupError: When somebody else has committed since an earlier apply.
+        GroupError: When another client has committed since an earlier apply.
     """
     group, after = plan.to_group, plan.after
     described = groups.idle(group, "--apply")
     before = groups.committed(group, after)
     current = offsets_of(before)
     newest = records.newest_open()
-    # Begun or ended by an earlier call; what is committed since is no longer "before".
+    # Started or finished by an earlier call; what was committed since is no longer "before".
     record = newest if newest is not None and newest.after == after else None
     if current == after:
         if record is not None:
             records.mark_applied(record)
         since = f", applied at {record.written_at}" if record is not None else ""
-        say(f"translate-group {group}: these offsets are committed already{since}; no change")
+        say(f"translate-group {group}: these offsets are already committed{since}; no change")
         return "already applied", record
     if record is not None and not (record.is_between(current) and not record.is_applied):
         return _applied_before(record, current, say)
@@ -66,7 +66,7 @@ def apply_plan(
     records.mark_applied(record)
     say(
         f"translate-group {group}: committed offsets of {len(after):,} partitions; --undo --apply "
-        f"puts back what was there before, as {record.path} has it"
+        f"restores the previous ones, which are recorded in {record.path}"
     )
     return "applied", record
 
@@ -74,22 +74,22 @@ def apply_plan(
 def _applied_before(
     record: GroupRecord, current: Mapping[TopicPartition, int], say: Say
 ) -> tuple[str, GroupRecord]:
-    """Say that a plan was applied and somebody has committed since.
+    """Report that a plan was applied before and that the group has committed since.
 
     Raises:
         GroupError: When the group isn't at or after the plan's offsets.
     """
     if record.is_applied and all(current.get(tp, -1) >= at for tp, at in record.after.items()):
         say(
-            f"translate-group {record.group}: applied at {record.written_at}, the group has read "
-            "on since; no change"
+            f"translate-group {record.group}: applied at {record.written_at}, and the group has "
+            "read on since; no change"
         )
         return "already applied", record
-    moved = "; ".join(record.moved(current)) or "some of it is back where it was before"
+    moved = "; ".join(record.moved(current)) or "some offsets are back at their previous values"
     raise GroupError(
         f"group {record.group}: {record.path} was "
-        f"{'applied' if record.is_applied else 'begun'} at {record.written_at}, but {moved}; "
-        "somebody else has committed since. Nothing was changed; undo it (--undo --apply) and "
+        f"{'applied' if record.is_applied else 'started'} at {record.written_at}, but {moved}; "
+        "another client has committed since. Nothing was changed; undo it (--undo --apply) and "
         "--apply again, or set these offsets with kafka-consumer-groups.sh --reset-offsets"
     )
 
@@ -97,11 +97,11 @@ def _applied_before(
 def undo(
     records: GroupRecords, groups: ConsumerGroups, group: str, say: Say, *, apply: bool
 ) -> Undone:
-    """Show, and if it is to `apply`, put back what was committed before the newest open apply.
+    """Show, and with `apply` restore, what was committed before the newest apply not yet undone.
 
     Raises:
         GroupInUseError: When the group has members.
-        GroupError: When nothing was applied, or somebody else has committed since.
+        GroupError: When nothing was applied, or another client has committed since.
     """
     record = records.newest_open()
     if record is None:
@@ -112,7 +112,7 @@ def undo(
                 "check --run and --to-group"
             )
         last = undone[-1]
-        say(f"translate-group {group}: {last.path} was undone already; no change")
+        say(f"translate-group {group}: {last.path} was already undone; no change")
         current = offsets_of(groups.committed(group, last.after))
         left = [tp for tp in _new(last) if current.get(tp) == last.after[tp]]
         return Undone(last, "already undone", {}, left)
@@ -121,14 +121,14 @@ def undo(
     moved = record.moved(current)
     if moved:
         raise GroupError(
-            f"group {group}: {'; '.join(moved[:10])}{' …' if len(moved) > 10 else ''}; somebody "
-            f"has committed since {record.written_at}, expected what apply left. Nothing was "
-            f"changed; what was before is in {record.path}, to be set with "
-            "kafka-consumer-groups.sh --reset-offsets"
+            f"group {group}: {'; '.join(moved[:10])}{' …' if len(moved) > 10 else ''}; another "
+            f"client has committed since {record.written_at}, expected the offsets that apply "
+            f"committed. Nothing was changed; the previous offsets are in {record.path}; set them "
+            "with kafka-consumer-groups.sh --reset-offsets"
         )
     back = {tp: at for tp, at in record.before.items() if current.get(tp) != at.offset}
     left = [tp for tp in _new(record) if tp in current]
-    # All that it has is what apply gave it, and apply made it.
+    # Apply created the group, and the group has no offsets other than those from apply.
     is_ours = bool(left) and not (
         record.group_existed or groups.all_committed(group).keys() - record.after.keys()
     )
@@ -140,7 +140,7 @@ def undo(
     groups.commit(group, back)
     records.mark_undone(record)
     rest = "all" if not left else f"all but {len(left):,} partitions"
-    say(f"translate-group {group}: {rest} is as before {record.written_at}")
+    say(f"translate-group {group}: restored {rest} to the state before {record.written_at}")
     return Undone(record, "undone", back, left)
 
 

@@ -1,4 +1,4 @@
-"""Where a consumer group goes on in the target of a republish: asked of Kafka and planned."""
+"""Plan where a consumer group continues in the target of a republish, using Kafka's offsets."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["find_run", "plan_group", "read_map"]
 
 
 def find_run(archive: Archive, name: str | None) -> RepublishRun:
-    """Return the republish of a name, or the only one that has an offset map.
+    """Return the republish with a given name, or the only one that has an offset map.
 
     Raises:
-        ConfigError: When there is none, or several and no name; lists them.
+        ConfigError: When there is none, or several and no name was given; lists them.
     """
     if name:
         named = [RepublishRun(archive.root, key) for key in (name, run_key(name))]
@@ -50,11 +50,11 @@ def read_map(run: RepublishRun) -> OffsetMap:
     """Read the offset map of a republish.
 
     Raises:
-        ArchiveError: When it was changed.
+        ArchiveError: When it was changed or removed.
     """
     content = run.offset_map()
     try:
-        # Whoever removed it since is told so as for a changed one.
+        # A map that was removed since is reported like a changed one.
         return OffsetMap.from_bytes(content or b"")
     except (ValueError, KeyError, TypeError) as error:
         raise ArchiveError(
@@ -80,25 +80,26 @@ def plan_group(
     """Plan a group's offsets in the target of a republish.
 
     Args:
-        archive: What was republished.
+        archive: The archive that was republished.
         run: The republish.
-        offset_map: Which offsets became which.
-        cluster: The target's brokers.
-        groups: Their consumer groups.
-        records: What was applied to the group that gets the new offsets.
-        group: Whose offsets are translated.
-        to_group: Who gets the new ones.
-        source: The brokers that were drained; None for the target's.
-        offsets_file: CSV with the group's offsets in the source, in place of asking it.
-        apply: Whether the new offsets are committed afterwards.
+        offset_map: The map from source offsets to target offsets.
+        cluster: The target cluster.
+        groups: The target cluster's consumer groups.
+        records: Records of what was applied to the group that gets the new offsets.
+        group: The group whose offsets are translated.
+        to_group: The group that gets the new offsets.
+        source: The cluster that was drained; None if it is the target cluster.
+        offsets_file: CSV file with the group's offsets in the source, instead of asking the source.
+        apply: Whether the new offsets will be committed afterwards.
 
     Returns:
-        The plan, with notes of what people should know.
+        The plan, with notes for the user.
 
     Raises:
-        ConfigError: When the source isn't the cluster that was drained, or the file can't be read.
-        TopicError: When a topic was made again.
-        GroupError: When there is nothing to translate, or the target doesn't hold an offset.
+        ConfigError: When the source isn't the cluster that was drained, the file can't be read, or
+            there is nothing to translate.
+        TopicError: When a topic was recreated, or the target doesn't hold an offset.
+        GroupError: When Kafka answers a request about a group with an error.
     """
     notes: list[str] = []
     begun, others = _other_maps(archive, run, offset_map)
@@ -107,15 +108,15 @@ def plan_group(
         offset_map = offset_map.joined([*originals, *begun, *others])
     if others:
         notes.append(
-            f"what {len(others):,} other runs of this archive have sent to the same topics counts, "
-            "so that none of it is skipped"
+            f"{len(others):,} other runs of this archive have sent to the same topics; their "
+            "records are included, so that none of them is skipped"
         )
     if begun:
         names = [each.run for each in begun]
         notes.append(
-            f"no map tells where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put what "
-            "it sent to the same topics: it counts as sent from where that run began. Let it end, "
-            "then less is read again"
+            f"no map says where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put the "
+            "records sent to the same topics, so they count from where the run started. Let it "
+            "finish, and fewer records will be read again"
         )
     ends: dict[TopicPartition, int] = {}
     if offsets_file:
@@ -128,8 +129,8 @@ def plan_group(
         record = records.newest_open() if is_in_place else None
         targets = {partition.target for partition in offset_map.partitions}
         if record is not None and targets & set(offset_map.sources()):
-            # The offsets that were translated are overwritten by those that they became.
-            notes.append(f"offsets before {record.written_at} are translated")
+            # Applying has overwritten the offsets that were translated: use the recorded ones.
+            notes.append(f"translating the offsets from before {record.written_at}")
             committed = dict(record.sources)
         else:
             committed, ends = _ask_source(offset_map, source, group)
@@ -137,8 +138,8 @@ def plan_group(
             described = ConsumerGroups(source.config).describe(group)
             if not described.is_idle:
                 notes.append(
-                    f"group {group} {described.who()} in the source; what it reads from "
-                    "now on, the target's consumers read again"
+                    f"group {group} {described.who()} in the source; records that it reads from "
+                    "now on will be read again by the target's consumers"
                 )
     plan = plan_translation(
         offset_map,
@@ -151,7 +152,7 @@ def plan_group(
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
     if not described.is_idle and not apply:
-        notes.append(f"group {to_group} {described.who()}; --apply needs it to be stopped")
+        notes.append(f"group {to_group} {described.who()}; stop it before you --apply")
     current = offsets_of(groups.committed(to_group, plan.after))
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))
 
@@ -159,12 +160,14 @@ def plan_group(
 def _other_maps(
     archive: Archive, run: RepublishRun, offset_map: OffsetMap
 ) -> tuple[list[OffsetMap], list[OffsetMap]]:
-    """Return what other runs have sent to the same topics, oldest first.
+    """Return maps of what other runs have sent to the same topics, oldest first.
 
-    A mirror is many runs, and so is a backfill: a group may not have got to the last one's records.
+    A mirror consists of many runs, as does a backfill: a group may not have reached the records of
+    the last one.
 
     Returns:
-        What runs have begun to send to places that no map tells, and the maps of ended runs.
+        Maps of runs that have started to send but have no usable map, and the maps of finished
+        runs.
     """
     chosen = run.plan()
     targets = {(target.topic, target.id) for target in chosen.targets} if chosen else set()
@@ -187,7 +190,7 @@ def _other_maps(
 def _originals(
     archive: Archive, cluster: KafkaCluster, offset_map: OffsetMap, others: list[OffsetMap]
 ) -> list[OffsetMap]:
-    """Return what is still there of topics that were republished into themselves."""
+    """Return maps of the original records of topics that were republished into themselves."""
     if offset_map.cluster_id != archive.snapshot().document.cluster_id:
         return []
     joined = offset_map.joined(others)
@@ -211,10 +214,10 @@ def _within(offset_map: OffsetMap, topics: set[str]) -> OffsetMap:
 
 
 def _has_places(run: RepublishRun) -> bool:
-    """Whether a run's map tells where each record is that it has sent.
+    """Return whether a run's map says where all records are that it has sent.
 
-    It doesn't until the run has ended. With `at_least_once` a task that was tried again may have
-    put records out of order, and those have no place in it.
+    It doesn't until the run has finished. With `at_least_once`, a retried task may have put records
+    out of order, and these have no place in the map.
     """
     receipt = run.receipt()
     if receipt is None or run.offset_map() is None:
@@ -226,35 +229,35 @@ def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
     drained = archive.snapshot().document.cluster_id
     if found != drained:
         raise ConfigError(
-            f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected cluster "
-            f"{drained}, which was drained, for the offsets in the source; give "
-            "--source-bootstrap-servers, or --offsets-file when that cluster is gone"
+            f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected the drained "
+            f"cluster {drained} for the offsets in the source; give --source-bootstrap-servers, or "
+            "--offsets-file if that cluster is gone"
         )
 
 
 def _ask_source(
     offset_map: OffsetMap, source: KafkaCluster, group: str
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return what a group has committed in the source, and where those partitions end."""
+    """Return what a group has committed in the source, and the ends of those partitions."""
     asked = ConsumerGroups(source.config)
     committed = offsets_of(asked.committed(group, offset_map.sources()))
     if not committed:
-        # Not what is wanted, but what the refusal names.
+        # Offsets of other topics: only used by the error message that follows.
         return offsets_of(asked.all_committed(group)), {}
     described = source.topics({tp.topic for tp in committed})
     for tp in committed:
         drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
         if drained and drained != now:
             raise TopicError(
-                f"topic {tp.topic} was made again since it was drained (id {now}, drained "
-                f"{drained}): offsets that group {group} has committed there count other records; "
-                "give the group's earlier offsets with --offsets-file"
+                f"topic {tp.topic} was recreated after it was drained (id {now}, drained "
+                f"{drained}): offsets that group {group} has committed there refer to other "
+                "records; give the group's earlier offsets with --offsets-file"
             )
     return committed, source.latest(committed, "read_committed")
 
 
 def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPlan) -> None:
-    """Check that the target topics are those that were republished to, and hold the offsets."""
+    """Check that the target topics are the ones republished to, and that they hold the offsets."""
     after = plan.after
     described = cluster.topics({tp.topic for tp in after})
     republished = run.plan()
@@ -265,22 +268,22 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
         if topic.id != known or tp.partition not in topic.partitions:
             raise TopicError(
                 f"topic {tp.topic} has id {topic.id} and {len(topic.partitions)} partitions, "
-                f"expected id {known} with partition {tp.partition}; it was made again since run "
-                f"{run.key}. Republish anew and translate with that run. Nothing was changed"
+                f"expected id {known} with partition {tp.partition}; it was recreated after run "
+                f"{run.key}. Republish again and translate with that run. Nothing was changed"
             )
     check_held(after, cluster.earliest(after), cluster.latest(after, "read_uncommitted"))
 
 
 def _unmapped(run: RepublishRun, offset_map: OffsetMap) -> list[str]:
-    """Say of which source partitions nothing is left in a compacted target."""
+    """Return a note about source partitions of which nothing is left in a compacted target."""
     republished = run.plan()
     sent = {shard.source for shard in republished.shards} if republished else set()
     gone = sorted(sent.difference(offset_map.sources()))
     if not gone:
         return []
     return [
-        f"nothing that was republished of {', '.join(map(str, gone))} can be told from later "
-        "records in the compacted target: no offset is committed for them, the consumers' "
+        f"the republished records of {', '.join(map(str, gone))} can't be told apart from later "
+        "records in the compacted target: no offset is committed for them, and the consumers' "
         "auto.offset.reset decides"
     ]
 

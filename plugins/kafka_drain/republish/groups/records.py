@@ -1,9 +1,9 @@
-"""What was done to consumer groups, kept in the run's folder.
+"""Records of what was done to consumer groups, kept in the run's folder.
 
-A record lies in the run's folder, `groups/<group>-<time>.json`: what was committed before, and what
-apply commits. It is written before anything is committed. Files beside it say how far it came:
-`…-applied.json` once all was committed, `…-undone.json` once all is as before. No file is changed,
-so every step can be killed and run again.
+A record is the file `groups/<group>-<time>.json` in the run's folder. It holds what was committed
+before and what apply commits, and is written before anything is committed. Files next to it record
+the state: `…-applied.json` once everything was committed, `…-undone.json` once everything was
+restored. Files are never changed, so every step can be killed and run again.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class GroupRecord:
         cluster_id: Id of the target cluster.
         from_group: The group whose offsets were translated.
         group: The group that got them.
-        group_existed: Whether the cluster knew that group before.
-        written_at: When, in UTC.
+        group_existed: Whether the group existed in the cluster before.
+        written_at: When the record was written, in UTC.
         sources: The offsets that were translated.
         before: What was committed before; partitions without an offset are left out.
         after: What apply commits.
-        is_applied: Whether all was committed.
-        is_undone: Whether all is as before again.
+        is_applied: Whether everything was committed.
+        is_undone: Whether everything was restored.
     """
 
     path: UPath
@@ -60,18 +60,18 @@ class GroupRecord:
     is_undone: bool = field(default=False, compare=False)
 
     def is_between(self, current: Mapping[TopicPartition, int]) -> bool:
-        """Whether every partition is as before, or as apply leaves it."""
+        """Return whether every partition is at its offset from before or after the apply."""
         return not self.moved(current)
 
     def moved(self, current: Mapping[TopicPartition, int]) -> list[str]:
-        """Return what is neither as before nor as apply leaves it, for people."""
+        """Return texts for partitions at neither the offset from before nor from after apply."""
         moved = []
         for tp, after in self.after.items():
             before = self.before.get(tp)
             now = current.get(tp)
             if now not in (after, None if before is None else before.offset):
                 moved.append(
-                    f"{tp} is at {_written(now)}, apply left {after:,}, before it was "
+                    f"{tp} is at {_written(now)}; apply committed {after:,}, before that it was "
                     f"{_written(None if before is None else before.offset)}"
                 )
         return moved
@@ -111,7 +111,7 @@ class GroupRecords:
     """The records of one group in a run's folder."""
 
     def __init__(self, run_folder: UPath, group: str) -> None:
-        """Name them; nothing is read yet.
+        """Set up access to the records; nothing is read yet.
 
         Args:
             run_folder: The run's folder.
@@ -119,7 +119,7 @@ class GroupRecords:
         """
         self._folder = run_folder / "groups"
         self._group = group
-        # A group's name may hold anything, also slashes.
+        # A group's name may contain anything, including slashes.
         self._prefix = quote(group, safe="") + "-"
 
     def all(self) -> list[GroupRecord]:
@@ -142,7 +142,7 @@ class GroupRecords:
         ]
 
     def newest_open(self) -> GroupRecord | None:
-        """Return the newest record that isn't undone."""
+        """Return the newest record that hasn't been undone."""
         return next((r for r in reversed(self.all()) if not r.is_undone), None)
 
     def write(
@@ -167,16 +167,16 @@ class GroupRecords:
                 before=before,
                 after=plan.after,
             )
-            # Two within a microsecond: the later one takes the next.
+            # If two records have the same microsecond, the later one tries the next.
             if create_document(record.path, record.to_dict()):
                 return record
 
     def mark_applied(self, record: GroupRecord) -> None:
-        """Note that all of a record was committed."""
+        """Record that everything in a record was committed."""
         self._mark(record, "applied")
 
     def mark_undone(self, record: GroupRecord) -> None:
-        """Note that all is as it was before a record."""
+        """Record that everything is as it was before a record."""
         self._mark(record, "undone")
 
     def _mark(self, record: GroupRecord, word: str) -> None:
@@ -189,8 +189,8 @@ class GroupRecords:
         document = read_document(path, "format_version")
         if document["format_version"] not in READABLE:
             raise ArchiveError(
-                f"{path} has format {document['format_version']!r}, this kafka-drain reads format "
-                f"{FORMAT_VERSION}; use the release that wrote it"
+                f"{path} has format {document['format_version']!r}, but this kafka-drain reads "
+                f"format {FORMAT_VERSION}; use the release that wrote it"
             )
         try:
             before, after = {}, {}

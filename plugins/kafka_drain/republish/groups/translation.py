@@ -1,4 +1,4 @@
-"""From a group's committed offsets in the source to those in the target. Opens nothing."""
+"""Translate a group's committed offsets in the source to offsets in the target. Opens nothing."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one source partition says about one target partition.
+    """The contribution of one source partition to the offset in one target partition.
 
     Attributes:
         source: The source partition.
         committed: The group's offset there; None when it has none.
         target: The target partition.
-        translated: Where the source partition alone would go on.
-        offset: Where the group goes on: at the first record that it hasn't read of any source
-            partition that leads to this target partition; after the last one where it has read all.
-        note: How the offset came about, for people.
-        read_again: How many records of the source partition it reads again there, at the most.
+        translated: Where the group would continue for this source partition alone.
+        offset: Where the group continues: at the first record that it hasn't read from any source
+            partition that leads to this target partition; after the last one if it has read all.
+        note: How the offset was determined, as text for the user.
+        read_again: Maximum number of records of the source partition that are read again.
         current: What the target group has committed for the target partition; None for nothing.
     """
 
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class TranslationPlan:
-    """What would be committed.
+    """The offsets to commit.
 
     Attributes:
         run: Name of the run's folder.
@@ -75,8 +75,8 @@ class TranslationPlan:
         group: The group whose offsets are translated.
         to_group: The group that gets them.
         committed: The offsets that are translated.
-        rows: How each comes about.
-        notes: What people should know before they apply it.
+        rows: How each offset was determined.
+        notes: Notes for the user to read before applying the plan.
     """
 
     run: str
@@ -93,7 +93,7 @@ class TranslationPlan:
         return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
 
     def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
-        """Return the plan with what the target group has committed now."""
+        """Return the plan with the offsets that the target group has committed now."""
         return replace(
             self,
             rows=tuple(replace(row, current=current.get(row.target)) for row in self.rows),
@@ -121,28 +121,28 @@ def plan_translation(
 ) -> TranslationPlan:
     """Translate a group's offsets.
 
-    No record that the group hasn't read is skipped: where several source partitions or runs lead to
-    one target partition, it goes on at the first one that is unread, and may read others again. A
-    partition without a committed offset counts there as not read at all when the group has offsets
-    of its topic; elsewhere it is left alone, as the consumers' auto.offset.reset decides about it
-    in the source, too.
+    No record that the group hasn't read is skipped: if several source partitions or runs lead to
+    one target partition, the group continues at the first unread record, and may read others again.
+    If the group has offsets for a topic, a partition of that topic without a committed offset
+    counts as not read at all where it shares a target partition. Elsewhere such partitions are left
+    alone, as the consumers' auto.offset.reset decides about them in the source, too.
 
     Args:
         offset_map: Where the runs' records went.
         group: The group whose offsets these are.
         to_group: The group that gets the new ones.
-        committed: Its offsets in the source.
-        source_ends: Where the source partitions end, as far as that is known.
+        committed: The group's offsets in the source.
+        source_ends: End offsets of the source partitions, as far as known.
 
     Raises:
-        ConfigError: When the group has no offset of any partition that the run read.
+        ConfigError: When the group has no offset for any partition that the run read.
     """
     sources = offset_map.sources()
     usable = {tp: committed[tp] for tp in sources if tp in committed}
     if not usable:
         raise ConfigError(
-            f"group {group} has {_listed(committed)}, expected some of what run {offset_map.run} "
-            f"read: {_shown(sources)}; correct --group or --run"
+            f"group {group} has {_listed(committed)}, expected some of those that run "
+            f"{offset_map.run} read: {_shown(sources)}; correct --group or --run"
         )
     parts = _by_pair(offset_map, usable)
     targets = {target for _, target in parts}
@@ -189,7 +189,7 @@ def _row(
     read = committed or 0
     alone = go_on(maps, {source: read})
     again = sum(part.read_again(read, offset) for part in maps)
-    # Which of a joined block's records were read isn't known.
+    # For a joined block, it is unknown which of its records were read.
     is_bound = any(
         not all(block.is_exact for block in part.blocks)
         or (part.may_be_repeated and not part.is_repeated)
@@ -201,7 +201,7 @@ def _row(
         records = "1 record is" if again == 1 else f"{again:,} records are"
         said.append(f"{'up to ' if is_bound else ''}{records} read again")
     if offset < alone:
-        said.append("another source partition is behind")
+        said.append("another source partition lags")
     return Row(
         source=source,
         committed=committed,
@@ -214,7 +214,7 @@ def _row(
 
 
 def _where(extent: tuple[int, int], at: int | None) -> str:
-    """Return how a committed offset lies to the republished records; nothing when among them."""
+    """Return where an offset is relative to the republished records; nothing if among them."""
     first, end = extent
     if at is None:
         return "no committed offset: from the first republished record"
@@ -224,7 +224,7 @@ def _where(extent: tuple[int, int], at: int | None) -> str:
 
 
 def _extent(offset_map: OffsetMap, source: TopicPartition) -> tuple[int, int]:
-    """Return the first republished offset of a source partition, and the one after the last."""
+    """Return a source partition's first republished offset, and the offset after the last one."""
     found = offset_map.of(source)
     return min(p.blocks[0].source_start for p in found), max(p.blocks[-1].source_end for p in found)
 
@@ -243,18 +243,18 @@ def _notes(
             if lag > 0:
                 yield (
                     f"{tp}: lag of {lag:,}: offsets {begin:,} to {source_ends[tp] - 1:,} of the "
-                    "source were not republished, nor were they read by the group"
+                    "source were neither republished nor read by the group"
                 )
     if any(row.offset < row.translated for row in rows):
         yield (
-            "several source partitions lead to one target partition: the group goes on at the "
-            "first record that it hasn't read of any, so that nothing is skipped; it reads some "
-            "records again"
+            "several source partitions lead to one target partition: the group continues at the "
+            "first record that it hasn't read from any of them, so that nothing is skipped; it "
+            "reads some records again"
         )
     if left_alone:
         yield (
             f"no committed offset for {_shown(left_alone)}: no offset is committed for them in "
-            "the target either, the consumers' auto.offset.reset decides"
+            "the target either, and the consumers' auto.offset.reset decides"
         )
 
 
@@ -272,15 +272,15 @@ def check_held(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> None:
-    """Check that the target holds what the new offsets name.
+    """Check that the target holds the new offsets.
 
     Args:
         after: The new offsets.
-        earliest: Log start of each target partition.
+        earliest: Log start offset of each target partition.
         latest: High watermark of each.
 
     Raises:
-        TopicError: When an offset is outside; names all that are.
+        TopicError: When offsets are out of range; names all of them.
     """
     outside = [
         f"{tp}: new offset {offset:,} is "
@@ -295,18 +295,18 @@ def check_held(
     if outside:
         shown = "; ".join(outside[:_SHOWN]) + (" …" if len(outside) > _SHOWN else "")
         raise TopicError(
-            f"{shown}; expected offsets that the target holds. Beyond the end: the topic was made "
-            "again since the run; below the start: retention has deleted republished records. "
+            f"{shown}; expected offsets that the target holds. Beyond the end: the topic was "
+            "recreated after the run; below the start: retention has deleted republished records. "
             "Republish to a new topic (retention.ms=-1) and translate with that run. Nothing was "
             "changed"
         )
 
 
 def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int]:
-    """Read what `kafka-consumer-groups.sh --export --reset-offsets` prints.
+    """Parse the output of `kafka-consumer-groups.sh --export --reset-offsets`.
 
-    Lines are `topic,partition,offset`, or `group,topic,partition,offset` of which the group's are
-    taken.
+    Lines are `topic,partition,offset`, or `group,topic,partition,offset`, of which only those of
+    the group are used.
 
     Args:
         text: The file's text.
@@ -314,11 +314,11 @@ def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int
         where: Name of the file, for messages.
 
     Raises:
-        ConfigError: When a line is anything else, or none is the group's.
+        ConfigError: When a line has another form, or no line belongs to the group.
     """
     found: dict[TopicPartition, int] = {}
     others: set[str] = set()
-    # A spreadsheet may have put a byte order mark before the first line.
+    # A spreadsheet program may have put a byte order mark before the first line.
     lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
     for line in lines:
         fields = [value.strip() for value in line]
@@ -337,10 +337,10 @@ def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int
         tp, offset = TopicPartition(fields[-3], int(fields[-2])), int(fields[-1])
         if found.setdefault(tp, offset) != offset:
             raise ConfigError(
-                f"{where} line {lines.line_num} names offset {offset} of {tp}, an earlier line "
-                f"{found[tp]}; leave one of them"
+                f"{where} line {lines.line_num} has offset {offset} for {tp}, but an earlier line "
+                f"has {found[tp]}; keep only one of them"
             )
     if not found:
-        named = f"those of {', '.join(sorted(others)[:_SHOWN])}" if others else "nothing"
-        raise ConfigError(f"{where} has no offsets of group {group}, only {named}")
+        named = f"only those of {', '.join(sorted(others)[:_SHOWN])}" if others else "only blanks"
+        raise ConfigError(f"{where} has no offsets of group {group}, {named}")
     return found

@@ -1,1 +1,1 @@
-"""From what is asked for to a plan, and what may stand in its way."""
+"""From the request to a plan, with checks for everything that may prevent the run."""

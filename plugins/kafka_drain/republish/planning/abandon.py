@@ -1,4 +1,4 @@
-"""Which run is meant by who ends one that nobody goes on with: its files may go then."""
+"""Find the run to abandon: one that will never be resumed. Its files can be removed afterwards."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["unended_run"]
 
 
 def unended_run(archive: Archive, name: str) -> RepublishRun:
-    """Return a run without a receipt, whether it sent anything or not.
+    """Return a run that has no receipt, whether it sent anything or not.
 
     Args:
-        archive: Whose run.
+        archive: The archive that the run belongs to.
         name: The run's name, the name of its folder, or a mirror's name.
 
     Raises:
-        ConfigError: When there is no such run, or it has ended.
+        ConfigError: When there is no such run, or it has finished.
     """
     runs = {run.key: run for run in list_runs(archive.root)}
     mirror = [key for key in runs if key.rpartition(".")[0] == follower_key(name)]
     found = [runs[key] for key in (name, run_key(name), *mirror[-1:]) if key in runs]
     if not found:
         raise ConfigError(
-            f"{archive.root} has no run {name!r}; accepted: the name that --run-name gave it, or "
-            f"that of a folder in {archive.root / 'republish'}"
+            f"{archive.root} has no run {name!r}; expected the name given with --run-name, or the "
+            f"name of a folder in {archive.root / 'republish'}"
         )
     run = found[0]
     if run.has_ended:
-        raise ConfigError(f"run {run.key} has ended, with a receipt; there is nothing to abandon")
+        raise ConfigError(f"run {run.key} has finished and has a receipt; nothing to abandon")
     return run

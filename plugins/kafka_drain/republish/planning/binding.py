@@ -1,4 +1,4 @@
-"""What a run is bound to: one cluster, and its topics by their ids. A name alone says little."""
+"""What a run is bound to: one cluster, and topics by id. Names alone don't identify a topic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Binding", "others_gone", "refuse_other_target"]
 
 @dataclass(frozen=True)
 class Binding:
-    """Where the records of a run are, or will be.
+    """Where a run has sent, or will send, its records.
 
     Attributes:
-        cluster_id: The cluster's id; empty when it wasn't written down.
-        topics: Topic ids by topic; empty where it wasn't written down.
+        cluster_id: The cluster's id; empty if it wasn't recorded.
+        topics: Topic ids by topic name; an id is empty if it wasn't recorded.
     """
 
     cluster_id: str = ""
@@ -27,12 +27,12 @@ class Binding:
 
     @classmethod
     def of_plan(cls, plan: RepublishPlan) -> Binding:
-        """Return what a plan binds its run to."""
+        """Return the cluster and topics that a plan binds its run to."""
         return cls(plan.cluster_id, {target.topic: target.id for target in plan.targets})
 
     @classmethod
     def of_receipt(cls, receipt: Mapping[str, Any]) -> Binding:
-        """Return where a run that has ended sent its records."""
+        """Return where a finished run sent its records."""
         topics = {sent["target_topic"]: sent.get("target_topic_id", "") for sent in receipt["sent"]}
         return cls(receipt.get("cluster_id", ""), topics)
 
@@ -42,43 +42,43 @@ class Binding:
         return cls(document["cluster_id"], document["topics"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the binding as JSON types."""
         return {"cluster_id": self.cluster_id, "topics": dict(sorted(self.topics.items()))}
 
     def plus(self, newer: Binding) -> Binding:
-        """Return what two runs of one follower are bound to; the newer one knows better."""
+        """Merge with the binding of a newer run of the same follower; the newer one wins."""
         known = {topic: id for topic, id in newer.topics.items() if id or topic not in self.topics}
         return Binding(newer.cluster_id or self.cluster_id, {**self.topics, **known})
 
     def of_topics(self, names: Collection[str]) -> Binding:
-        """Return what is bound of some topics."""
+        """Return the binding restricted to some topics."""
         return Binding(self.cluster_id, {t: id for t, id in self.topics.items() if t in names})
 
     def contradicted_by(self, seen: Binding) -> str | None:
-        """Return what of a cluster isn't what it was; None when all is.
+        """Return how a cluster differs from what was recorded; None when it doesn't.
 
         Args:
-            seen: The cluster, with those of the topics that it has.
+            seen: The cluster's id, and those of the topics that exist in it.
         """
         if self.cluster_id and self.cluster_id != seen.cluster_id:
-            return f"sends to Kafka cluster {self.cluster_id}, this is {seen.cluster_id}"
+            return f"sends to Kafka cluster {self.cluster_id}, but this is {seen.cluster_id}"
         for topic, expected in sorted(self.topics.items()):
             id = seen.topics.get(topic)
             if id is None:
                 named = f" with id {expected}" * bool(expected)
-                return f"sends to topic {topic}{named}, which isn't there"
+                return f"sends to topic {topic}{named}, which doesn't exist"
             if expected and id != expected:
                 return (
-                    f"sends to topic {topic} with id {expected}, which was made again since: its "
-                    f"id is {id}"
+                    f"sends to topic {topic} with id {expected}, which has been recreated since: "
+                    f"its id is now {id}"
                 )
         return None
 
 
 def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) -> list[str]:
-    """Return what became of bound topics that a run sends nothing to, for people.
+    """Return warnings about bound topics that have changed but that this run doesn't send to.
 
-    A mirror of many topics goes on where one of its targets was deleted on purpose.
+    A mirror of many topics continues when one of its targets was deleted on purpose.
     """
     others = bound.of_topics(bound.topics.keys() - set(needed))
     there = sorted(others.topics.keys() & set(cluster.topic_names()))
@@ -90,16 +90,16 @@ def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) 
 
 
 def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said: str) -> None:
-    """Refuse to go on with a run whose target isn't the one that it began with.
+    """Refuse to resume a run whose target is no longer the one it started with.
 
     Args:
         cluster: The target's cluster.
         bound: What the run is bound to.
-        run: The run, as people know it.
-        said: What the error says of records, such as "Nothing was sent".
+        run: The run's display name.
+        said: What the error says about records, such as "Nothing was sent".
 
     Raises:
-        TopicError: Names both clusters, or both topics' ids, and what to do.
+        TopicError: Names both clusters, or both topic ids, and what to do.
     """
     here = cluster.cluster_id()
     is_here = not bound.cluster_id or here == bound.cluster_id
@@ -108,6 +108,6 @@ def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said
     contradiction = bound.contradicted_by(Binding(here, found))
     if contradiction is not None:
         raise TopicError(
-            f"run {run} {contradiction}. {said}; go on with what it began with, or name another "
-            "run (--run; run_name in Airflow) to begin anew here"
+            f"run {run} {contradiction}. {said}; resume it with the original target, or name "
+            "another run (--run; run_name in Airflow) to start over here"
         )

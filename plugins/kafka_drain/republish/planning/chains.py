@@ -1,7 +1,7 @@
-"""Chains: shards that one writer sends in turn, with one progress for all. Opens nothing.
+"""Chains: shards that one writer sends in sequence, with one shared progress. Opens nothing.
 
-A plan of few shards has a chain for each of them. One of thousands would need thousands of
-producers, groups and open files; chained, it needs as many as a target partition is given writers.
+In a plan of few shards, each shard is its own chain. A plan of thousands would need thousands of
+producers, groups and open files; with chains it needs only a bounded number of writers per target.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 
 __all__ = ["MOST", "MOST_PER_PARTITION", "chain_numbers", "chains_of", "place"]
 
-#: So many chains send to one target partition at most: verify reads all of them side by side, and
-#: the progress of each is a group's of its own where the target has one partition.
+#: Maximum number of chains per target partition: verify reads all of them side by side, and if the
+#: target has only one partition, the progress of each chain needs its own group.
 MOST_PER_PARTITION = 16
 
-#: Where keys decide, so many, as long as the target has as many partitions.
+#: Maximum when keys choose the partition, provided the target has as many partitions.
 MOST_BY_KEY = 64
 
-#: So many chains send to one target topic at most; each costs a producer.
+#: Maximum number of chains per target topic; each one costs a producer.
 MOST = 512
 
 
 def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) -> list[int]:
-    """Return the chain of each source partition, numbered from 0 as they come.
+    """Return the chain number of each source partition; numbered from 0 in order of appearance.
 
     Args:
-        sources: Of each, the target partition that gets its records (None where keys decide), and
-            how many there are.
-        partitions: How many partitions the target has.
+        sources: For each source partition, the target partition that gets its records (None when
+            keys choose it) and the number of records.
+        partitions: Number of partitions of the target.
     """
     by_key = max(MOST_PER_PARTITION, min(MOST_BY_KEY, partitions))
     by_target: dict[int | None, list[int]] = {}
@@ -52,7 +52,7 @@ def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) ->
 
 
 def _shared_out(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Share things out, the largest first, each to whoever has least; return their numbers."""
+    """Distribute items, largest first, each to the smallest share; return the indices by share."""
     if len(sizes) <= most:
         return [[number] for number in range(len(sizes))]
     shares: list[list[int]] = [[] for _ in range(most)]
@@ -66,7 +66,7 @@ def _shared_out(sizes: Sequence[int], most: int) -> list[list[int]]:
 
 
 def chains_of(shards: Iterable[Shard]) -> list[tuple[Shard, ...]]:
-    """Return the chains: the shards that share a progress, in the order in which they are sent."""
+    """Return the chains: shards that share a progress, in the order in which they are sent."""
     found: dict[ProgressSlot, list[Shard]] = {}
     for shard in shards:
         found.setdefault(shard.progress, []).append(shard)
@@ -74,11 +74,12 @@ def chains_of(shards: Iterable[Shard]) -> list[tuple[Shard, ...]]:
 
 
 def place(shards: Sequence[Shard], records: int) -> tuple[int, int]:
-    """Return where a chain is that has sent so many records.
+    """Return the position of a chain that has sent a number of records.
 
     Returns:
-        The shard's place in the chain, and how many of its records were sent. Between two shards
-        it is the beginning of the later one; the number of shards and 0 when all was sent.
+        The index of the shard in the chain, and the number of its records that were sent. Between
+        two shards, this is the start of the later one; when everything was sent, it is the number
+        of shards and 0.
     """
     for at, shard in enumerate(shards):
         if records < shard.records:

@@ -1,8 +1,9 @@
-"""Following an archive: each run sends what was sealed since the one before. A mirror in steps.
+"""Follow an archive: each run sends what was sealed since the previous one, a stepwise mirror.
 
-A follower's runs are numbered, `republish/<follower>.000001` and so on; each plan says through
-which receipts it goes. The next one begins there, once the one before has its receipt. Of two runs
-at once both go on with the same number, and the protocol lets each record count once.
+A follower's runs are numbered, `republish/<follower>.000001` and so on, and each plan records the
+last receipts that it includes. The next run starts after these, once the previous one has its
+receipt. Two concurrent runs both continue with the same number, and the protocol ensures that each
+record counts once.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ __all__ = [
 ]
 
 
-#: What `run_key` makes of a follower's name.
+#: The form of the key that `run_key` returns for a follower's name.
 _FOLLOWER = re.compile(r"follow-.*-[0-9a-f]{12}")
 _DIGITS = 6
 
 
 def follower_key(name: str) -> str:
-    """Return what the keys of a follower's runs begin with."""
+    """Return the prefix of the keys of a follower's runs."""
     return run_key(f"follow {name}")
 
 
 def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, Mapping[str, Any]]:
-    """Return the run to go on with, and what of the archive was sent before it.
+    """Return the run to execute next, and how much of the archive was sent before it.
 
-    The last run when it hasn't ended, else the one after it.
+    This is the last run if it hasn't finished, otherwise the one after it.
     """
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     since: Mapping[str, Any] = {}
-    # The last one may have been killed before it had a plan.
+    # The last run may have been killed before it wrote a plan.
     for run in runs[-2:]:
         receipt = run.receipt()
         if receipt is None:
@@ -65,23 +66,23 @@ def _is_run_of(key: str, follower: str) -> bool:
 
 
 def asked_before(archive: Archive, follower: str) -> Mapping[str, Any] | None:
-    """Return what a follower's last run that has ended was asked for; None when none has."""
+    """Return the request of a follower's last finished run; None when no run has finished."""
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     receipts = (run.receipt() for run in reversed(runs[-2:]))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 
 
 def bound_before(archive: Archive, follower: str, since: Mapping[str, Any]) -> Binding:
-    """Return where a follower's runs have sent.
+    """Return where a follower's runs have sent their records.
 
     Args:
         archive: The archive.
-        follower: What the keys of its runs begin with.
-        since: What it has sent, as its last run that has ended says.
+        follower: The prefix of the keys of its runs.
+        since: How much it has sent, according to its last finished run.
     """
     if "bound" in since:
         return Binding.from_dict(since["bound"])
-    # Runs of an older release each tell of their own topics only.
+    # Runs of an older release record only their own topics.
     bound = Binding()
     for run in list_runs(archive.root) if since else ():
         receipt = run.receipt() if _is_run_of(run.key, follower) else None
@@ -90,7 +91,7 @@ def bound_before(archive: Archive, follower: str, since: Mapping[str, Any]) -> B
 
 
 def has_sent(through: Mapping[str, Any], receipt: Receipt) -> bool:
-    """Whether a follower that has sent so much has sent a segment's files."""
+    """Return whether a follower that got as far as `through` has sent a segment's files."""
     if receipt.generation is None:
         return receipt.window in through.get("windows", [])
     last: str = through.get("generations", {}).get(str(receipt.generation), "")
@@ -98,9 +99,10 @@ def has_sent(through: Mapping[str, Any], receipt: Receipt) -> bool:
 
 
 def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return how much each follower has sent: name, and `through` of its last ended run.
+    """Return how much each follower has sent: its name, and `through` of its last finished run.
 
-    One whose last run hasn't ended is there twice: it may turn out to have sent that as well.
+    A follower whose last run hasn't finished is listed twice: that run may turn out to have sent
+    its records as well.
     """
     keys: dict[str, list[RepublishRun]] = {}
     for run in list_runs(archive.root):
@@ -121,7 +123,7 @@ def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def through_now(snapshot: Snapshot) -> dict[str, Any]:
-    """Return how far the archive is sealed: last batch by generation, and windows."""
+    """Return how far the archive is sealed: the last batch by generation, and the windows."""
     return {
         "generations": {
             str(generation.number): names[-1]
@@ -137,18 +139,18 @@ def new_files(
 ) -> list[ArchiveFile]:
     """List the files that are sealed by receipts after `since` and up to `through`.
 
-    Of generations, reads the new receipts only.
+    For generations, reads only the new receipts.
 
     Raises:
-        ManifestInvalidError: When a receipt is damaged, or a repaired window holds records beside
-            such as were sent before.
+        ManifestInvalidError: When a receipt is damaged, or a repaired window mixes new records with
+            records that were already sent.
     """
     try:
         return _new_files(snapshot, since, through)
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which"
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to find "
+            "out which one"
         ) from error
 
 
@@ -188,7 +190,7 @@ def _sent_files(
     windows: Iterable[Receipt],
     wanted: Collection[str],
 ) -> dict[str, SealedFile]:
-    """Return those of some files that were sent, by path."""
+    """Return the files in `wanted` that were sent, by path."""
     receipts = list(windows)
     for generation in snapshot.generations if wanted else ():
         last = since.get("generations", {}).get(str(generation.number), "")
@@ -199,7 +201,7 @@ def _sent_files(
 
 
 def _ranges(files: Iterable[SealedFile]) -> Ranges:
-    """Return what was sent of files that were damaged later."""
+    """Return the offset ranges that were sent from files that were damaged later."""
     ranges: Ranges = {}
     for file in files:
         for content in file.contents:
@@ -211,16 +213,16 @@ def _ranges(files: Iterable[SealedFile]) -> Ranges:
 def _unsent_superseding(
     window: SnapshotWindow, files: Iterable[ArchiveFile], sent: Sequence[SealedFile]
 ) -> list[ArchiveFile]:
-    """Return the files of a window whose records weren't sent from those that it stands for."""
+    """Return the files of a window whose records weren't sent from the files it supersedes."""
     receipt = window.receipt
     if not sent or not receipt.files:
         return list(files)
     if len(sent) == len(receipt.replaces):
         return []
     raise ManifestInvalidError(
-        f"window {window.key} stands for {len(receipt.replaces):,} files, of which this follower "
-        f"has sent {len(sent):,} before; expected all or none. Nothing was sent; follow under "
-        "another target topic, and let followers run before a reprocess"
+        f"window {window.key} supersedes {len(receipt.replaces):,} files, of which this follower "
+        f"has already sent {len(sent):,}; expected all or none. Nothing was sent; follow with "
+        "another target topic, and let followers run before you reprocess"
     )
 
 
@@ -234,7 +236,7 @@ def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]
             yield file
         elif new:
             raise ManifestInvalidError(
-                f"{file.path} was drained in place of a damaged file, and holds records that this "
-                "follower has sent before beside others that it hasn't; expected all or none. "
-                "Nothing was sent; follow under another target topic"
+                f"{file.path} was drained to replace a damaged file, and holds records that this "
+                "follower has already sent next to others that it hasn't; expected all or none. "
+                "Nothing was sent; follow with another target topic"
             )

@@ -1,4 +1,4 @@
-"""Whether records may go into a topic that this archive drains: it may hold them still."""
+"""Decide whether records may go into a topic that this archive drains and that may hold them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafka_drain.republish.planning.runs import list_runs
 
 __all__ = ["Standing", "Verdict", "check_sources", "judge"]
 
-#: What one says who wants it all the same.
+#: How the user allows it anyway.
 IN_WORDS = "say --into-source (into_source in Airflow)"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a target topic is to the archive.
+    """How a target topic relates to the archive.
 
     Attributes:
         same_cluster: Whether it is in the cluster that the archive was drained from.
-        is_archived: Whether the archive holds records of a topic of its name.
+        is_archived: Whether the archive holds records of a topic of this name.
         is_matched: Whether the archive's topic_pattern matches its name.
-        exists: Whether it is there.
-        same_life: Whether it is a topic that was drained, by its id, and not one made since.
+        exists: Whether it exists.
+        same_life: Whether it is, by its topic id, a topic that was drained and wasn't recreated.
         holds_records: Whether it has offsets that may hold records.
     """
 
@@ -41,26 +41,26 @@ class Standing:
 
 
 class Verdict(Enum):
-    """What becomes of a republish into a topic."""
+    """What a republish into a topic amounts to."""
 
-    #: It isn't the source.
+    #: The topic isn't a source of the archive.
     ELSEWHERE = "elsewhere"
-    #: The source is gone or empty: what is restored is there once.
+    #: The source is gone or empty: each restored record is in it once.
     RESTORES = "restores"
-    #: Records go beside those that are there, as was asked for.
+    #: The source holds records, and the user asked to add to them.
     ASKED = "asked"
-    #: What is sent will be drained, under another topic's name.
+    #: A drain will archive what is sent, as records of another topic.
     DRAINED = "drained"
-    #: The source holds the archived records.
+    #: The source still holds the archived records.
     HELD = "held"
-    #: The source was made again, and holds records.
+    #: The source was recreated and holds records.
     MADE_AGAIN = "made again"
-    #: A follower would send what it has sent, again and again.
+    #: A follower would send the records it has sent, over and over.
     FEEDS_ITSELF = "feeds itself"
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing may be sent."""
+        """Return whether nothing may be sent."""
         return self in (Verdict.HELD, Verdict.MADE_AGAIN, Verdict.FEEDS_ITSELF)
 
 
@@ -68,9 +68,9 @@ def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
     """Judge a republish into one topic.
 
     Args:
-        standing: What the topic is to the archive.
-        is_asked: Whether somebody said in words that records may go into the source.
-        follows: Whether a follower asks, which sends what is archived later as well.
+        standing: How the topic relates to the archive.
+        is_asked: Whether the user explicitly allowed sending into the source.
+        follows: Whether the run is a follower's, which also sends what is archived later.
     """
     if not standing.same_cluster:
         return Verdict.ELSEWHERE
@@ -93,17 +93,17 @@ def check_sources(
     is_asked: bool,
     follows: bool,
 ) -> list[str]:
-    """Look at the target topics, and refuse those that the archive drains and that hold records.
+    """Check the target topics; refuse sources of the archive that hold records.
 
     Args:
-        snapshot: Where the records are.
-        cluster: Where they go.
-        targets: The topics' names.
-        is_asked: Whether somebody said in words that records may go into the source.
-        follows: Whether a follower asks.
+        snapshot: The archive that holds the records.
+        cluster: The cluster they go to.
+        targets: The target topics' names.
+        is_asked: Whether the user explicitly allowed sending into the source.
+        follows: Whether the run is a follower's.
 
     Returns:
-        What people should know before they send.
+        Notes for the user to read before sending.
 
     Raises:
         TopicError: Names the topic, what it holds, and what to do.
@@ -125,7 +125,7 @@ def check_sources(
 def _look(
     snapshot: Snapshot, cluster: KafkaCluster, name: str, *, exists: bool
 ) -> tuple[Standing, str]:
-    """Return what a topic of the archive's own cluster is to the archive, and what was seen."""
+    """Return how a topic of the archive's own cluster relates to the archive, and what was seen."""
     document = snapshot.document
     pattern = document.source.get("topic_pattern")
     lives = {life for topic, life in snapshot.topic_lives() if topic == name}
@@ -145,11 +145,11 @@ def _look(
         same_life=id in lives | known,
         holds_records=offsets > 0,
     )
-    return standing, (f"holds {offsets:,} offsets" if exists else "isn't there")
+    return standing, (f"holds {offsets:,} offsets" if exists else "doesn't exist")
 
 
 def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
-    """Return which runs of the archive have restored part of a topic, for people."""
+    """Return a text that names the runs of this archive that have restored part of a topic."""
     id = cluster.topics([name])[name].id
     receipts = {run.key: run.receipt() for run in list_runs(snapshot.root) if run.has_ended}
     parts = [
@@ -160,7 +160,7 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
     if not parts:
         return ""
     return (
-        f" (run {', '.join(parts)} restored part of it; where nothing else is there, go on with "
+        f" (run {', '.join(parts)} restored part of it; if it holds nothing else, continue with "
         f"the next part: {IN_WORDS})"
     )
 
@@ -168,15 +168,15 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
 def _why(verdict: Verdict, name: str, seen: str) -> str:
     if verdict is Verdict.FEEDS_ITSELF:
         return (
-            f"topic {name} is drained into this archive, by its topic_pattern: each run would send "
-            f"what the one before has sent. Name a target that the pattern doesn't match, or "
+            f"topic {name} is drained into this archive by its topic_pattern, so each run would "
+            f"send what the previous one sent. Name a target that the pattern doesn't match, or "
             f"{IN_WORDS}. Nothing was sent"
         )
     held = (
-        "records of this archive: they would be there twice, and be drained again"
+        "records of this archive: they would be duplicated, and drained again"
         if verdict is Verdict.HELD
-        else "records, though it was made again since it was archived: they would be mixed, and be "
-        "drained again"
+        else "records, although it was recreated after it was archived: they would be mixed with "
+        "the restored ones, and drained again"
     )
     return (
         f"topic {name} is a source of this archive and {seen}, which may be {held}. Name another "
@@ -187,10 +187,10 @@ def _why(verdict: Verdict, name: str, seen: str) -> str:
 def _note(verdict: Verdict, name: str, seen: str) -> str:
     if verdict is Verdict.DRAINED:
         return (
-            f"WARNING topic {name} matches this archive's topic_pattern: a drain archives what is "
-            "sent to it as well"
+            f"WARNING topic {name} matches this archive's topic_pattern: a drain will also archive "
+            "what is sent to it"
         )
-    again = "a drain archives what is sent to it once more"
+    again = "a drain will archive what is sent to it once more"
     if verdict is Verdict.ASKED:
-        return f"WARNING topic {name} is a source of this archive and {seen}, as asked for: {again}"
+        return f"WARNING topic {name} is a source of this archive and {seen}, as requested: {again}"
     return f"topic {name} is a source of this archive and {seen}: it is restored, and {again}"

@@ -1,14 +1,14 @@
-"""Which run may open: of two with the same records and target, at any moment, one.
+"""Decide which run may open: of runs with the same records and target, only one at a time.
 
 republish/openings/00000001.json           the first claim: a run is about to open
-republish/openings/00000001.decided.json   what became of it: opened, or withdrawn
+republish/openings/00000001.decided.json   the decision about it: opened or withdrawn
 
-Claims are numbered, each made exclusively after all before it, so that of two runs the later one
-sees the earlier. It refuses to open beside one that has opened, and withdraws a claim of which
-nothing is decided: its run may have been killed. A run opens by deciding its own claim, after its
-progress is in Kafka and before its first record; finds it that withdrawn, it sends nothing. Who
-decides first is the file system's word, so that a run that was killed or paused locks nobody out
-and can't come back beside another.
+Claims are numbered, and each is created exclusively after all previous ones, so the later of two
+runs always sees the earlier one. It refuses to open next to a run that has opened, and withdraws an
+undecided claim, whose run may have been killed. A run opens by deciding its own claim, after its
+progress is in Kafka and before its first record; if it finds its claim withdrawn, it sends nothing.
+The file system determines who decides first. A run that was killed or paused therefore blocks no
+other run, and can't resume next to one that has replaced it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Claim", "Decision", "State", "claim_opening", "decide"]
 
 
 class State(Enum):
-    """What became of a claim."""
+    """The decision about a claim."""
 
     UNDECIDED = "undecided"
     OPENED = "opened"
@@ -52,13 +52,13 @@ class Decision(Enum):
 
 
 def decide(state: State, *, is_own: bool, overlaps: bool) -> Decision:
-    """Decide about an earlier claim.
+    """Decide what to do about an earlier claim.
 
     Args:
-        state: What became of it.
-        is_own: Whether it is of the same run, or the same follower: the protocol counts each of
+        state: The claim's state.
+        is_own: Whether it belongs to the same run or the same follower: the protocol counts each of
             its records once.
-        overlaps: Whether records of it would be sent twice.
+        overlaps: Whether some of its records would be sent twice.
     """
     if is_own or not overlaps or state is State.WITHDRAWN:
         return Decision.PASS
@@ -71,8 +71,8 @@ class Claim:
 
     Attributes:
         root: The archive's folder.
-        number: Its place among all claims, from 1.
-        run: Key of the run; empty when the claim can't be read: whoever made it was killed.
+        number: Its position among all claims, from 1.
+        run: Key of the run; empty when the claim is unreadable because its writer was killed.
     """
 
     root: UPath
@@ -80,35 +80,35 @@ class Claim:
     run: str
 
     def confirm(self) -> None:
-        """Open: from here on no other run takes this one's place.
+        """Open the run: from now on, no other run can take its place.
 
         Raises:
-            ConfigError: When another run has opened meanwhile; names it.
+            ConfigError: When another run has opened in the meantime; names it.
         """
         if self._decide(State.OPENED, self.run):
             return
         document = self._decided()
         if document.get("state") != State.OPENED.value:
             raise repeats_error(
-                str(document.get("by")), "began to send", "the same records at the same moment"
+                str(document.get("by")), "started to send", "the same records at the same moment"
             )
 
     def withdraw(self, by: str) -> bool:
-        """Take a claim back, or another's place; False when its run has opened."""
+        """Withdraw this claim for a run; return False when the claim's run has opened."""
         return self._decide(State.WITHDRAWN, by) or self.state() is State.WITHDRAWN
 
     def state(self) -> State:
-        """Return what became of the claim."""
+        """Return the claim's state."""
         document = self._decided()
         return State(document["state"]) if document else State.UNDECIDED
 
     @property
     def is_settled(self) -> bool:
-        """Whether the runs' own folders say all that this claim does."""
+        """Return whether the runs' own folders already record everything this claim does."""
         if self.state() is State.WITHDRAWN:
             return True
         run = RepublishRun(self.root, self.run)
-        # Also where a later claim of the run was the one that opened.
+        # Also true if a later claim of the run was the one that opened.
         return bool(self.run) and (run.is_opened or run.has_ended)
 
     def _decide(self, state: State, by: str) -> bool:
@@ -125,29 +125,29 @@ class Claim:
 
 
 def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
-    """Claim that a run opens; sends nothing.
+    """Claim the opening of a run; sends nothing.
 
     Args:
         root: The archive's folder.
-        plan: The run's plan, which is written.
-        repeat: Whether it may send what another run sends.
+        plan: The run's plan, which has been written.
+        repeat: Whether it may send records that another run sends.
 
     Raises:
-        ConfigError: When another run has sent such records, or began to, or an attempt of this one
-            with the plan before; names it.
+        ConfigError: When another run has sent such records or has started to, or an attempt of this
+            run started with the previous plan; names it.
     """
     claim, unsettled = _append(root, plan.key)
     was_planned_before = bool(RepublishRun(root, plan.key).replaced())
     try:
         if not repeat:
             refuse_repeated(root, plan)
-        # All are looked at before one is withdrawn: a run that is refused takes nobody's place.
+        # Check all of them before withdrawing one: a run that is refused must not displace others.
         to_withdraw = []
         for other in unsettled:
             state = other.state()
             now = _meets(other, plan, repeat=repeat)
             of_earlier_plan = was_planned_before and other.run == plan.key
-            # One that can't be read may claim anything. Its run, if it opened, tells of itself.
+            # An unreadable claim may claim anything. If its run opened, the run's folder says so.
             is_unknown = not other.run and state is State.UNDECIDED
             decision = decide(
                 state,
@@ -177,19 +177,19 @@ def _meets(other: Claim, plan: RepublishPlan, *, repeat: bool) -> str | None:
 
 def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
     if now is not None:
-        return repeats_error(other.run, "began to send", now)
+        return repeats_error(other.run, "started to send", now)
     return ConfigError(
-        f"an attempt of run {plan.key} began with the plan before this one. Nothing was sent; end "
-        "the run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and name another one"
+        f"an attempt of run {plan.key} started with the previous plan. Nothing was sent; end the "
+        "run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and name another one"
     )
 
 
 def _append(root: UPath, run: str) -> tuple[Claim, list[Claim]]:
-    """Make the next claim; return it, and those before it that the runs' folders don't tell of."""
+    """Create the next claim; return it, and earlier ones that the runs' folders don't record."""
     while True:
         numbers = list(_numbers(root))
         last = max(numbers, default=0)
-        # What was settled when the last claim was made needs no second look.
+        # Claims that were settled when the last one was made needn't be checked again.
         settled = _read(root, last)["settled"] if last else 0
         before = [
             Claim(root, number, str(_read(root, number)["run"]))
@@ -218,7 +218,7 @@ def _read(root: UPath, number: int) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise ArchiveError(f"{path} is gone; restore it from a copy. Nothing was sent") from error
     except ArchiveError:
-        # Where the file system has no hard links, a crash may leave half of it. It is undecided.
+        # On file systems without hard links, a crash may leave half a file. It is undecided.
         return {"run": "", "settled": 0}
 
 

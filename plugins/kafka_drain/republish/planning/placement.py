@@ -1,8 +1,8 @@
-"""Which partition of the target a record goes to. Opens nothing.
+"""Choose the target partition of a record. Opens nothing.
 
-`original` keeps each record's partition number. `key` does what the Java client's default
-partitioner does with a key, so that keys land where Java producers put them. A number sends
-everything to that one partition.
+`original` keeps each record's partition number. `key` hashes the key like the Java client's default
+partitioner, so that keys land where Java producers put them. A number sends everything to that one
+partition.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _MASK = 0xFFFFFFFF
 
 
 def parse_placement(value: str | int) -> str | int:
-    """Return `original`, `key` or a partition's number.
+    """Return `original`, `key` or a partition number.
 
     Raises:
-        ConfigError: When it is none of these.
+        ConfigError: When the value is none of these.
     """
     if value in (ORIGINAL, BY_KEY):
         return value
     if str(value).isdecimal():
         return int(value)
     raise ConfigError(
-        f"placement = {value!r} is not acceptable; accepted: {ORIGINAL}, {BY_KEY} or a partition's "
+        f"placement = {value!r} is not acceptable; accepted: {ORIGINAL}, {BY_KEY} or a partition "
         "number"
     )
 
 
 def fixed_partition(placement: str | int, source_partition: int) -> int | None:
-    """Return the partition that all records of a source partition go to; None when keys decide."""
+    """Return the partition for all records of a source partition; None when keys choose it."""
     if isinstance(placement, int):
         return placement
     return source_partition if placement == ORIGINAL else None
@@ -53,7 +53,7 @@ def fixed_partition(placement: str | int, source_partition: int) -> int | None:
 def murmur2(data: bytes) -> int:
     """Return the 32-bit MurmurHash2 of some bytes, unsigned.
 
-    As `org.apache.kafka.common.utils.Utils.murmur2`, which counts the same bits as signed.
+    Same bits as the signed result of `org.apache.kafka.common.utils.Utils.murmur2`.
     """
     length = len(data)
     h = 0x9747B28C ^ length
@@ -68,22 +68,22 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-# Keys come again and again: a look-up costs a tenth of the hash.
+# Keys repeat: a cache hit costs a tenth of the hash.
 @lru_cache(maxsize=1 << 18)
 def _partition_of_key(key: bytes, partitions: int) -> int:
-    # `Utils.toPositive`, which clears the sign.
+    # Same as `Utils.toPositive`, which clears the sign bit.
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def partition_of_key(key: bytes | None, partitions: int, source_partition: int) -> int:
     """Return the partition of a key, as the Java client's default partitioner chooses it.
 
-    That one spreads records without a key by chance; here they stay together by the partition
-    that they came from, so that their order is kept and a second look finds them.
+    The Java client spreads records without a key at random. Here they stay together by source
+    partition, so that they keep their order and verify finds them again.
 
     Args:
-        key: The key; None where the record has none.
-        partitions: How many partitions the target has.
-        source_partition: Where the record came from.
+        key: The key; None if the record has none.
+        partitions: Number of partitions of the target.
+        source_partition: The partition that the record came from.
     """
     return source_partition % partitions if key is None else _partition_of_key(key, partitions)

@@ -1,7 +1,7 @@
-"""The plan of a republish: what goes where, frozen before the first record. Opens nothing.
+"""The plan of a republish: which records go where, frozen before the first one. Opens nothing.
 
-A plan is sealed JSON, written once into the run's folder. Its hash stands beside the progress that
-Kafka keeps, so that no attempt goes on with another plan than the one that was begun.
+A plan is sealed JSON, written once into the run's folder. Its hash is stored with the progress in
+Kafka, so that no attempt can resume the run with a different plan.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ __all__ = [
     "name_in_kafka",
 ]
 
-#: In version 2 shards may share a progress, and what a run has in Kafka is named for its archive
-#: too: a release that knows version 1 alone would send some shards again and others never, and not
-#: fence what is under way.
+#: In version 2, shards may share a progress, and a run's names in Kafka include its archive. A
+#: release that knows only version 1 would send some shards twice and others never, and wouldn't
+#: fence the producers in flight.
 OLDER, NEWER = 1, 2
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
-#: Deliveries, each with what is kept of a record.
+#: The deliveries, each with the parts of a record that it keeps.
 DELIVERIES = {
     EXACTLY_ONCE: "key, value, headers, timestamp and order",
     AT_LEAST_ONCE: "key, value, headers and partition; Spark's Kafka sink can't set timestamps",
 }
-#: So much of an archive's id stands in the names of what its runs have in Kafka.
+#: Number of digits of the archive's id in the names that its runs use in Kafka.
 ID_DIGITS = 12
 
-#: Records and bytes a second that a dry run counts with; two cores and a broker did more.
+#: Records and bytes per second assumed by a dry run; two cores and a broker achieved more.
 ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 
-#: So long the plan of a run that never opened stands: then the run is planned again. Its files are
-#: kept for a day more, so that what is about to open finds them.
+#: How long the plan of a run that never opened stays valid before the run is planned again. Its
+#: files are kept for one more day, so that a run that is about to open still finds them.
 UNOPENED, UNOPENED_FILES = timedelta(days=3), timedelta(days=4)
 
 
 def name_in_kafka(key: str, archive_id: str) -> str:
-    """Return what a run's groups are made of, and its transactional ids begin with."""
+    """Return the base of a run's group names, and the prefix of its transactional ids."""
     return f"{key}-{archive_id[:ID_DIGITS]}" if archive_id else key
 
 
@@ -63,11 +63,11 @@ class Target:
 
     Attributes:
         topic: Its name.
-        id: Its topic id; empty in the plan of a dry run that would make it.
-        partitions: How many it has.
-        start: High watermark of each partition when the plan was made: no record of the run is
-            below.
-        is_compacted: Whether its `cleanup.policy` has `compact`.
+        id: Its topic id; empty in the plan of a dry run that would create it.
+        partitions: Number of partitions.
+        start: High watermark of each partition when the plan was made; all records of the run are
+            at or above it.
+        is_compacted: Whether its `cleanup.policy` includes `compact`.
     """
 
     topic: str
@@ -79,26 +79,26 @@ class Target:
 
 @dataclass(frozen=True)
 class RepublishPlan:
-    """What will be sent.
+    """Which records go where, and how.
 
     Attributes:
-        run: Name of the run, for people.
+        run: Display name of the run.
         key: Name of its folder, and part of its transactional ids and groups.
         created_at: When the plan was made, in UTC.
         pipeline: The pipeline's name.
         cluster_id: Id of the target cluster.
-        request: What was asked for, as `RepublishRequest.to_dict` writes it.
+        request: The request, as `RepublishRequest.to_dict` writes it.
         delivery: `exactly_once` or `at_least_once`.
         transactions: `strict` or `fast`.
         engine: `worker` or `spark`.
-        placement: `original`, `key` or a partition's number.
-        provenance: Whether headers say where each record came from.
+        placement: `original`, `key` or a partition number.
+        provenance: Whether to add headers that say where each record came from.
         targets: The topics that get records.
-        shards: One for each source partition (and life of its topic).
+        shards: One for each source partition (and incarnation of its topic).
         size: Size of the files in bytes.
-        timestamps_replaced: Records whose timestamp is 0, which librdkafka takes for "now".
-        notes: What people should know before they send.
-        through: What of the archive a follower has sent when this run is done.
+        timestamps_replaced: Number of records with timestamp 0, which librdkafka takes for "now".
+        notes: Notes for the user to read before sending.
+        through: How much of the archive a follower has sent when this run is done.
         archive_id: The archive's id; empty in a plan of version 1.
         sha256: The plan's hash.
     """
@@ -124,17 +124,17 @@ class RepublishPlan:
     sha256: str = field(default="", compare=False)
 
     def is_older(self, than: timedelta, now: datetime) -> bool:
-        """Whether the plan was made longer ago."""
+        """Return whether the plan was made longer ago than `than`."""
         return now - datetime.fromisoformat(self.created_at) > than
 
     @property
     def records(self) -> int:
-        """How many records."""
+        """Number of records."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def files(self) -> int:
-        """How many files."""
+        """Number of files."""
         return len({file.path for shard in self.shards for file in shard.files})
 
     @property
@@ -144,29 +144,31 @@ class RepublishPlan:
 
     @property
     def kafka_name(self) -> str:
-        """What the run's groups are made of: its key, and its archive.
+        """Base of the run's group names: its key and its archive.
 
-        A run of the same name in another archive has others.
+        A run of the same name in another archive gets different groups.
         """
         return name_in_kafka(self.key, self.archive_id)
 
     @property
     def transactional_name(self) -> str:
-        """What the run's transactional ids are made of: in a copy of the archive, a run of the same
-        name and another target has others.
+        """Base of the run's transactional ids.
 
-        A plan of version 1 may have been begun by a release that knew its key alone.
+        It includes the plan's hash, so that in a copy of the archive, a run with the same name and
+        another target gets different ids.
+
+        A plan of version 1 may have been started by a release that used only the run's key.
         """
         return f"{self.kafka_name}-{self.sha256[:12]}" if self.archive_id else self.kafka_name
 
     @property
     def attempts(self) -> ProgressSlot:
-        """Where the attempts of the run are counted, beside the progress of its shards."""
+        """Slot that holds the number of attempts of the run, beside the progress of its shards."""
         return ProgressSlot(f"{PREFIX}{self.kafka_name}-attempts", self.shards[0].progress.tp)
 
     @cached_property
     def chains(self) -> list[tuple[Shard, ...]]:
-        """The shards by writer, in the order in which each sends them."""
+        """The shards by writer, in the order in which each writer sends them."""
         return chains_of(self.shards)
 
     @property
@@ -176,15 +178,15 @@ class RepublishPlan:
 
     @property
     def slots(self) -> list[ProgressSlot]:
-        """Where the progress of each chain is kept."""
+        """Slots that hold the progress of each chain."""
         return [chain[0].progress for chain in self.chains]
 
     def target(self, topic: str) -> Target:
-        """Return a target by its name."""
+        """Return a target by name."""
         return next(target for target in self.targets if target.topic == topic)
 
     def starts(self) -> dict[TopicPartition, int]:
-        """Return where the run's records begin at the earliest in each target partition."""
+        """Return the lowest offset that the run's records can have in each target partition."""
         return {
             TopicPartition(target.topic, partition): start
             for target in self.targets
@@ -192,13 +194,13 @@ class RepublishPlan:
         }
 
     def seconds(self, records_per_second: float = 0, bytes_per_second: float = 0) -> float:
-        """Estimate how long sending takes; a limit of 0 is none."""
+        """Estimate how long sending takes; a limit of 0 means unlimited."""
         by_records = min(records_per_second or ASSUMED_RECORDS, ASSUMED_RECORDS)
         by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
         return max(self.records / by_records, self.size / by_bytes)
 
     def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
-        """Return the plan as people read it."""
+        """Return the plan as text lines for the user."""
         took = duration_text(self.seconds(records_per_second, bytes_per_second))
         how = f"{self.delivery}, {self.transactions}" if self.keeps_timestamps else self.delivery
         return [
@@ -244,7 +246,7 @@ class RepublishPlan:
         }
 
     def to_bytes(self) -> bytes:
-        """Return the sealed plan, as it stands in its file."""
+        """Return the sealed plan, as written to its file."""
         return seal(
             {
                 "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
@@ -285,7 +287,7 @@ class RepublishPlan:
 
         Raises:
             SealError: When a byte was changed.
-            ValueError: When it is a plan of another format.
+            ValueError: When the plan has another format version.
         """
         document = unseal(content)
         if document.get("format_version") not in (OLDER, NEWER):

@@ -1,4 +1,4 @@
-"""Planning a republish: from what the archive's receipts seal to shards. Sends nothing."""
+"""Plan a republish: from the files that the archive's receipts seal to shards. Sends nothing."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from kafka_drain.republish.planning.targets import Need, check_names, create_tar
 
 __all__ = ["make_plan"]
 
-#: Up to so many bytes or records, `auto` is the worker: Spark takes ten seconds to start, and
-#: several machines pay only beyond.
+#: Limits up to which `auto` chooses the worker: Spark takes ten seconds to start, and several
+#: machines are faster only above them.
 WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000
 
 
 @dataclass
 class _Part:
-    """What is known of a source partition before its target is.
+    """What is known about a source partition before its target is known.
 
     Attributes:
-        rows: Which rows are wanted.
-        files: The files with such rows.
+        rows: The selected rows.
+        files: The files that hold such rows.
         oldest_ms: Lowest timestamp; None when unknown.
         newest_ms: Highest timestamp; None when unknown.
     """
@@ -86,31 +86,32 @@ def make_plan(
     bound: Binding | None = None,
     identify: Callable[[], str] = lambda: "",
 ) -> RepublishPlan:
-    """Plan a republish of what receipts seal; sends nothing.
+    """Plan a republish of sealed files; sends nothing.
 
     Args:
-        snapshot: Where the files are.
-        cluster: Where the records go.
-        request: What is asked for.
+        snapshot: The archive to read the files from.
+        cluster: The cluster to send the records to.
+        request: The requested republish.
         run: The run's name.
-        now: The time.
-        say: Takes lines of progress.
-        creates_targets: Whether target topics that are missing are made now, where the request
-            says so; without, the plan only says that they will be.
-        key: Name of the run's folder; made from its name when None.
+        now: The current time.
+        say: Called with progress lines.
+        creates_targets: Whether to create missing target topics now, if the request allows it;
+            otherwise the plan only says that they will be created.
+        key: Name of the run's folder; derived from the run's name when None.
         files: Lists the files to choose from; all of the archive when None.
-        through: What of the archive a follower has sent when this run is done.
-        bound: Where a follower's runs before have sent.
-        identify: Returns the archive's id; asked once nothing stands in the way, as it may write
-            it.
+        through: How much of the archive a follower has sent when this run is done.
+        bound: Where the follower's previous runs have sent.
+        identify: Returns the archive's id. Called only after all checks have passed, as it may
+            write the id.
 
     Raises:
-        ConfigError: When the request can't be met as it is put.
-        ArchiveError: When the folder is no archive, or never held such topics.
+        ConfigError: When the request can't be fulfilled as given.
+        ArchiveError: When the folder isn't an archive, or never held the requested topics.
         NotSealedError: When files aren't sealed yet.
-        ManifestInvalidError: When the manifest, a receipt or a file is not as it should be.
+        ManifestInvalidError: When the manifest, a receipt or a file is damaged.
         SourceRecordError: When a row has no topic and no target topic is named.
-        TopicError: When a target topic is missing, too small, or set so that records would change.
+        TopicError: When a target topic is missing, has too few partitions, or has settings that
+            would change or drop records.
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -133,7 +134,7 @@ def make_plan(
     )
     targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
     if creates_targets and not all(target.id for target in targets):
-        # Only now: one that is refused leaves none behind.
+        # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
         targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
     cluster_id = cluster.cluster_id()
@@ -146,7 +147,7 @@ def make_plan(
     sizes = {file.path: file.bytes for shard in shards for file in shard.files}
     if zeros and request.delivery != AT_LEAST_ONCE:
         notes.append(
-            f"WARNING {zeros:,} records have timestamp 0, which Kafka's client replaces by the "
+            f"WARNING {zeros:,} records have timestamp 0, which Kafka's client replaces with the "
             "time of sending"
         )
     engine, reason = _engine(request, sum(s.records for s in shards), sum(sizes.values()))
@@ -179,12 +180,12 @@ def _sealed(
     snapshot: Snapshot, files: list[ArchiveFile], request: RepublishRequest
 ) -> list[tuple[ArchiveFile, SealedFile]]:
     waiting = [file for file in files if file.sealed is None]
-    # A follower takes what is sealed, and the rest next time.
+    # A follower sends what is sealed, and the rest in the next run.
     if waiting and not (request.sealed_only or request.follow):
         raise NotSealedError(
             f"{snapshot.root}: {len(waiting):,} files are committed but not sealed yet, the first "
-            f"{waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or leave "
-            "them out (sealed only). Nothing was sent"
+            f"is {waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or "
+            "leave them out (--sealed-only; sealed_only in Airflow). Nothing was sent"
         )
     return [(file, file.sealed) for file in files if file.sealed is not None]
 
@@ -212,11 +213,11 @@ def _parts(
     request: RepublishRequest,
     say: Callable[[str], None],
 ) -> tuple[dict[tuple[TopicPartition, str], _Part], int]:
-    """Return what is wanted, and how many timestamps are 0.
+    """Return the selected parts, and the number of timestamps that are 0.
 
-    What is wanted goes by source partition and topic id, sorted, older lives of a topic first.
+    Parts are keyed by source partition and topic id, sorted, older incarnations of a topic first.
     """
-    # A topic that was made again counts its offsets from 0 again: the id tells them apart.
+    # A recreated topic's offsets restart at 0: the topic id tells the incarnations apart.
     parts: dict[tuple[TopicPartition, str], _Part] = {}
     zeros = 0
     ticker = Ticker("plan", Progress("files", len(files)), say)
@@ -233,10 +234,10 @@ def _parts(
         lives[tp] = lives.get(tp, 0) + 1
         if lives[tp] > 1 and request.selection.offsets:
             raise ConfigError(
-                f"offsets of {tp} name two records each, as the topic was made again; select by "
-                "time instead"
+                f"offsets of {tp} are ambiguous, as the topic was recreated and its offsets "
+                "restarted; select by time instead"
             )
-    # The lives of a topic that was made again stay in their order, wherever their files lie now.
+    # The incarnations of a topic keep their order, regardless of where their files are now.
     lived = snapshot.topic_lives()
     in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
     return {key: parts[key] for key in in_order}, zeros
@@ -262,9 +263,9 @@ def _wanted(sealed: SealedFile, request: RepublishRequest) -> Iterator[tuple[Sea
 def _count(
     snapshot: Snapshot, file: ArchiveFile, sealed: SealedFile, content: SealedContent, rows: Rows
 ) -> tuple[ShardFile | None, int]:
-    """Return a file's share of a shard, and how many of its timestamps are 0.
+    """Return a file's share of a shard, and the number of its timestamps that are 0.
 
-    The file is read only where its receipt doesn't say.
+    The file is read only if its receipt doesn't have the answer.
     """
     first, last, records, zeros = content.first, content.last, content.records, 0
     low, high = content.first_timestamp, content.last_timestamp
@@ -298,7 +299,7 @@ def _refuse_unknown(
 ) -> None:
     """Refuse topics and partitions that the archive never held.
 
-    An interval without records is no mistake, nor is a follower that has sent all there is.
+    An interval without records is no error, nor is a follower that is up to date.
     """
     held = {content.tp.topic for _, sealed in files for content in sealed.contents}
     known = held | set(snapshot.document.topics)
@@ -318,7 +319,7 @@ def _refuse_unknown(
 def _refuse_unknown_partitions(
     snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFile]], selection: Selection
 ) -> None:
-    """Refuse partitions that the archive never drained; one without records is no mistake."""
+    """Refuse partitions that the archive never drained; one without records is no error."""
     known = {content.tp for _, sealed in files for content in sealed.contents}
     for generation in snapshot.generations:
         receipt = generation.last_receipt()
@@ -340,7 +341,7 @@ def _refuse_unknown_partitions(
 def _needs(
     parts: Mapping[tuple[TopicPartition, str], _Part], request: RepublishRequest
 ) -> dict[str, Need]:
-    """Return what the records ask of each target topic."""
+    """Return what the records require of each target topic."""
     needs: dict[str, list[Need]] = {}
     for (tp, _), part in parts.items():
         topic = request.target_of(tp.topic) or ""
@@ -380,7 +381,7 @@ def _slots(
     key: str,
     counts: Mapping[str, int],
 ) -> dict[tuple[TopicPartition, str], ProgressSlot]:
-    """Return where the progress of each part is kept: one slot for all that a writer sends."""
+    """Return the progress slot of each part: one slot for everything that a writer sends."""
     by_topic: dict[str, dict[TopicPartition, list[tuple[TopicPartition, str]]]] = {}
     for life in parts:
         sources = by_topic.setdefault(request.target_of(life[0].topic) or "", {})
@@ -399,9 +400,9 @@ def _slots(
         slot = -1
         for chain, lives in zip(numbers, sources.values(), strict=True):
             for life in lives:
-                # The lives of a topic that was made again are sent in turn, also without chains.
+                # Incarnations of a topic are sent in sequence, even without chains.
                 slot = chain if is_chained else slot + 1
-                # As many a group as the topic has partitions to commit offsets for.
+                # A group holds one slot per partition of the topic.
                 layer, partition = divmod(slot, counts[topic])
                 tp = TopicPartition(topic, partition)
                 slots[life] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
@@ -415,4 +416,4 @@ def _engine(request: RepublishRequest, records: int, size: int) -> tuple[str, li
         return request.engine, []
     engine = "worker" if size <= WORKER_BYTES and records <= WORKER_RECORDS else "spark"
     bound = f"{WORKER_BYTES / 1e9:g} GB and {WORKER_RECORDS:,} records"
-    return engine, [f"engine {engine}: the worker's are plans of up to {bound}"]
+    return engine, [f"engine {engine}: auto uses the worker for plans of up to {bound}"]

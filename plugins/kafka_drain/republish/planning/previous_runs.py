@@ -1,4 +1,4 @@
-"""What earlier republishes of an archive sent: sent again, it would be in the target twice."""
+"""What earlier republishes of an archive sent, so that nothing gets into a target twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["is_of_same_run", "refuse_repeated", "repeated", "repeats_error", "se
 
 
 def sent(plan: RepublishPlan) -> list[dict[str, Any]]:
-    """Return what a plan sends where, as its receipt keeps it."""
+    """Return which records a plan sends where, in the form that receipts record."""
     return [
         {
             "source_topic": shard.source.topic,
@@ -43,7 +43,7 @@ def _spans(shard: Shard) -> list[tuple[int, int]]:
 
 
 def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
-    """Refuse a plan of records that another run has sent, or is sending, to the same topic.
+    """Refuse a plan with records that another run has sent, or is sending, to the same topic.
 
     Raises:
         ConfigError: Names the run and the records.
@@ -56,7 +56,7 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
         if receipt is not None:
             entries, verb = receipt["sent"], "has sent"
         elif run.is_opened and (other := run.plan()) is not None:
-            entries, verb = sent(other), "began to send"
+            entries, verb = sent(other), "started to send"
         else:
             continue
         if (now := _first_overlap(entries, planned)) is not None:
@@ -64,26 +64,26 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
 
 
 def is_of_same_run(plan: RepublishPlan, key: str) -> bool:
-    """Whether a run's key is the plan's own, or of the same follower.
+    """Return whether a run's key is the plan's own key or belongs to the same follower.
 
-    What a follower's runs have sent is told by their receipts, exactly (follow.py); the ranges that
-    are compared here may hold gaps, which a window fills later.
+    The receipts of a follower's runs record exactly what was sent (follow.py). The ranges compared
+    here may contain gaps that a window fills later.
     """
     follower = None if plan.through is None else plan.key.rpartition(".")[0]
     return key == plan.key or key.rpartition(".")[0] == follower
 
 
 def repeated(plan: RepublishPlan, before: list[dict[str, Any]]) -> str | None:
-    """Return the first records of a plan that another run sends to the same topic, for people."""
+    """Return a text for the first records of a plan that another run sends to the same topic."""
     return _first_overlap(before, sent(plan))
 
 
 def repeats_error(run: str, verb: str, records: str) -> ConfigError:
-    """Return the error of a run that would send what another one `has sent` or `began to send`."""
-    choose = "Choose " if verb == "has sent" else "Name that run to go on with it, choose "
+    """Return the error for resending what another run `has sent` or `started to send`."""
+    choose = "Choose " if verb == "has sent" else "Name that run to resume it, choose "
     return ConfigError(
-        f"run {run} {verb} {records}: they would be there twice. {choose}other records or another "
-        "topic, or say that they may be repeated. Nothing was sent"
+        f"run {run} {verb} {records}: they would be duplicated. {choose}other records or another "
+        "topic, or allow repeated records with --repeat (repeat in Airflow). Nothing was sent"
     )
 
 
@@ -95,7 +95,7 @@ def _first_overlap(before: list[dict[str, Any]], planned: list[dict[str, Any]]) 
         for now in by_source.get(_identity(then), ()):
             if _overlap(then, now):
                 return (
-                    f"records of {now['source_topic']}-{now['source_partition']} in offsets "
+                    f"records of {now['source_topic']}-{now['source_partition']} with offsets "
                     f"{now['ranges'][0][0]:,} to {now['ranges'][-1][1] - 1:,} to "
                     f"{now['target_topic']}"
                 )
@@ -103,7 +103,7 @@ def _first_overlap(before: list[dict[str, Any]], planned: list[dict[str, Any]]) 
 
 
 def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what two entries have to share before their records can be the same."""
+    """Return what two entries must have in common before their records can be the same."""
     names = ("source_topic", "source_topic_id", "source_partition", "target_topic_id")
     return tuple(entry[name] for name in names)
 
@@ -115,7 +115,7 @@ def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def _meet(a_from: int | None, a_to: int | None, b_from: int | None, b_to: int | None) -> bool:
-    """Whether two times from … to share a moment; None is no bound."""
+    """Return whether two time intervals [from, to) overlap; None means unbounded."""
     before = a_to is not None and b_from is not None and a_to <= b_from
     after = b_to is not None and a_from is not None and b_to <= a_from
     return not (before or after)

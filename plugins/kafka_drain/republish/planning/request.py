@@ -1,7 +1,7 @@
-"""What somebody may ask a republish for: the one list of its options. Opens nothing.
+"""The options of a republish: the single definition that everything else uses. Opens nothing.
 
 The form of `republish_<name>`, the flags of `kafka-drain republish`, the operator's template fields
-and the reference are made of it.
+and the reference page are generated from it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from kafka_drain.republish.planning.selection import Selection
 
 __all__ = ["OWN_TOPIC", "RESTORED", "RepublishRequest"]
 
-#: Stands for the topic that a record came from.
+#: Placeholder for the topic that a record came from.
 OWN_TOPIC = "{topic}"
 
-#: The target where none is named: the source may hold the records still.
+#: The default target: the source itself may still hold the records.
 RESTORED = "{topic}.restored"
 
-#: Parts of the form, and groups of flags.
+#: Sections of the form, and groups of flags.
 WHERE, WHICH, HOW = "Where to", "Which records", "How they are sent"
 
 
@@ -48,8 +48,8 @@ def _topic_name(name: str, target: str | None) -> str | None:
         raise refuse(
             name,
             target,
-            f"a topic's name, in which {OWN_TOPIC} is the topic that a record came from; "
-            f"{RESTORED} without one",
+            f"a topic name, in which {OWN_TOPIC} stands for the topic that a record came from; "
+            f"the default is {RESTORED}",
         )
     return target
 
@@ -81,21 +81,21 @@ Placement = Annotated[
 ]
 Renames = Annotated[dict[str, str], AfterValidator(collected(_renames))]
 Moment = Annotated[datetime | None, BeforeValidator(collected(_moment))]
-# As text in the form, whose lists have a line for each.
+# Shown as text in the form, whose lists have one line per value.
 Partition = Annotated[int, Field(ge=0), WithJsonSchema({"type": "string"})]
 Ranges = Annotated[tuple[str, ...], AfterValidator(collected(_ranges))]
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _option(section: str, default: Any, description: str, **shown: Any) -> Any:
-    """Make a field.
+    """Define an option of the republish.
 
     Args:
-        section: Part of the form, and group of flags.
-        default: What it is unless somebody says otherwise.
-        description: What users read of it, in the form as at a terminal.
-        shown: `examples` for the form; `flags`, where they aren't the field's name, and `metavar`,
-            which stands for the value in a flag's help.
+        section: Section of the form, and group of flags.
+        default: Default value.
+        description: Description shown in the form and in the command line's help.
+        shown: `examples` for the form; `flags`, if they differ from the field's name; and
+            `metavar`, the placeholder for the value in a flag's help.
     """
     return Field(default, description=description, json_schema_extra={"section": section, **shown})
 
@@ -104,145 +104,146 @@ class RepublishRequest(ConfigModel):
     """Which records of an archive go where, and how.
 
     Raises:
-        ConfigError: When a key is unknown, a value isn't acceptable, or two contradict each other.
+        ConfigError: When a key is unknown, a value isn't acceptable, or two values contradict each
+            other.
     """
 
-    # A template that is rendered to native objects makes a number of a topic named 2024.
+    # A template rendered to native objects turns a topic named 2024 into a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
     declares: ClassVar[str] = "republish"
 
     target_topic: Target = _option(
         WHERE,
         RESTORED,
-        "Topic that gets all records. {topic} in it stands for the topic that a record came from, "
-        "as in {topic}_restored. Without one: {topic}.restored.",
+        "Topic that gets all records. {topic} stands for the topic that a record came from, as in "
+        "{topic}_restored. Default: {topic}.restored.",
     )
     into_source: bool = _option(
         WHERE,
         False,
-        "Send also into a source topic that holds records: they will be there twice, and be "
-        "drained again. Without a target topic, each record goes to the topic it came from. A "
-        "source that is gone or empty doesn't need this.",
+        "Also send into a source topic that still holds records: they will be duplicated there, "
+        "and drained again. Without a target topic, each record goes to the topic it came from. "
+        "Not needed if the source is gone or empty.",
     )
     create_target: bool = _option(
         WHERE,
         False,
-        "Make missing target topics like their source: partitions and configuration as the last "
-        "drain saw them.",
+        "Create missing target topics like their source, with the partitions and configuration "
+        "that the last drain saw.",
     )
     placement: Placement = _option(
         WHERE,
         ORIGINAL,
-        "Partition in the target. original (default): the one that a record came from. key: as "
-        "Java producers place keys, for another number of partitions. A number: that partition, "
-        "for all records.",
+        "Partition in the target. original (default): the partition that a record came from. key: "
+        "by key like Java producers, for a target with a different number of partitions. A number: "
+        "that partition, for all records.",
         examples=["original", "key", "0"],
         metavar="original|key|NUMBER",
     )
     rename: Renames = _option(
         WHERE,
         {},
-        "Targets of single source topics; the others go to the target topic.",
+        "Target topics for individual source topics; all others go to the target topic.",
         metavar="TOPIC=TARGET",
     )
     from_time: Moment = _option(
         WHICH,
         None,
         "Only records with this timestamp or a later one, to the millisecond, such as "
-        "2026-11-21T13:00:00.250Z. Without it: from the beginning.",
+        "2026-11-21T13:00:00.250Z. Default: from the beginning.",
         metavar="TIME",
     )
     to_time: Moment = _option(
         WHICH,
         None,
         "Only records with a timestamp before this one, to the millisecond, such as "
-        "2026-11-21T13:00:00.250Z: the moment to restore to. Without it: to the end.",
+        "2026-11-21T13:00:00.250Z: the moment to restore to. Default: to the end.",
         metavar="TIME",
     )
     topics: tuple[str, ...] = _option(
         WHICH,
         (),
-        "Only of these source topics. Without any: of all.",
+        "Only records of these source topics. Default: all topics.",
         flags=["--topic"],
         metavar="TOPIC",
     )
     partitions: tuple[Partition, ...] = _option(
         WHICH,
         (),
-        "Only of these source partitions. Without any: of all.",
+        "Only records of these source partitions. Default: all partitions.",
         flags=["--partition"],
         metavar="NUMBER",
     )
     offsets: Ranges = _option(
         WHICH,
         (),
-        "Only these offsets, such as flights:0:100-200 (the end is not part of it). Without any: "
-        "all.",
+        "Only records with these offsets, such as flights:0:100-200 (the end is exclusive). "
+        "Default: all offsets.",
         metavar="TOPIC:PARTITION:START-END",
     )
     sealed_only: bool = _option(
         WHICH,
         False,
-        "Leave out files that no validation has sealed yet. Without this, they stop the run.",
+        "Leave out files that no validation has sealed yet. Otherwise such files stop the run.",
     )
     run_name: str | None = _option(
         WHICH,
         None,
-        "Name of the run: the same name goes on with it, or is done. Without one, the same "
-        "request is the same run; in Airflow, the same task of the same DAG run.",
+        "Name of the run. Reusing a name resumes that run, or does nothing if it has finished. By "
+        "default, the same request is the same run; in Airflow, the same task of the same DAG run.",
         flags=["--run-name", "--run"],
         metavar="NAME",
     )
     follow: bool = _option(
         WHICH,
         False,
-        "Only what was sealed since the last run that followed: a mirror, run by run. Which "
-        "records it takes stays as it was then.",
+        "Send only what was sealed since the previous run with this option: a mirror, built run by "
+        "run. The selection of records can't change between runs.",
     )
     delivery: Literal["exactly_once", "at_least_once"] = _option(
         HOW,
         EXACTLY_ONCE,
-        "exactly_once (default), or at_least_once by Spark's own Kafka sink: no timestamps, and a "
-        "retry sends again.",
+        "exactly_once (default), or at_least_once with Spark's own Kafka sink, which sets no "
+        "timestamps and sends everything again on a retry.",
     )
     transactions: Literal["strict", "fast"] = _option(
         HOW,
         "strict",
-        "strict (default): one transaction for each producer epoch, safe from delayed commits. "
-        "fast: the producer is kept.",
+        "strict (default): one transaction per producer epoch, safe from delayed commits. fast: "
+        "reuses the producer.",
     )
     engine: Literal["auto", "worker", "spark"] = _option(
         HOW,
         "auto",
-        "worker: processes on this machine, in Airflow its worker. spark: Spark's executors. auto "
-        "(default): the worker up to 20 GB.",
+        "worker: processes on this machine (in Airflow, on its worker). spark: Spark's executors. "
+        "auto (default): the worker up to 20 GB.",
     )
     provenance: bool = _option(
         HOW,
         False,
-        "Add three headers that say which topic, partition and offset a record came from.",
+        "Add three headers with the topic, partition and offset that a record came from.",
     )
     records_per_second: Limit = _option(
-        HOW, 0, "Limit for all partitions together; 0 for none.", metavar="N"
+        HOW, 0, "Limit for all partitions together; 0 for no limit.", metavar="N"
     )
     bytes_per_second: Limit = _option(
         HOW,
         0,
-        "Limit for all partitions together, of keys and values before compression; 0 for none.",
+        "Limit for keys and values before compression, all partitions together; 0 for no limit.",
         metavar="N",
     )
     repeat: bool = _option(
         HOW,
         False,
-        "Send also what an earlier run sent to the same topic: it will be there twice.",
+        "Also send records that an earlier run sent to the same topic: they will be duplicated.",
     )
 
     @classmethod
     def options(cls) -> dict[str, dict[str, Any]]:
-        """Return the JSON Schema of each field by its name, with what `_option` says of it."""
+        """Return the JSON Schema of each field by name, including what `_option` adds."""
         found: dict[str, dict[str, Any]] = {}
         for name, schema in cls.model_json_schema()["properties"].items():
-            # A field that may be None is its type, or null.
+            # An optional field has a union of its type and null: keep the type.
             for kind in schema.pop("anyOf", ()):
                 schema = kind | schema if kind["type"] != "null" else schema
             found[name] = schema | {"title": name.replace("_", " ").capitalize()}
@@ -258,28 +259,28 @@ class RepublishRequest(ConfigModel):
         if self.engine == "worker":
             raise ConfigError(
                 "engine = 'worker' and delivery = 'at_least_once' contradict each other; expected "
-                "engine spark or auto, as Spark's own sink sends at least once"
+                "engine spark or auto, as only Spark's own sink sends at least once"
             )
         if self.placement != ORIGINAL or self.provenance:
             raise ConfigError(
-                "delivery = 'at_least_once' takes placement original and no provenance headers, as "
-                "Spark's own sink knows neither; use exactly_once"
+                "delivery = 'at_least_once' supports only placement original without provenance "
+                "headers, as it uses Spark's own sink; use exactly_once"
             )
         if selection.offsets or selection.from_ms is not None or selection.to_ms is not None:
             raise ConfigError(
-                "delivery = 'at_least_once' takes whole partitions only; use exactly_once for "
+                "delivery = 'at_least_once' supports only whole partitions; use exactly_once for "
                 "offsets or times"
             )
         if self.records_per_second or self.bytes_per_second:
             raise ConfigError(
-                "delivery = 'at_least_once' keeps to no limit, as Spark's own sink knows none; use "
+                "delivery = 'at_least_once' supports no limits, as Spark's own sink has none; use "
                 "exactly_once, or leave out records_per_second and bytes_per_second"
             )
         return self
 
     @cached_property
     def selection(self) -> Selection:
-        """Which records.
+        """The selected records.
 
         Raises:
             ConfigError: When the times are in the wrong order.
@@ -293,7 +294,7 @@ class RepublishRequest(ConfigModel):
         )
 
     def target_of(self, topic: str) -> str | None:
-        """Return where a topic's records go; None when that can't be told without its name."""
+        """Return where a topic's records go; None when that depends on a name they don't have."""
         if topic in self.rename:
             return self.rename[topic]
         if self.target_topic is None:
@@ -303,7 +304,7 @@ class RepublishRequest(ConfigModel):
         return self.target_topic.replace(OWN_TOPIC, topic)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the request as JSON types: what has to be the same in each attempt of a run."""
+        """Return the request as JSON types: what must be the same in all attempts of a run."""
         return {
             "target_topic": self.target_topic,
             "rename": dict(sorted(self.rename.items())),
@@ -316,9 +317,9 @@ class RepublishRequest(ConfigModel):
         }
 
     def is_asked_by(self, asked: Mapping[str, Any]) -> bool:
-        """Whether it asks for what a run was asked for, by this release or an older one.
+        """Return whether this equals the request of a run, of this release or an older one.
 
-        To the older one no target meant each record's own topic, which today `{topic}` may say.
+        In an older release, no target meant each record's own topic, which is `{topic}` today.
         """
 
         def target(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,7 +328,7 @@ class RepublishRequest(ConfigModel):
         return target(asked) == target(self.to_dict())
 
     def name(self, pipeline: str) -> str:
-        """Return the run's name; where none was given, the same whenever the same is asked for."""
+        """Return the run's name; by default, one that is the same for the same request."""
         if self.run_name:
             return self.run_name
         to = (self.target_topic or "the same topics").replace(OWN_TOPIC, "each topic")

@@ -1,4 +1,4 @@
-"""How many rows of a file are wanted, from the few columns that say it."""
+"""Count the selected rows of a file, reading only the few columns that are needed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["RowCount", "count_rows"]
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """The wanted rows of one partition that a file holds.
+    """The selected rows of one partition in a file.
 
     Attributes:
-        records: How many.
-        zero_timestamps: How many of them have the timestamp 0, the start of 1970.
-        first: Their lowest offset; None when there is none.
-        last: Their highest offset; None when there is none.
+        records: Number of rows.
+        zero_timestamps: Number of rows with timestamp 0, the start of 1970.
+        first: Lowest offset; None when there are no rows.
+        last: Highest offset; None when there are no rows.
     """
 
     records: int = 0
@@ -36,19 +36,19 @@ class RowCount:
 def count_rows(
     path: DataPath, file_format: str, topic: str | None, tp: TopicPartition, rows: Rows
 ) -> RowCount:
-    """Count a file's wanted rows of one partition, in bounded memory.
+    """Count a file's selected rows of one partition, in bounded memory.
 
     Args:
         path: The file.
         file_format: Its format.
-        topic: The topic that the file's folder names; None to read the topic from the file. A row
+        topic: The topic according to the file's folder; None to read the topic from the file. A row
             without a topic counts as one of topic "".
         tp: The partition.
-        rows: Which of its rows are wanted.
+        rows: Which of its rows are selected.
 
     Raises:
         DataFileError: When the file can't be read.
-        FileNotFoundError: When there is no such file.
+        FileNotFoundError: When the file doesn't exist.
     """
     if topic not in (None, tp.topic):
         return RowCount()

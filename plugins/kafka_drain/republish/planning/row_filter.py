@@ -1,4 +1,4 @@
-"""Which rows of a batch are wanted: the same when they are counted and when they are sent."""
+"""Filter the selected rows of a batch, in the same way for counting and for sending."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def wanted_rows(
     *,
     in_topic_folder: bool,
 ) -> pa.RecordBatch:
-    """Return those rows of a batch that are wanted, in the order that they have.
+    """Return the selected rows of a batch, in their order.
 
-    A row without a timestamp isn't wanted where timestamps decide.
+    If the selection has times, rows without a timestamp are left out.
 
     Args:
-        batch: Has `partition`, `offset`, `timestamp` where timestamps decide, and `topic` where
-            no folder names it.
+        batch: Has the columns `partition` and `offset`; `timestamp` if the selection has times; and
+            `topic` if the file isn't in a topic's folder.
         source: The rows' partition. Its topic is "" for rows without one.
-        rows: Which of its rows.
+        rows: Which of its rows are selected.
         from_offset: Only rows with this offset or a higher one.
-        in_topic_folder: Whether a folder names the topic, and all rows are of it.
+        in_topic_folder: Whether the file is in a topic's folder, so that all rows are of that
+            topic.
     """
     mask = pc.equal(batch["partition"], number(source.partition))
     if not in_topic_folder:
@@ -46,14 +47,14 @@ def wanted_rows(
         mask = pc.and_(mask, _in_ranges(offsets, rows.ranges))
     if rows.has_times:
         mask = pc.and_(mask, _in_time(batch["timestamp"], rows))
-    # A mask with a null isn't true of all rows, and the filter drops those rows.
+    # If the mask has a null, `all` isn't true, and the filter drops the rows with nulls.
     if pc.all(mask, skip_nulls=False).as_py():
         return batch
     return batch.filter(mask)
 
 
 def _in_ranges(offsets: pa.Int64Array, ranges: Sequence[OffsetRange]) -> pa.BooleanArray:
-    # As many rows, none of them inside.
+    # A mask of the same length, all false.
     mask = pa.nulls(len(offsets)).is_valid()
     lowest, highest = (bound.as_py() for bound in pc.min_max(offsets).values())
     if lowest is None or highest < 0:
@@ -71,7 +72,7 @@ def _in_time(times: pa.TimestampArray, rows: Rows) -> pa.BooleanArray:
     per_second = units_per_second(times.type)
 
     def bound(ms: int) -> pa.Int64Scalar:
-        # Rounded up: the first of the column's times that isn't before.
+        # Rounded up: the first time in the column's unit that isn't before the bound.
         return number(-(-ms * per_second // 1000))
 
     mask = times.is_valid()

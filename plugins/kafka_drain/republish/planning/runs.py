@@ -1,13 +1,13 @@
 """A republish's folder in the archive, `republish/<key>/`.
 
-plan.json         what is sent where; written once, before anything else
-plan.2.json …     the plan in its place, while the run had not opened: the last one counts
+plan.json         which records go where; written once, before anything else
+plan.2.json …     a plan that replaced it before the run opened; the last one counts
 opened.json       the progress of all shards is in Kafka; nothing was sent before this file
 offset-map.json   source offsets to target offsets
-receipt.json      the run has ended, and what verify found; a run that has one sends no more
-abandoned.json    somebody has ended the run in words; it sends no more
+receipt.json      the run has finished, with what verify found; afterwards it sends nothing more
+abandoned.json    a user has abandoned the run; it sends nothing more
 
-Beside the runs, `openings/` says which of them may open (openings.py).
+Next to the runs, `openings/` records which of them may open (openings.py).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _FOLDER = "republish"
 
 _NUMBERED = re.compile(r"plan\.(\d+)\.json")
 
-#: Beside the runs' folders; no run's key is like it, as those end in a hash.
+#: A folder next to the runs' folders. It can't collide with a run's key, as those end in a hash.
 OPENINGS = "openings"
 
 
 def run_key(name: str) -> str:
-    """Return a run's name as it stands in folders, transactional ids and groups.
+    """Return a run's name in the form used in folders, transactional ids and groups.
 
-    Readable, at most 61 characters, and another one for each name. What a name holds in braces is
-    left to the hash.
+    It is readable, has at most 61 characters, and is different for each name. A part of the name in
+    braces goes only into the hash.
     """
     readable = re.sub(r"[^A-Za-z0-9_.]+", "-", name.partition("{")[0]).strip("-.")[:48]
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
@@ -49,7 +49,7 @@ def run_key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RepublishRun:
-    """One republish, whatever the number of attempts.
+    """One republish, across all of its attempts.
 
     Attributes:
         root: The archive's folder.
@@ -65,15 +65,15 @@ class RepublishRun:
         return self.root / _FOLDER / self.key
 
     def plan(self) -> RepublishPlan | None:
-        """Read the plan; None when the run wasn't planned yet.
+        """Read the plan; None when the run hasn't been planned yet.
 
         Raises:
-            ArchiveError: When its bytes aren't those that were written.
+            ArchiveError: When its bytes were changed.
         """
         return self._plan(self._plans())
 
     def _plans(self) -> int:
-        """Return how many plans the run has had; a later one only while it had not opened."""
+        """Return the number of plans so far; only a run that hasn't opened gets another one."""
         if not (self.folder / "plan.2.json").is_file():
             return int((self.folder / "plan.json").is_file())
         names = (entry.name for entry in self.folder.iterdir())
@@ -91,18 +91,18 @@ class RepublishRun:
             return RepublishPlan.from_bytes(content)
         except (SealError, ValueError, KeyError, TypeError) as error:
             raise ArchiveError(
-                f"{path} was changed ({error}), expected the plan that this run began with; "
+                f"{path} was changed ({error}), expected the plan that this run started with; "
                 "restore it from a copy. Nothing more was sent"
             ) from error
 
     def write_plan(
         self, plan: RepublishPlan, instead_of: RepublishPlan | None = None
     ) -> RepublishPlan:
-        """Write the plan where there is none, and return the one that counts.
+        """Write the plan unless there is one already, and return the plan that counts.
 
         Args:
             plan: The plan.
-            instead_of: The plan in whose place it comes while the run has not opened.
+            instead_of: The plan that it replaces if the run hasn't opened.
         """
         number = self._plans()
         if number == 0 or (
@@ -112,46 +112,46 @@ class RepublishRun:
             path = self._plan_path(number)
             is_mine = create_text(path, plan.to_bytes().decode("utf-8"))
             if is_mine and number > 1 and self.is_opened:
-                # An attempt opened meanwhile with the plan before.
+                # An attempt has opened with the previous plan in the meantime.
                 path.unlink()
         written = self.plan()
         if written is None:
-            raise ArchiveError(f"{self.folder / 'plan.json'} was removed as it was written")
+            raise ArchiveError(f"{self.folder / 'plan.json'} was removed while it was written")
         return written
 
     def replaced(self) -> set[str]:
-        """Return the hashes of the plans in whose place the one that counts was made."""
+        """Return the hashes of the plans that the current one replaces."""
         plans = map(self._plan, range(1, self._plans()))
         return {plan.sha256 for plan in plans if plan is not None}
 
     @property
     def is_opened(self) -> bool:
-        """Whether the progress of all shards was written to Kafka."""
+        """Return whether the progress of all shards was written to Kafka."""
         return (self.folder / "opened.json").is_file()
 
     def mark_opened(self, document: dict[str, Any]) -> None:
-        """Note that the progress of all shards is in Kafka."""
+        """Record that the progress of all shards is in Kafka."""
         create_document(self.folder / "opened.json", document)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has its receipt."""
+        """Return whether the run has its receipt."""
         return (self.folder / "receipt.json").is_file()
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether somebody has ended the run in words, without a receipt."""
+        """Return whether a user has abandoned the run, without a receipt."""
         return (self.folder / "abandoned.json").is_file()
 
     def abandon(self, at: datetime) -> None:
-        """Note that nobody will go on with the run."""
+        """Record that the run won't be resumed."""
         create_document(self.folder / "abandoned.json", {"at": at.isoformat()})
 
     def needs_its_files(self, now: datetime) -> bool:
-        """Whether an attempt may still read the files of its plan.
+        """Return whether an attempt may still read the files of the plan.
 
-        A run that has opened may go on as long as Kafka keeps its progress, which nobody here
-        knows; one that never opened is planned again after some days.
+        A run that has opened can resume as long as Kafka keeps its progress, and how long that is
+        isn't known here. A run that never opened is planned again after some days.
         """
         if self.has_ended or self.is_abandoned:
             return False
@@ -161,10 +161,10 @@ class RepublishRun:
         return plan is not None and not plan.is_older(UNOPENED_FILES, now)
 
     def receipt(self) -> dict[str, Any] | None:
-        """Read the receipt; None when the run hasn't ended.
+        """Read the receipt; None when the run hasn't finished.
 
         Raises:
-            ArchiveError: When its bytes aren't those that were written.
+            ArchiveError: When its bytes were changed.
         """
         content = _read(self.folder / "receipt.json")
         try:
@@ -175,11 +175,11 @@ class RepublishRun:
             ) from error
 
     def write_receipt(self, receipt: dict[str, Any]) -> bool:
-        """Write the receipt where there is none yet; False when there is one."""
+        """Write the receipt unless there is one already; return False if there is."""
         return create_text(self.folder / "receipt.json", seal(receipt).decode())
 
     def write_offset_map(self, content: bytes) -> None:
-        """Write the offset map; a verify that runs again writes the same one."""
+        """Write the offset map; running verify again writes the same one."""
         write_text(self.folder / "offset-map.json", content.decode())
 
     def offset_map(self) -> bytes | None:
@@ -195,7 +195,7 @@ def _read(path: UPath) -> bytes | None:
 
 
 def list_runs(root: UPath) -> Iterator[RepublishRun]:
-    """Yield an archive's runs, by key."""
+    """Yield an archive's runs, sorted by key."""
     folder = root / _FOLDER
     if folder.is_dir():
         for name in sorted(entry.name for entry in folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Which records of an archive are wanted: by topic, partition, offset and time. Opens nothing."""
+"""Select records of an archive by topic, partition, offset and time. Opens nothing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Rows", "Selection", "parse_time"]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Which records of one partition are wanted.
+    """The selected records of one partition.
 
     Attributes:
         ranges: Offset ranges, sorted and disjoint; None for all offsets.
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
-        to_ms: Where timestamps end, this one not included; None for no bound.
+        to_ms: Exclusive upper bound of timestamps; None for no bound.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -31,11 +31,11 @@ class Rows:
 
     @property
     def has_times(self) -> bool:
-        """Whether timestamps decide."""
+        """Return whether the selection is bounded by timestamps."""
         return self.from_ms is not None or self.to_ms is not None
 
     def none_of(self, first: int, last: int, first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether no record with such offsets and timestamps is wanted; None is an unknown one."""
+        """Return whether none of the records in these bounds is selected; None means unknown."""
         if self.ranges is not None and not any(
             r.start <= last and first < r.end for r in self.ranges
         ):
@@ -45,7 +45,7 @@ class Rows:
         return too_old or too_new
 
     def all_of(self, first: int, last: int, first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether each record with such offsets and timestamps is wanted."""
+        """Return whether every record in these bounds is selected; None means unknown."""
         if self.ranges is not None and not any(
             r.start <= first and last < r.end for r in self.ranges
         ):
@@ -57,14 +57,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for.
+    """A selection as requested.
 
     Attributes:
         topics: Only these topics; empty for all.
         partitions: Only these partitions of each topic; empty for all.
         offsets: Only these offset ranges, and no other partition; empty for all.
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
-        to_ms: Where timestamps end, this one not included; None for no bound.
+        to_ms: Exclusive upper bound of timestamps; None for no bound.
     """
 
     topics: tuple[str, ...] = ()
@@ -83,14 +83,14 @@ class Selection:
         from_time: str | datetime | None = None,
         to_time: str | datetime | None = None,
     ) -> Selection:
-        """Read a selection as people write it.
+        """Parse a selection as users write it.
 
         Args:
             topics: Topic names.
             partitions: Partition numbers.
-            offsets: Ranges as `topic:partition:start-end`; the end is not part of them.
-            from_time: Lowest timestamp, in ISO 8601; UTC where it names no zone.
-            to_time: Where timestamps end, this one not included.
+            offsets: Ranges as `topic:partition:start-end`, with an exclusive end.
+            from_time: Lowest timestamp, in ISO 8601; UTC if it has no time zone.
+            to_time: Exclusive upper bound of timestamps.
 
         Raises:
             ConfigError: When a value is not acceptable.
@@ -104,7 +104,7 @@ class Selection:
         to_ms = parse_time("to_time", to_time) if to_time else None
         if from_ms is not None and to_ms is not None and from_ms > to_ms:
             raise ConfigError(
-                f"from_time = {from_time} is after to_time = {to_time}; expected it before"
+                f"from_time = {from_time} is after to_time = {to_time}; expected an earlier time"
             )
         parsed = parse_ranges("offsets", offsets, "such as flights:0:100-200")
         return cls(
@@ -116,7 +116,7 @@ class Selection:
         )
 
     def rows(self, tp: TopicPartition) -> Rows | None:
-        """Return which records of a partition are wanted; None for none."""
+        """Return the selected records of a partition; None when none are selected."""
         if (self.topics and tp.topic not in self.topics) or (
             self.partitions and tp.partition not in self.partitions
         ):
@@ -126,7 +126,7 @@ class Selection:
         return Rows(self.offsets.get(tp), self.from_ms, self.to_ms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the selection as people write it, without what wasn't asked for."""
+        """Return the selection as users write it, without the options that weren't given."""
         written: dict[str, Any] = {
             "topics": list(self.topics),
             "partitions": list(self.partitions),
@@ -140,10 +140,10 @@ class Selection:
 
 
 def parse_time(name: str, value: str | datetime) -> int:
-    """Return a time in milliseconds since 1970, rounded up to a whole one.
+    """Return a time in milliseconds since 1970, rounded up to a whole millisecond.
 
     Raises:
-        ConfigError: When it is no time.
+        ConfigError: When the value isn't a time.
     """
     time = intervals.parse_time(name, value) if isinstance(value, str) else intervals.in_utc(value)
     return intervals.milliseconds(time)

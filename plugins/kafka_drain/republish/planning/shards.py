@@ -1,4 +1,4 @@
-"""Shards: the units of a republish, as its plan names them. Opens nothing; crosses as JSON."""
+"""Shards: the units of a republish, as its plan lists them. Opens nothing; serialized as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_drain.republish.planning.selection import Rows
 
 __all__ = ["PREFIX", "ProgressSlot", "Shard", "ShardFile"]
 
-#: Begins all transactional ids and groups of republishes, so that one prefixed ACL covers them.
+#: Prefix of all transactional ids and groups of republishes, so that one prefixed ACL covers them.
 PREFIX = "kafka-drain-republish-"
 
 
@@ -25,7 +25,7 @@ class ShardFile:
         sha256: The SHA-256 of its bytes.
         first: Lowest offset of this partition.
         last: Highest offset of this partition.
-        records: How many of its rows are sent.
+        records: Number of its rows that are sent.
         ascending: Whether the rows are in offset order.
     """
 
@@ -41,11 +41,11 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class ProgressSlot:
-    """Where a shard's progress is kept: the offset that a consumer group commits.
+    """Where a shard's progress is kept: the offset that a consumer group has committed.
 
     Attributes:
         group: The group, which has no members.
-        tp: A topic-partition that exists in the target cluster, see KIP-98's TxnOffsetCommit.
+        tp: A topic-partition that exists in the target cluster; see KIP-98's TxnOffsetCommit.
     """
 
     group: str
@@ -54,14 +54,14 @@ class ProgressSlot:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One source partition, in offset order, one writer.
+    """One source partition, sent in offset order by one writer.
 
     Attributes:
-        number: Its place in the plan.
-        source: Where the records came from.
-        topic_id: Id of that topic; a topic that was made again counts its offsets anew.
-        target_topic: Where the records go.
-        target_partition: To which partition; None when each record's key decides.
+        number: Its index in the plan.
+        source: The source partition.
+        topic_id: Id of the source topic; a recreated topic's offsets restart at 0.
+        target_topic: The topic that gets the records.
+        target_partition: The partition that gets them; None when each record's key chooses it.
         rows: Which rows of the files are sent.
         files: The files, by first offset.
         progress: Where its progress is kept.
@@ -78,7 +78,7 @@ class Shard:
 
     @property
     def records(self) -> int:
-        """How many records are sent."""
+        """Number of records that are sent."""
         return sum(file.records for file in self.files)
 
     @property
@@ -88,12 +88,12 @@ class Shard:
 
     @property
     def end(self) -> int:
-        """The offset after the highest one in the files: progress when all is sent."""
+        """The offset after the highest one in the files: the progress when everything is sent."""
         return 1 + max(file.last for file in self.files)
 
     @property
     def target(self) -> str:
-        """Where the records go, for people."""
+        """Where the records go, as text for the user."""
         if self.target_partition is None:
             return f"{self.target_topic} by key"
         return f"{self.target_topic}-{self.target_partition}"

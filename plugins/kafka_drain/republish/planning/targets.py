@@ -1,4 +1,4 @@
-"""The topics that get records: what may stand in the way, found before the first one is sent."""
+"""The target topics: everything that may prevent a republish, checked before the first record."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from kafka_drain.republish.planning.shards import ShardFile
 
 __all__ = ["Need", "check_names", "create_targets", "plan_targets"]
 
-#: What Kafka takes as a topic's name (org.apache.kafka.common.internals.Topic).
+#: Topic names that Kafka accepts (org.apache.kafka.common.internals.Topic).
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
-#: What a record costs in a batch beside its key, value and headers, at most: bytes.
+#: Maximum overhead of a record in a batch, besides its key, value and headers, in bytes.
 OVERHEAD = 100
 
 HOW = "change it with kafka-configs --alter --topic {topic} --add-config {setting}=…"
@@ -39,14 +39,14 @@ HOW = "change it with kafka-configs --alter --topic {topic} --add-config {settin
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the records ask of their target topic.
+    """What the records require of their target topic.
 
     Attributes:
-        partitions: So many at least.
+        partitions: Minimum number of partitions.
         oldest_ms: Lowest timestamp; None when unknown.
         newest_ms: Highest timestamp; None when unknown.
-        sources: Topics that they came from.
-        files: Where they are.
+        sources: Topics that the records came from.
+        files: The files that hold the records.
     """
 
     partitions: int
@@ -57,7 +57,7 @@ class Need:
 
     @classmethod
     def together(cls, needs: Iterable[Need]) -> Need:
-        """Return what some ask together, one at least; in one pass, as they may be thousands."""
+        """Return the combination of at least one need; in one pass, as there may be thousands."""
         needs = list(needs)
         return cls(
             max(need.partitions for need in needs),
@@ -69,7 +69,7 @@ class Need:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that Kafka doesn't take for topics, or not beside each other; its own, too.
+    """Refuse invalid or colliding topic names, and Kafka's internal topics.
 
     Raises:
         ConfigError: Names them.
@@ -78,8 +78,8 @@ def check_names(names: Iterable[str]) -> None:
     own = [name for name in names if name in INTERNAL_TOPICS]
     if own:
         raise ConfigError(
-            f"target topic {', '.join(own)} is one of Kafka's own, which takes nobody else's "
-            "records; choose another name, such as {topic}.restored. Nothing was made or sent"
+            f"target topic {', '.join(own)} is one of Kafka's internal topics, which take no other "
+            "records; choose another name, such as {topic}.restored. Nothing was created or sent"
         )
     bad = [
         f"{name!r} ({len(name):,} characters)"
@@ -89,15 +89,15 @@ def check_names(names: Iterable[str]) -> None:
     if bad:
         raise ConfigError(
             f"target topic {', '.join(bad)} is not acceptable; accepted: up to {LONGEST_NAME} "
-            "letters, digits, dots, underscores and hyphens. Nothing was made or sent"
+            "letters, digits, dots, underscores and hyphens. Nothing was created or sent"
         )
     by_metric: dict[str, str] = {}
     for name in names:
         other = by_metric.setdefault(name.replace(".", "_"), name)
         if other != name:
             raise ConfigError(
-                f"target topics {other} and {name} differ in dots and underscores only, which "
-                "Kafka takes for one name in its metrics; choose another. Nothing was made or sent"
+                f"target topics {other} and {name} differ only in dots and underscores, which "
+                "collide in Kafka's metric names; choose another. Nothing was created or sent"
             )
 
 
@@ -108,14 +108,14 @@ def plan_targets(
     request: RepublishRequest,
     now: datetime,
 ) -> tuple[tuple[Target, ...], list[str]]:
-    """Look at the target topics, and refuse what wouldn't keep the records as they are.
+    """Check the target topics, and refuse those that wouldn't keep the records unchanged.
 
     Returns:
-        The targets by name, and what people should know of them.
+        The targets, sorted by name, and notes about them for the user.
 
     Raises:
-        TopicError: When one is missing, too small, or set so that records would change or vanish;
-            names the setting.
+        TopicError: When a topic is missing, has too few partitions, or has settings that would
+            change or drop records; names the setting.
         AuthorizationError: When an ACL is missing.
     """
     targets: list[Target] = []
@@ -124,7 +124,7 @@ def plan_targets(
         if request.create_target and not cluster.has_topic(name):
             settings, wider = _settings_like(root, need, now)
             targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
-            notes.append(f"topic {name} will be made: {settings}{wider}")
+            notes.append(f"topic {name} will be created: {settings}{wider}")
             _check_partitions(name, settings.partitions, need, request)
             cluster.check_new_topic(name, settings)
             continue
@@ -143,7 +143,7 @@ def _existing(cluster: KafkaCluster, name: str) -> Topic:
         return cluster.topics([name], TARGET)[name]
     except TopicError as error:
         raise TopicError(
-            f"{error}; --create-target (create_target) makes a missing target like its source. "
+            f"{error}; --create-target (create_target) creates a missing target like its source. "
             "Nothing was sent"
         ) from error
 
@@ -161,13 +161,13 @@ def _target(cluster: KafkaCluster, topic: Topic, config: Mapping[str, str]) -> T
 
 
 def _settings_like(root: UPath, need: Need, now: datetime) -> tuple[TopicSettings, str]:
-    """Return the settings of the source as the last drain saw them, fit for old records."""
+    """Return the source's settings as the last drain saw them, adjusted for old records."""
     known = read_topic_settings(root)
     found = next((known[topic] for topic in need.sources if topic in known), None)
     if found is None:
         raise TopicError(
-            f"the archive doesn't know how {', '.join(need.sources)} was set up, expected it in "
-            "topics.json, where drains of this release write it; make the target topic yourself"
+            f"the archive doesn't have the settings of {', '.join(need.sources)}, expected in "
+            "topics.json, where drains of this release write them; create the target topic yourself"
         )
     settings = found.with_partitions(max(found.partitions, need.partitions))
     wider = _for_old_records(settings.config, _age(need, now))
@@ -178,7 +178,7 @@ def _settings_like(root: UPath, need: Need, now: datetime) -> tuple[TopicSetting
 
 
 def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, str]:
-    """Return what has to differ from the source's settings, so that old records are kept."""
+    """Return the settings that must differ from the source's so that old records are kept."""
     wider = {}
     retention = int(config.get("retention.ms", 604_800_000))
     deletes = "delete" in config.get("cleanup.policy", "delete")
@@ -198,7 +198,7 @@ def create_targets(
     needs: Mapping[str, Need],
     now: datetime,
 ) -> None:
-    """Make the target topics that are missing, like their sources, as `plan_targets` said.
+    """Create the missing target topics like their sources, as `plan_targets` announced.
 
     Raises:
         TopicError: When Kafka refuses.
@@ -215,9 +215,9 @@ def create_targets(
 def _check_partitions(name: str, partitions: int, need: Need, request: RepublishRequest) -> None:
     if partitions < need.partitions and request.placement != BY_KEY:
         raise TopicError(
-            f"topic {name} has {partitions} partitions, the records need {need.partitions} to go "
-            f"where placement {request.placement!r} puts them; add partitions, choose another "
-            "topic or place them by key. Nothing was sent"
+            f"topic {name} has {partitions} partitions, but the records need {need.partitions} for "
+            f"placement {request.placement!r}; add partitions, choose another topic or place the "
+            "records by key. Nothing was sent"
         )
 
 
@@ -242,7 +242,7 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
     age = _age(need, now)
     if age is None or need.oldest_ms is None or need.newest_ms is None:
         return
-    oldest = f"the oldest record is of {time_text(need.oldest_ms)}"
+    oldest = f"the oldest record has timestamp {time_text(need.oldest_ms)}"
     retention = int(config.get("retention.ms", -1))
     if "delete" in config.get("cleanup.policy", "delete") and 0 <= retention < age:
         raise _refuse(
@@ -255,14 +255,14 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
     setting = "message.timestamp.after.max.ms"
     ahead = need.newest_ms - int(now.timestamp() * 1000)
     if setting in config and ahead > int(config[setting]):
-        newest = f"the newest record is of {time_text(need.newest_ms)}"
+        newest = f"the newest record has timestamp {time_text(need.newest_ms)}"
         raise _refuse(name, setting, config[setting], f"and {newest}: Kafka would refuse it")
 
 
 def _check_sizes(root: UPath, name: str, config: Mapping[str, str], need: Need) -> None:
     """Refuse records that are too large for the topic, compressed as they would be sent.
 
-    The files are read only when the source took larger batches than the target does.
+    The files are read only if the source accepts larger batches than the target.
     """
     setting = "max.message.bytes"
     limit = int(config.get(setting, 1 << 20))

@@ -1,4 +1,4 @@
-"""What a run may say of its target, once that was read back. Plain values; opens nothing."""
+"""The verdict about a target that was read back. Plain values; opens nothing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["gets_receipt", "is_exact"]
 
 
 def is_exact(*, lost: int, twice: int, out_of_order: int) -> bool:
-    """Whether each planned record is there once, in its shard's order.
+    """Return whether each planned record is there once, in its shard's order.
 
-    Records that other producers sent, and those that Kafka has compacted since, change nothing.
+    Records of other producers, and records that Kafka has compacted since, make no difference.
     """
     return lost == twice == out_of_order == 0
 
 
 def gets_receipt(delivery: str, *, lost: int, twice: int, out_of_order: int) -> bool:
-    """Whether a run gets its receipt: at least once allows more records, and another order."""
+    """Return whether a run gets its receipt; at least once allows duplicates and any order."""
     if delivery == EXACTLY_ONCE:
         return is_exact(lost=lost, twice=twice, out_of_order=out_of_order)
     return lost == 0

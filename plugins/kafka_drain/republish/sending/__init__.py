@@ -1,1 +1,1 @@
-"""How records are sent exactly once; the same in both engines."""
+"""Send records exactly once; the protocol is the same in both engines."""

@@ -1,4 +1,4 @@
-"""Records as Kafka's client takes them, out of batches of a data file."""
+"""Convert batches of a data file to records in the form that Kafka's client takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """Yield a batch's records.
 
     Args:
-        batch: Columns of `data_files.records.SCHEMA`.
+        batch: Has the columns of `data_files.records.SCHEMA`.
     """
     milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     return zip(
@@ -36,7 +36,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _headers(column: pa.ListArray) -> list[Headers]:
-    """Return each record's headers as pairs; a dict for each header would cost thrice as much."""
+    """Return each record's headers as pairs; a dict per header would cost three times as much."""
     pairs = column.flatten()
     if not len(pairs):
         return [None] * len(column)
@@ -44,16 +44,16 @@ def _headers(column: pa.ListArray) -> list[Headers]:
     found: list[Headers] = []
     at = 0
     for length in column.value_lengths().to_pylist():
-        # A length is null where there are no headers. (To fill such nulls would import pandas.)
+        # The length is null if there are no headers. (Filling such nulls would import pandas.)
         found.append(flat[at : at + length] if length else None)
         at += length or 0
     return found
 
 
 def offset_of_nul(batch: pa.RecordBatch) -> int | None:
-    """Return the offset of the first record with a NUL in the name of a header; None for none.
+    """Return the offset of the first record with a NUL in a header name; None if there is none.
 
-    librdkafka takes a name's end there, and would send the header by another name.
+    librdkafka cuts a name off at a NUL, and would send the header under another name.
     """
     column = batch["headers"]
     names = column.flatten()

@@ -1,4 +1,4 @@
-"""Opening a run: the progress of all shards in Kafka before the first record, attempts counted."""
+"""Open a run: write all shards' progress to Kafka before the first record, and count attempts."""
 
 from __future__ import annotations
 
@@ -38,33 +38,35 @@ def open_run(
     *,
     only_after: int | None = None,
 ) -> int:
-    """Begin an attempt of a run; the first one writes the progress of all shards.
+    """Start an attempt of a run; the first attempt writes the progress of all shards.
 
-    All in one transaction of the run's own transactional id, after which no older attempt can
-    write a beginning over a later one's progress. `opened.json` follows it: without that file
-    no record was ever sent, so that missing progress may be written (again).
+    Everything is written in one transaction of the run's own transactional id, so that no older
+    attempt can overwrite a later one's progress with an initial one. `opened.json` is written
+    afterwards: without that file, no record was ever sent, and missing progress may be written
+    (again).
 
-    Whether the run may go on is for its progress to say, however long ago it began. Kafka forgets
-    what was committed long ago (offsets.retention.minutes, seven days): what of the progress
-    nobody moves any more is committed again.
+    Whether the run may resume depends only on its progress, however long ago it started. Kafka
+    expires offsets that were committed long ago (offsets.retention.minutes, seven days), so the
+    progress of finished chains, which doesn't advance any more, is committed again.
 
     Args:
-        plan: With one shard at least.
-        run: Its folder.
-        settings: librdkafka's settings of the target cluster.
-        claim: That the run opens; None when it has opened before.
-        only_after: Number of the attempt that has to be the latest one so far; None for any.
+        plan: The plan, with at least one shard.
+        run: The run's folder.
+        settings: librdkafka settings for the target cluster.
+        claim: The run's claim to open; None if it has opened before.
+        only_after: Number of the attempt that must be the latest one so far; None for any.
 
     Returns:
         The attempt's number, from 1.
 
     Raises:
         ConfigError: When another run has opened with the same records; no record was sent.
-        ProgressError: When progress that was there is gone, or of another plan.
+        ProgressError: When progress is missing, or belongs to another plan.
         SupersededError: When there is a later attempt than `only_after`; nothing was changed.
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
+    # Don't wait: transactions left open by an earlier attempt are decided when the shard is sent.
     # Not waiting: what an attempt before left open is decided when its shard is sent, not here.
     ledger = Ledger(settings, waits=False)
     try:
@@ -72,7 +74,7 @@ def open_run(
             settings,
             f"{PREFIX}{plan.transactional_name}-open",
             plan.shards[0].target_topic,
-            # After the fence: an older attempt's beginning is decided.
+            # Runs after the fence, so that an older attempt's initial progress is decided.
             lambda producer: _begin(producer, plan, ledger, run, claim, only_after),
         )
     finally:
@@ -109,19 +111,19 @@ def _begin(
     if known and not is_opened:
         replaced = run.replaced()
         if all(at.plan in replaced and not at.records for at in known):
-            # Of a plan that never opened, in whose place this one was made (openings.py).
+            # Progress of a plan that never opened and that this plan replaces (openings.py).
             known = []
     if known and (len(known) < len(found) or any(p.plan != plan.sha256 for p in known)):
         raise ProgressError(
             f"Kafka holds the progress of {len(known):,} of {len(found):,} writers of run "
-            f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them of this plan, "
-            "expected all of it: it expired, was deleted, or a target topic was made again. "
+            f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them for this plan, "
+            "expected all of them; it expired, was deleted, or a target topic was recreated. "
             f"Nothing more was sent; {_WAY_OUT}"
         )
     if not known and is_opened:
         raise ProgressError(
-            f"Kafka holds no progress of run {plan.key}, which has been opened: it expired, was "
-            f"deleted, or the target topic was made again. Nothing more was sent; {_WAY_OUT}"
+            f"Kafka holds no progress of run {plan.key}, which was opened before; it expired, was "
+            f"deleted, or the target topic was recreated. Nothing more was sent; {_WAY_OUT}"
         )
     attempt = (latest.offset if latest else 0) + 1
     entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}
@@ -152,7 +154,7 @@ def _begin(
 def _finished(
     plan: RepublishPlan, found: Mapping[ProgressSlot, Progress | None]
 ) -> dict[ProgressSlot, Progress]:
-    """Return the progress of chains that are sent: no attempt will ever commit another one."""
+    """Return the progress of finished chains, which no later attempt would commit again."""
     return {
         slot: progress
         for chain, slot in zip(plan.chains, plan.slots, strict=True)
@@ -167,23 +169,23 @@ def _records(chain: Sequence[Shard]) -> int:
 def abort_shards(
     plan: RepublishPlan, run: RepublishRun, settings: Mapping[str, Any], attempt: int
 ) -> int:
-    """Abort the open transactions of an attempt that was killed: consumers don't wait for them.
+    """Abort the open transactions of a killed attempt, so that consumers don't wait for them.
 
-    Counts as an attempt: whatever still runs of older ones stops at its next call. Where a later
-    attempt has begun, nothing is left to abort, and that one is left alone.
+    Counts as an attempt: whatever is still running of older ones stops at its next call. If a later
+    attempt has started, nothing is left to abort, and that attempt is left alone.
 
     Args:
         plan: The run's plan.
-        run: Its folder.
-        settings: librdkafka's settings of the target cluster.
-        attempt: The attempt that was killed.
+        run: The run's folder.
+        settings: librdkafka settings for the target cluster.
+        attempt: Number of the attempt that was killed.
 
     Returns:
-        How many shards were fenced: those that aren't done.
+        Number of shards that were fenced, which are those that aren't finished.
 
     Raises:
         SupersededError: When there is a later attempt.
-        KafkaDrainError: When Kafka doesn't let it; the transactions then end by their timeout.
+        KafkaDrainError: When Kafka refuses; the transactions then end at their timeout.
     """
     open_run(plan, run, settings, only_after=attempt)
     ledger = Ledger(settings, waits=False)

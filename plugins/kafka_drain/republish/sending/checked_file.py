@@ -1,18 +1,18 @@
-"""One file of a plan: its records come from the very bytes that have the plan's SHA-256.
+"""Read a file of a plan, guaranteeing that its records come from bytes with the plan's SHA-256.
 
-A file is hashed to its end before any of it is handed out.
+A file is hashed to its end before any of its bytes are handed out.
 
-- What fits is held in memory as it is hashed, and its records are read from there. The file is read
-  once; whoever changes or replaces it later changes nothing of what is sent.
-- A larger file is read again, through the same open file: another one that takes its name isn't
-  seen. While it was hashed, the state of the hash was kept at each block. Bytes that are read again
-  must lead from one of these states to a later one, or they are refused: that is how a file that is
+- A file that fits is kept in memory while it is hashed, and its records are read from there. It is
+  read once; changing or replacing it later doesn't affect what is sent.
+- A larger file is read again through the same open file, so another file that takes its name isn't
+  seen. During hashing, the state of the hash is saved at each block. Bytes that are read again must
+  lead from one saved state to a later one, otherwise they are refused. This way, a file that is
   changed in place isn't sent either.
 
-On a disk, the second reading comes from the operating system's cache. In a store it is a second
-transfer, so more of a store's files is held. A copy on a disk would spare that as well, but it
-needs room for a file of each source partition at a time where verify goes by keys, in containers
-that may have none.
+On a local disk, the second read is served from the operating system's cache. In an object store it
+is a second transfer, so more of a store's files is kept in memory. A copy on disk would avoid that
+too, but needs room for one file per source partition at a time when verify goes by keys, and
+containers may not have that room.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Sizes(NamedTuple):
     """How files are read, in bytes.
 
     Attributes:
-        held: So much is held in memory at most, of all files that are open at a time.
-        chunk: So much is read at a time while a file is hashed.
-        buffer: So much at least when it is read again.
+        held: Maximum size kept in memory, for all files that are open at the same time.
+        chunk: Size of a read while a file is hashed.
+        buffer: Minimum size of a read when it is read again.
     """
 
     held: int
@@ -47,20 +47,20 @@ class Sizes(NamedTuple):
 
 
 LOCAL = Sizes(held=32 << 20, chunk=1 << 20, buffer=1 << 20)
-#: Each reading is a request. What compaction writes by default (256 MB) is held.
+#: Each read is a request. Files that compaction writes by default (256 MB) are kept in memory.
 STORE = Sizes(held=256 << 20, chunk=16 << 20, buffer=4 << 20)
 
-#: The hash's state is kept at each of these: 250 bytes of memory. Chunks and buffers are multiples.
+#: The hash's state is saved after each block (250 bytes). Chunks and buffers are multiples of it.
 BLOCK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file that has the plan's bytes; formats read it as they read a path.
+    """A file that has the plan's bytes; readers use it in place of a path.
 
     Attributes:
         suffix: The end of the name, from its last dot.
-        protocol: The store's where that is still read, otherwise empty.
+        protocol: The store's protocol if the store is still being read, otherwise empty.
         content: The bytes.
     """
 
@@ -69,22 +69,22 @@ class CheckedFile:
     content: IO[bytes]
 
     def open(self, mode: Literal["rb"], /, **options: Any) -> IO[bytes]:
-        """Return the bytes, once; fsspec's options, such as what to read ahead, mean nothing."""
+        """Return the bytes, once; fsspec options, such as read-ahead settings, are ignored."""
         return self.content
 
 
 @contextmanager
 def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[CheckedFile]:
-    """Open a file once it was seen to have the plan's bytes.
+    """Open a file after checking that it has the plan's bytes.
 
     Args:
-        path: Where it lies.
-        file: What the plan says of it.
-        sharers: How many files that are open at a time share the memory.
+        path: The file's location.
+        file: The file's entry in the plan.
+        sharers: Number of simultaneously open files that share the memory.
 
     Raises:
-        ManifestInvalidError: When the file is missing, or has other bytes; also later, by what
-            reads from it, when it was changed meanwhile.
+        ManifestInvalidError: When the file is missing or has other bytes; also raised later, from
+            reads, if the file was changed in the meantime.
         StoreUnavailableError: When its store doesn't answer.
     """
     sizes = STORE if lies_in_store(path) else LOCAL
@@ -103,13 +103,13 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
         try:
             yield CheckedFile(path.suffix, protocol, io.BufferedReader(again, sizes.buffer))
         finally:
-            # Formats' libraries make errors of their own of those in their source.
+            # The file formats' libraries replace errors of their source with their own.
             if again.failure is not None:
                 raise again.failure
 
 
 def _opened(path: DataPath, file: ShardFile) -> IO[bytes]:
-    # Of a store, what is asked for is read and nothing ahead: fsspec would at each jump.
+    # From a store, read only what is requested: fsspec would read ahead after each seek.
     options = {"cache_type": "none"} if lies_in_store(path) else {}
     try:
         with naming_outages(path):
@@ -117,8 +117,8 @@ def _opened(path: DataPath, file: ShardFile) -> IO[bytes]:
             return opened
     except FileNotFoundError as error:
         raise ManifestInvalidError(
-            f"{file.path} is missing since the plan was made, {_expected(file)}; restore it from a "
-            "copy, nothing of it was sent by this attempt"
+            f"{file.path} has gone missing since the plan was made, {_expected(file)}; restore it "
+            "from a copy; nothing of it was sent by this attempt"
         ) from error
 
 
@@ -147,7 +147,7 @@ def _blocks(
     if size != file.bytes or state.hexdigest() != file.sha256:
         raise ManifestInvalidError(
             f"{file.path} was changed since the plan was made: it has {seen}, {_expected(file)}; "
-            "restore it from a copy, nothing of it was sent by this attempt"
+            "restore it from a copy; nothing of it was sent by this attempt"
         )
 
 
@@ -159,13 +159,13 @@ class _ReadAgain(io.RawIOBase):
     """A file that was hashed, read again through the same open file.
 
     Args:
-        path: Where it lies.
+        path: The file's location.
         source: The open file.
-        file: What the plan says of it.
-        states: The hash before the first block, and after each.
+        file: The file's entry in the plan.
+        states: The hash before the first block, and after each one.
 
     Attributes:
-        failure: What ended the reading; None while nothing has.
+        failure: The error that ended reading; None if there was none.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class _ReadAgain(io.RawIOBase):
         return end - at
 
     def _checked(self, first: int, after: int) -> bytes:
-        """Return some blocks, if they are those that were hashed."""
+        """Return some blocks after checking that they are the ones that were hashed."""
         start, end = first * BLOCK_BYTES, min(after * BLOCK_BYTES, self._file.bytes)
         with naming_outages(self._path):
             self._source.seek(start)
@@ -215,7 +215,7 @@ class _ReadAgain(io.RawIOBase):
         if state.digest() != self._states[after].digest():
             raise ManifestInvalidError(
                 f"{self._file.path} was changed while it was read: its bytes {start:,} to {end:,} "
-                f"aren't those that were hashed, {_expected(self._file)}; restore it from a copy, "
-                "none of these bytes was sent"
+                f"differ from those that were hashed, {_expected(self._file)}; restore it from a "
+                "copy; none of these bytes was sent"
             )
         return content

@@ -1,4 +1,4 @@
-"""Kafka's errors while records are sent, as our own: what was refused, would a retry help."""
+"""Translate Kafka's errors while sending: what was refused, and whether a retry would help."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _REFUSED = {
     KafkaError.INVALID_MSG_SIZE: "raise the target topic's max.message.bytes",
     KafkaError.INVALID_TIMESTAMP: "raise the target topic's message.timestamp.before.max.ms and "
     "message.timestamp.after.max.ms",
-    KafkaError.INVALID_RECORD: "look at the target topic's cleanup.policy (compact demands keys) "
+    KafkaError.INVALID_RECORD: "check the target topic's cleanup.policy (compact requires keys) "
     "and message.timestamp settings",
-    KafkaError.POLICY_VIOLATION: "look at the cluster's policies",
+    KafkaError.POLICY_VIOLATION: "check the cluster's policies",
 }
 
 
 def is_terminal(error: KafkaError) -> bool:
-    """Whether the same call can't succeed later unless something is changed."""
+    """Return whether the same call will keep failing until something is changed."""
     return error.code() in _NEEDS or error.code() in _REFUSED
 
 
 def explained(error: KafkaError, what: str) -> KafkaDrainError:
-    """Return an error of ours for one of Kafka's.
+    """Return the kafka-drain error for one of Kafka's.
 
     Args:
-        error: Kafka's.
-        what: What was being done, for people.
+        error: Kafka's error.
+        what: The operation, as text for the message.
     """
     code = error.code()
     if code in _NEEDS:
@@ -57,13 +57,13 @@ def explained(error: KafkaError, what: str) -> KafkaDrainError:
         )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
         return TopicError(
-            f"{what}: Kafka doesn't know the topic any more ({error.str()}); expected the one that "
-            "the plan names; it was deleted while the run was on"
+            f"{what}: the topic no longer exists ({error.str()}); expected the one that the plan "
+            "names; it was deleted during the run"
         )
     if code in UNAVAILABLE:
         return KafkaUnavailableError(
-            f"{what}: no answer from Kafka ({error.str()}); a retry goes on where this one ended"
+            f"{what}: no answer from Kafka ({error.str()}); a retry resumes where this one stopped"
         )
     return DeliveryError(
-        f"{what}: {error.name()}: {error.str()}; a retry goes on where this one ended"
+        f"{what}: {error.name()}: {error.str()}; a retry resumes where this one stopped"
     )

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out of the way of millions of small objects."""
+"""Keep Python's garbage collector from scanning millions of small objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 __all__ = ["little_garbage_collection"]
 
-#: The collector runs after so many objects; more than a batch of records makes.
+#: Number of new objects after which the collector runs; more than a batch of records creates.
 OBJECTS = 200_000
 
 
@@ -19,9 +19,9 @@ _inside: list[tuple[int, int, int]] = []
 
 @contextmanager
 def little_garbage_collection() -> Iterator[None]:
-    """Let batches of records come and go: looking through them for cycles costs up to a sixth.
+    """Run the collector rarely: scanning batches of records for cycles costs up to a sixth.
 
-    Several threads may be inside; the last one to leave puts things back.
+    Several threads may be inside; the last one to leave restores the threshold.
     """
     with _lock:
         _inside.append(gc.get_threshold())

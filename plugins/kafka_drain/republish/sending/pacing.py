@@ -1,9 +1,10 @@
-"""How much of a transaction may be on its way to Kafka: what the link has shown that it carries.
+"""How much of a transaction may be in flight to Kafka, given the throughput measured so far.
 
-A transaction has to be whole within transaction.timeout.ms, each record of it acknowledged within
-message.timeout.ms of being queued. On a slow link both run out behind a full queue, and all of it
-is sent again, for ever. So nothing is queued that isn't acknowledged soon at the rate seen so far,
-and the first transactions are short. Opens nothing.
+A transaction must be complete within transaction.timeout.ms, and each record must be acknowledged
+within message.timeout.ms after it was queued. On a slow link, a full queue would exceed both
+timeouts, and everything would be sent again, forever. Therefore, records are queued only if they
+can be acknowledged soon at the rate measured so far, and the first transactions are short. Opens
+nothing.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from dataclasses import dataclass
 
 __all__ = ["FIRST_BYTES", "LONGEST", "Pace", "Pacer"]
 
-#: So many bytes may be on the way before anything was acknowledged.
+#: Maximum bytes in flight before anything was acknowledged.
 FIRST_BYTES = 256 << 10
 
-#: Parts of transaction.timeout.ms: how long a transaction takes records at most, how long the first
-#: one does (each one after it may take twice as long), and in what time all that is on the way is
-#: to be acknowledged. More than half is left for a link that gets slower meanwhile.
+#: Fractions of transaction.timeout.ms: the longest time for which a transaction accepts records;
+#: that time for the first transaction (each one after it may take twice as long); and the time in
+#: which everything in flight must be acknowledged. More than half is left in case the link slows.
 LONGEST, FIRST, ON_THE_WAY = 1 / 3, 1 / 20, 1 / 12
 
-#: What is on the way is at most so many times what was acknowledged: a link's first burst isn't
-#: its rate. Also by how much the first bytes shrink after a failure, and grow after a commit.
+#: Bytes in flight are at most this multiple of the bytes acknowledged: a link's first burst isn't
+#: its rate. Also the factor by which `first` shrinks after a failure and grows after a commit.
 GROWTH = 4
 
-#: What a record takes beside its key and value, about: bytes.
+#: Approximate overhead of a record, besides its key and value, in bytes.
 RECORD_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is known of a link before a transaction begins.
+    """What is known about a link before a transaction starts.
 
     Attributes:
         timeout: The transaction's timeout, in seconds.
-        seconds: So long the transaction takes records.
-        first: So many bytes may be on the way before anything is acknowledged.
-        rate: Bytes a second of the transaction before; 0 when there was none.
-        proven: Bytes that the transaction before had acknowledged.
+        seconds: How long the transaction accepts records.
+        first: Maximum bytes in flight before anything is acknowledged.
+        rate: Bytes per second of the previous transaction; 0 if there was none.
+        proven: Number of bytes that were acknowledged in the previous transaction.
     """
 
     timeout: float
@@ -51,15 +52,15 @@ class Pace:
 
     @classmethod
     def unknown(cls, timeout: float) -> Pace:
-        """Return the pace where nothing is known but the timeout, in seconds."""
+        """Return the initial pace for a timeout in seconds, with nothing known about the link."""
         return cls(timeout, FIRST * timeout)
 
     def most_on_the_way(self, acknowledged: int, seconds: float) -> int:
-        """Return how many bytes may be queued without being acknowledged.
+        """Return the maximum number of bytes that may be queued and unacknowledged.
 
         Args:
-            acknowledged: Bytes of this transaction that were.
-            seconds: Since it began.
+            acknowledged: Acknowledged bytes of this transaction.
+            seconds: Time since the transaction started.
         """
         rate = max(self.rate, acknowledged / seconds if seconds > 0 else 0.0)
         proven = max(self.proven, GROWTH * acknowledged)
@@ -69,8 +70,8 @@ class Pace:
         """Return the pace after a transaction was committed.
 
         Args:
-            size: Its bytes.
-            seconds: How long it took, its commit included.
+            size: Size of the transaction in bytes.
+            seconds: How long it took, including its commit.
         """
         return Pace(
             self.timeout,
@@ -81,52 +82,52 @@ class Pace:
         )
 
     def after_failure(self) -> Pace:
-        """Return the pace after a transaction that Kafka didn't get in time, or not at all."""
+        """Return the pace after a transaction that reached Kafka too late or not at all."""
         first = max(1, self.first // GROWTH)
         return Pace(self.timeout, min(self.seconds, FIRST * self.timeout), first)
 
 
 class Pacer:
-    """Follows one transaction after the other.
+    """Track the pace from one transaction to the next.
 
     Attributes:
-        pace: What is known of the link.
+        pace: What is known about the link.
     """
 
     def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with nothing known.
+        """Start with nothing known.
 
         Args:
             timeout: The transactions' timeout, in seconds.
-            clock: Seconds; replaced in tests.
+            clock: Returns seconds; replaced in tests.
         """
         self.pace = Pace.unknown(timeout)
         self._clock = clock
         self.begin()
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Start a transaction."""
         self._began = self._clock()
         self._records = self._bytes = self._acknowledged = 0
-        #: Of what isn't acknowledged: records and bytes up to there.
+        #: Unacknowledged batches: cumulative records and bytes at the end of each.
         self._on_the_way: deque[tuple[int, int]] = deque()
 
     @property
     def is_over(self) -> bool:
-        """Whether the transaction takes no more records."""
+        """Return whether the transaction accepts no more records."""
         return self._clock() - self._began > self.pace.seconds
 
     def queued(self, records: int, size: int) -> None:
-        """Note that records of so many bytes were queued."""
+        """Record that `records` records with `size` bytes were queued."""
         self._records += records
         self._bytes += size + RECORD_BYTES * records
         self._on_the_way.append((self._records, self._bytes))
 
     def room(self, waiting: int) -> int:
-        """Return how many bytes may be queued now; 0 or less for none.
+        """Return the number of bytes that may be queued now; 0 or less for none.
 
         Args:
-            waiting: How many of the records aren't acknowledged.
+            waiting: Number of records that aren't acknowledged.
         """
         arrived = self._records - waiting
         while self._on_the_way and self._on_the_way[0][0] <= arrived:
@@ -135,9 +136,9 @@ class Pacer:
         return most - (self._bytes - self._acknowledged)
 
     def committed(self) -> None:
-        """Note that the transaction was committed."""
+        """Record that the transaction was committed."""
         self.pace = self.pace.after_commit(self._bytes, self._clock() - self._began)
 
     def failed(self) -> None:
-        """Note that it wasn't."""
+        """Record that the transaction failed."""
         self.pace = self.pace.after_failure()

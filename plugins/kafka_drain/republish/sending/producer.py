@@ -1,7 +1,7 @@
-"""Transactional producers: how one is made, and what becomes of Kafka's errors.
+"""Create transactional producers, and handle Kafka's errors.
 
-`KafkaError` says what helps: `retriable` the same call again, `txn_requires_abort` an abort, and
-anything else a new producer (librdkafka's INTRODUCTION.md, "Transactional Producer").
+`KafkaError` says what helps: for `retriable` the same call again, for `txn_requires_abort` an
+abort, and otherwise a new producer (librdkafka's INTRODUCTION.md, "Transactional Producer").
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: After so long the coordinator aborts a transaction whose producer is gone. Until then consumers
-#: with read_committed wait behind it.
+#: Time after which the coordinator aborts a transaction whose producer is gone. Until then,
+#: read_committed consumers can't read past it.
 TRANSACTION_TIMEOUT_MS = 60_000
 
 SETTINGS: dict[str, Any] = {
@@ -36,19 +36,19 @@ SETTINGS: dict[str, Any] = {
     "message.timeout.ms": 45_000,
     "linger.ms": 50,
     "retry.backoff.ms": 20,
-    # What is too large is for the broker to say, who knows its size after compression.
+    # Let the broker decide what is too large, as it sees the size after compression.
     "message.max.bytes": 1_000_000_000,
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 64 << 10,
-    # A transaction fails as a whole when one record does: reports of success say nothing new.
+    # A transaction fails as a whole if one record does, so reports of success add no information.
     "delivery.report.only.error": True,
     "log_level": 2,
 }
 
 
 class ProducerLost(Exception):
-    """Raised when a producer can't go on: a new one has to be made, and the progress read again.
+    """Raised when a producer can't continue: create a new one, and read the progress again.
 
     Attributes:
         error: Kafka's reason.
@@ -60,21 +60,23 @@ class ProducerLost(Exception):
 
 
 def shard_transactional_id(key: str, number: int) -> str:
-    """Return the transactional id of a shard: the same for every attempt of its run."""
+    """Return the transactional id of a shard, which is the same for all attempts of its run."""
     return f"{PREFIX}{key}-{number}"
 
 
 def fenced_producer(
     settings: Mapping[str, Any], transactional_id: str, topic: str, timeout: float, **more: Any
 ) -> Producer:
-    """Make a producer; producers of older attempts can no longer commit, theirs is decided.
+    """Create a producer; producers of older attempts can't commit afterwards.
+
+    Transactions that they left open are decided.
 
     Args:
-        settings: librdkafka's settings of the cluster.
-        transactional_id: Whose producers are fenced.
+        settings: librdkafka settings for the cluster.
+        transactional_id: The transactional id whose producers are fenced.
         topic: A topic that it will send to.
-        timeout: How long each try may take, in seconds.
-        more: Settings of this producer.
+        timeout: Timeout of each try, in seconds.
+        more: Additional settings of this producer.
 
     Raises:
         ProducerLost: When Kafka didn't answer; another try may help.
@@ -82,18 +84,18 @@ def fenced_producer(
     """
     producer = Producer({**settings, **SETTINGS, **more, "transactional.id": transactional_id})
     what = f"transactional id {transactional_id}"
-    # Connected first: where librdkafka asks for the id while it still connects, it waits for half
-    # a second before it asks again (a timer of its own).
+    # Connect first: if librdkafka requests the id while it is still connecting, it waits for half a
+    # second before it requests it again (an internal timer).
     repeat(lambda: producer.list_topics(topic, timeout=timeout), what)
     repeat(lambda: producer.init_transactions(timeout), what)
     return producer
 
 
 def repeat(call: Callable[[], T], what: str, seconds: float = 120.0) -> T:
-    """Make a transactional call, again while Kafka says that this may help.
+    """Make a transactional call, and repeat it as long as Kafka says that this may help.
 
     Raises:
-        ProducerLost: When it doesn't.
+        ProducerLost: When a repetition doesn't help.
         KafkaDrainError: When Kafka refuses.
     """
     deadline = time.monotonic() + seconds

@@ -1,8 +1,8 @@
-"""The progress of shards, kept by Kafka as committed offsets of groups that have no members.
+"""The progress of shards, kept in Kafka as committed offsets of groups that have no members.
 
 Each is committed in the transaction that sends the records (KIP-98), so that both count or neither.
-What is committed is the source offset to go on with; the metadata, less than 1 KiB, holds the
-plan's hash and how many records were sent: of all shards of a chain, which share one progress.
+The committed offset is the source offset to continue from. The metadata, less than 1 KiB, holds the
+plan's hash and the number of records sent, across all shards of a chain, which share one progress.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ __all__ = ["TIMEOUT_SECONDS", "Ledger", "Progress", "entry"]
 
 TIMEOUT_SECONDS = 60.0
 
-#: So many groups are connected to at a time; each takes about five open files. (AdminClient would
-#: ask for all of them, but librdkafka 2.16 crashes when a coordinator is still loading its groups.)
+#: Maximum number of groups connected at a time; each takes about five open files. (AdminClient
+#: could ask for all of them, but librdkafka 2.16 crashes when a coordinator is still loading its
+#: groups.)
 MOST_CONSUMERS = 16
 
 
@@ -35,8 +36,8 @@ class Progress:
     """How far a shard has got.
 
     Attributes:
-        offset: The source offset to go on with.
-        records: How many records were sent.
+        offset: The source offset to continue from.
+        records: Number of records sent.
         plan: Hash of the plan that they belong to.
     """
 
@@ -45,7 +46,7 @@ class Progress:
     plan: str
 
     def metadata(self) -> str:
-        """Return what stands beside the committed offset."""
+        """Return the metadata of the committed offset."""
         return json.dumps({"plan": self.plan, "records": self.records}, separators=(",", ":"))
 
 
@@ -57,14 +58,15 @@ def entry(slot: ProgressSlot, progress: Progress) -> KafkaTopicPartition:
 
 
 class Ledger:
-    """Reads progress. An unsubscribed consumer a group is enough; none joins its group.
+    """Reads progress. One unsubscribed consumer per group is enough; it never joins the group.
 
-    Those that were used last stay connected.
+    The most recently used consumers stay connected.
 
     Args:
-        settings: librdkafka's settings of the target cluster.
-        waits: Whether reading waits while a transaction that holds an offset is being decided
-            (KIP-447). Without, it tells how far a run has got, and decides nothing.
+        settings: librdkafka settings for the target cluster.
+        waits: Whether reads wait while a transaction that includes an offset is being decided
+            (KIP-447). Without waiting, reads only report how far a run has got and must not be used
+            to decide what to send.
     """
 
     def __init__(self, settings: Mapping[str, Any], *, waits: bool = True) -> None:
@@ -80,9 +82,9 @@ class Ledger:
         self._consumers = {}
 
     def group_metadata(self, group: str) -> Any:
-        """Return what `send_offsets_to_transaction` wants to know of a group without members."""
+        """Return what `send_offsets_to_transaction` needs to know about a group without members."""
         if group not in self._metadata:
-            # Without brokers: of a group that nobody joins, its name is all there is to know.
+            # No brokers needed: for a group without members, the name is all the metadata.
             consumer = Consumer({"group.id": group, "log_level": 2})
             self._metadata[group] = consumer.consumer_group_metadata()
             consumer.close()
@@ -91,11 +93,11 @@ class Ledger:
     def read(
         self, slots: Iterable[ProgressSlot], timeout: float = TIMEOUT_SECONDS
     ) -> dict[ProgressSlot, Progress | None]:
-        """Read what is committed; None where nothing is.
+        """Read the committed progress; None where none is committed.
 
         Raises:
-            ProgressError: When something is committed that isn't ours.
-            AuthorizationError: When the group may not be read.
+            ProgressError: When a committed offset isn't a republish's progress.
+            AuthorizationError: When reading the group isn't allowed.
             KafkaUnavailableError: When Kafka doesn't answer in time.
         """
         found: dict[ProgressSlot, Progress | None] = {}
@@ -129,7 +131,7 @@ class Ledger:
             time.sleep(0.1)
 
     def _refusal(self, group: str) -> KafkaError | None:
-        """Return why a group's coordinator isn't told; `committed` only says that time is up."""
+        """Return why the coordinator can't be found; `committed` itself only reports a timeout."""
         message = self._consumer(group).poll(0)
         error = message.error() if message is not None else None
         return error if error is not None and is_terminal(error) else None
@@ -149,7 +151,7 @@ class Ledger:
                     "log_level": 2,
                 }
             )
-        # The last one is the one that was used last.
+        # The dict is ordered: the most recently used consumer comes last.
         self._consumers[group] = consumer
         return consumer
 
@@ -163,6 +165,6 @@ def _parse(slot: ProgressSlot, answer: KafkaTopicPartition) -> Progress | None:
     except (TypeError, ValueError, KeyError) as error:
         raise ProgressError(
             f"group {slot.group} holds offset {answer.offset} of {slot.tp} with metadata "
-            f"{answer.metadata!r}, expected a republish's progress; somebody else commits to this "
+            f"{answer.metadata!r}, expected a republish's progress; another client commits to this "
             "group. Nothing more was sent; start a new run into an empty topic"
         ) from error

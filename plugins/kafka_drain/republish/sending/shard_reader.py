@@ -1,10 +1,10 @@
-"""The records of one source partition, in offset order, from files that may interleave.
+"""Read the records of one source partition in offset order, from files that may interleave.
 
-One Spark task splits its offsets over a file for each date: where event times go back and forth,
-these files interleave. They are merged batch by batch; memory is bounded.
+One Spark task splits its offsets over one file per date. When event times go back and forth, the
+offset ranges of these files interleave. They are merged batch by batch, in bounded memory.
 
-This runs in processes apart and on Spark's executors: it needs pyarrow alone where files are
-local and none is Avro.
+This code runs in separate processes and on Spark's executors. It needs only pyarrow if the files
+are local and none is Avro.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from kafka_drain.republish.sending.checked_file import checked_file
 
 __all__ = ["read_shard"]
 
-#: About how much memory the batches of one group of files may take.
+#: Approximate memory limit for the batches of one group of files.
 GROUP_BYTES = 128 << 20
 
 
 def read_shard(
     root: str, shard: Shard, from_offset: int = 0, sharers: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a shard's wanted records in offset order.
+    """Yield a shard's selected records in offset order.
 
-    All of a file's bytes are compared with the plan before the first of its records comes.
+    All bytes of a file are compared with the plan before its first record is yielded.
 
     Args:
         root: The archive: a folder, or a URL such as `s3://bucket/archive`.
         shard: The shard.
-        from_offset: Only records with this offset or a higher one; files that lie below aren't
-            opened.
-        sharers: How many shards are read side by side, and share the memory.
+        from_offset: Only records with this offset or a higher one; files with only lower offsets
+            aren't opened.
+        sharers: Number of shards that are read side by side and share the memory.
 
     Yields:
         Batches with the columns of `data_files.records.SCHEMA`.
 
     Raises:
         ManifestInvalidError: When a file is missing, or has other bytes than the plan says.
-        DataFileError: When a file can't be read, with its path.
+        DataFileError: When a file can't be read; names its path.
     """
     files = [file for file in shard.files if file.last >= from_offset]
     for group in interleaved_groups(files):
@@ -57,7 +57,7 @@ def read_shard(
 
 
 def interleaved_groups(files: Sequence[ShardFile]) -> list[list[ShardFile]]:
-    """Put files whose offset ranges overlap into one group; files come by first offset."""
+    """Group files whose offset ranges overlap; `files` must be sorted by first offset."""
     groups: list[list[ShardFile]] = []
     reach = -1
     for file in files:
@@ -71,7 +71,7 @@ def interleaved_groups(files: Sequence[ShardFile]) -> list[list[ShardFile]]:
 def _stream(
     root: str, file: ShardFile, shard: Shard, from_offset: int, sharers: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield one file's wanted records in offset order."""
+    """Yield one file's selected records in offset order."""
     in_topic_folder = topic_of(file.path) is not None
     selected = (
         wanted_rows(batch, shard.source, shard.rows, from_offset, in_topic_folder=in_topic_folder)
@@ -80,7 +80,7 @@ def _stream(
     if file.ascending:
         yield from (batch for batch in selected if batch.num_rows)
         return
-    # Rows out of order can't be merged as they come: this one file is sorted in memory.
+    # Unordered rows can't be merged as a stream: sort this one file in memory.
     table = pa.Table.from_batches(list(selected), schema=SCHEMA)
     ordered = table.take(pc.sort_indices(table["offset"])).combine_chunks()
     yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
@@ -95,7 +95,7 @@ def _records(root: str, file: ShardFile, sharers: int, bounds: Wanted) -> Iterat
 
 
 def _bounds(shard: Shard, from_offset: int) -> Wanted:
-    """Return what lets a format leave rows out; which of the others are wanted is seen later."""
+    """Return bounds with which a format may skip rows; the other rows are filtered later."""
     ranges = shard.rows.ranges
     first, end = from_offset, None
     if ranges is not None:
@@ -105,7 +105,7 @@ def _bounds(shard: Shard, from_offset: int) -> Wanted:
 
 
 def merge_streams(streams: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Merge batches that each stream yields in offset order into one such stream."""
+    """Merge streams of batches, each in offset order, into one such stream."""
     if len(streams) == 1:
         yield from streams[0]
         return
@@ -118,7 +118,7 @@ def merge_streams(streams: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.Record
                 heads.append((batch, stream))
         if not heads:
             return
-        # Up to here nothing smaller can follow from any stream.
+        # No stream can still yield a lower offset than those up to this limit.
         limit = number(min(batch["offset"][-1].as_py() for batch, _ in heads))
         ready, kept, waiting = [], [], []
         for batch, stream in heads:

@@ -1,16 +1,16 @@
-"""Exactly once: how a chain of shards is sent, by the worker and on Spark's executors alike.
+"""The exactly-once protocol: how the worker and Spark's executors send a chain of shards.
 
-    make the producer; init_transactions     # fence: older attempts can no longer commit
-    read the chain's progress                # after the fence, each time a producer is made
-    missing, or of another plan -> refuse    # a lost ledger is never "start again"
-    begin; produce the rows from the progress on; send_offsets_to_transaction(progress); commit
+    create the producer; init_transactions   # fence: older attempts can no longer commit
+    read the chain's progress                # after the fence, for each new producer
+    missing, or of another plan -> refuse    # missing progress never means "start again"
+    begin; produce the rows after the progress; send_offsets_to_transaction(progress); commit
 
-The order of the first two lines is what exactness hangs on. Read before the fence, the progress of
-an older attempt may still grow, and its records would be sent twice.
+Exactness depends on the order of the first two lines: if the progress were read before the fence,
+an older attempt could still advance it, and its records would be sent twice.
 
-`strict` makes a new producer for each transaction: librdkafka speaks version 1 of the transaction
-protocol, where a delayed EndTxn of one transaction can meet the next one of the same epoch
-(KIP-890). `fast` keeps the producer.
+`strict` creates a new producer for each transaction: librdkafka implements version 1 of the
+transaction protocol, in which a delayed EndTxn of one transaction can hit the next one of the same
+epoch (KIP-890). `fast` reuses the producer.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ from kafka_drain.republish.sending.shard_reader import read_shard
 
 __all__ = ["SendJob", "send_shard"]
 
-#: A transaction ends after so many records or bytes, whichever comes first, and within the seconds
-#: that pacing.py gives it: these at most.
+#: A transaction ends after this number of records or bytes, whichever comes first, and within the
+#: time limit that pacing.py sets, which is at most this number of seconds.
 TRANSACTION_RECORDS = 250_000
 TRANSACTION_BYTES = 256 << 20
 TRANSACTION_SECONDS = TRANSACTION_TIMEOUT_MS / 1000 * LONGEST
 
-#: Bounds are looked at after so many records.
+#: Number of records after which the limits are checked.
 STEP = 2_000
 
-#: So long without a commit, with Kafka failing again and again, and the attempt gives up.
+#: Time without a commit, while Kafka keeps failing, after which the attempt gives up.
 PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class SendJob:
-    """All that sending one chain needs; crosses to other processes.
+    """Everything needed to send one chain; can be passed to other processes.
 
     Attributes:
         root: The archive's folder, a path or a URL.
@@ -79,14 +79,14 @@ class SendJob:
         plan: The plan's hash.
         attempt: Number of this attempt of the run, from 1.
         attempts: Where attempts are counted.
-        shards: What to send, in this order; they share one progress.
-        partitions: How many partitions the target had when the plan was made.
+        shards: The shards to send, in this order; they share one progress.
+        partitions: Number of partitions of the target when the plan was made.
         transactions: `strict` or `fast`.
-        provenance: Whether headers say where each record came from.
-        settings: librdkafka's settings of the target cluster, secrets included.
-        largest_batch: What the target topic takes in one batch, in bytes (max.message.bytes).
+        provenance: Whether to add headers that say where each record came from.
+        settings: librdkafka settings for the target cluster, secrets included.
+        largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
-        bytes_per_second: Limit, of keys and values; 0 for none.
+        bytes_per_second: Limit for keys and values; 0 for none.
     """
 
     root: str
@@ -108,22 +108,22 @@ class SendJob:
 
     @property
     def shard(self) -> Shard:
-        """The first shard, after which the chain is named."""
+        """The first shard, which names the chain."""
         return self.shards[0]
 
     @property
     def what(self) -> str:
-        """What is sent, for people."""
+        """What is sent, as text for messages."""
         more = len(self.shards) - 1
         return f"{self.shard.source} and {more:,} more" if more else str(self.shard.source)
 
     @property
     def records(self) -> int:
-        """How many records."""
+        """Number of records."""
         return sum(shard.records for shard in self.shards)
 
     def shared_by(self, writers: int) -> SendJob:
-        """Return the job with its part of the limits, where so many are sent side by side."""
+        """Return the job with its share of the limits, for a number of concurrent writers."""
         return replace(
             self,
             records_per_second=self.records_per_second / writers,
@@ -149,23 +149,24 @@ class SendJob:
 
 
 def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int:
-    """Send what of a chain wasn't sent yet, exactly once, in order.
+    """Send the part of a chain that hasn't been sent yet, exactly once and in order.
 
     Args:
         job: What to send.
-        stopped: Asked now and then; once it says so, the open transaction is aborted.
+        stopped: Polled while sending; once it returns true, the open transaction is aborted.
 
     Returns:
-        How many records this attempt committed.
+        Number of records that this attempt committed.
 
     Raises:
-        ProgressError: When the progress is gone, or of another plan. Nothing more was sent.
+        ProgressError: When the progress is missing, or belongs to another plan. Nothing more was
+            sent.
         SupersededError: When a later attempt took over.
         ManifestInvalidError: When a file was changed since the plan was made.
-        SourceRecordError: When Kafka refuses a record; those of its transaction weren't sent.
+        SourceRecordError: When Kafka refuses a record; its transaction was aborted.
         AuthorizationError: When an ACL is missing.
-        DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
-        KafkaUnavailableError: When it didn't answer all that time.
+        DeliveryError: When Kafka kept failing; a retry resumes where this attempt stopped.
+        KafkaUnavailableError: When Kafka didn't answer during all that time.
     """
     with closing(Ledger(job.settings)) as ledger, little_garbage_collection():
         return _send_shard(job, ledger, stopped)
@@ -183,7 +184,7 @@ def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> in
         except (ProducerLost, KafkaUnavailableError) as lost:
             if stopped():
                 raise _was_stopped(job) from lost
-            # Where not even that can be asked, Kafka failed once more.
+            # If even this query fails, that is just one more failure of Kafka.
             with suppress(KafkaUnavailableError):
                 _refuse_if_superseded(job, ledger)
             if time.monotonic() - alive > PATIENCE_SECONDS:
@@ -194,19 +195,20 @@ def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> in
 
 
 def _was_stopped(job: SendJob) -> DeliveryError:
-    return DeliveryError(f"{job} was stopped; a retry goes on")
+    return DeliveryError(f"{job} was stopped; a retry resumes it")
 
 
 def _transactions(
     job: SendJob, ledger: Ledger, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
 ) -> Iterator[int]:
-    """Commit transactions until the chain is done, with as many producers as the mode demands.
+    """Commit transactions until the chain is finished, with new producers as the mode requires.
 
     Yields:
-        How many records each one held.
+        Number of records in each transaction.
 
     Raises:
-        ProducerLost: When the producer can't go on; what was in flight counts as not known.
+        ProducerLost: When the producer can't continue; whether the transaction in flight was
+            committed is unknown.
     """
     shard, wanted = job.shard, job.records
     while True:
@@ -217,7 +219,7 @@ def _transactions(
             shard.target_topic,
             30.0,
             on_delivery=lambda error, _, into=refusals: into.append(error),
-            # A record that is larger is sent alone, two that fit are not sent as one that doesn't.
+            # A larger record is sent alone; two that fit are never combined into one that doesn't.
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
         )
         progress = read_progress(job, ledger)
@@ -250,14 +252,14 @@ def read_progress(job: SendJob, ledger: Ledger) -> Progress:
     """Read how far the chain has got.
 
     Raises:
-        ProgressError: When that isn't known.
+        ProgressError: When the progress is missing, or belongs to another plan.
     """
     slot = job.shard.progress
     progress = ledger.read([slot])[slot]
     if progress is None:
         raise ProgressError(
-            f"the progress of {job.shard.source} in group {slot.group} is gone, expected it at "
-            f"{slot.tp}: it expired, was deleted, or the target topic was made again. Nothing more "
+            f"the progress of {job.shard.source} in group {slot.group} is missing, expected it at "
+            f"{slot.tp}; it expired, was deleted, or the target topic was recreated. Nothing more "
             "was sent; start a new run into an empty topic"
         )
     if progress.plan != job.plan:
@@ -281,7 +283,7 @@ def _send_transaction(
     """Send rows and their progress in one transaction.
 
     Returns:
-        The progress that counts now, and when the limits allow more, by the monotonic clock.
+        The new progress, and the monotonic time at which the limits allow more.
     """
     slot = job.shard.progress
     repeat(producer.begin_transaction, "begin_transaction")
@@ -293,7 +295,7 @@ def _send_transaction(
         ),
         f"the progress in group {slot.group}",
     )
-    # Waits for all acknowledgements, fails if one is missing, and never gives up half way.
+    # Waits for all acknowledgements, fails if one is missing, and never gives up halfway.
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
     pacer.committed()
     return following, free_at
@@ -309,7 +311,7 @@ def _produce(
     """Queue rows until the transaction is full.
 
     Returns:
-        How many, and when the limits allow more, by the monotonic clock.
+        Number of rows, and the monotonic time at which the limits allow more.
     """
     began = free_at = time.monotonic()
     pacer.begin()
@@ -327,12 +329,12 @@ def _produce(
             size += batch_bytes
             _served(lambda: producer.poll(0))
         else:
-            # Sends what there is at once, full batch or not.
+            # Send what is queued immediately, without waiting for full batches.
             _served(lambda: producer.flush(0.02))
         if stopped():
             raise _was_stopped(job)
         free_at = began + _seconds_due(job, sent, size)
-        # The rest of it once the transaction is committed, which mustn't run out meanwhile.
+        # A longer pause follows after the commit, so that the transaction doesn't time out now.
         _pause(min(free_at, time.monotonic() + TRANSACTION_SECONDS), stopped)
         if pacer.is_over:
             break
@@ -340,10 +342,10 @@ def _produce(
 
 
 def _step(job: SendJob, sent: int, size: int) -> int:
-    """Return how many rows to take next.
+    """Return the number of rows to take next.
 
-    With a limit, those of a second at most: a pause mustn't outlast the transaction. How large rows
-    are, those that this transaction has sent so far tell; its first row goes alone.
+    With a limit, take at most the rows of one second: a pause mustn't outlast the transaction. The
+    row size is estimated from what this transaction has sent so far; its first row goes alone.
     """
     rows = min(STEP, TRANSACTION_RECORDS - sent, int(job.records_per_second or STEP))
     if job.bytes_per_second:
@@ -352,15 +354,15 @@ def _step(job: SendJob, sent: int, size: int) -> int:
 
 
 def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch) -> int:
-    """Queue some records of a shard, each of them; return the last one's offset."""
+    """Queue all records of a batch; return the offset of the last one."""
     topic, partition = shard.target_topic, shard.target_partition
     refused = offset_of_nul(batch)
     if refused is not None:
         raise SourceRecordError(
             f"the record at offset {refused:,} of {shard.source} has a header with a NUL in its "
-            "name, where librdkafka would cut the name off; its transaction was aborted. Leave the "
-            "record out (offsets), or send it with delivery at_least_once, which Spark's Kafka "
-            "sink does"
+            "name, which librdkafka would cut off there; its transaction was aborted. Leave the "
+            "record out (offsets), or send it with delivery at_least_once: Spark's Kafka sink "
+            "keeps such names"
         )
     came_from = shard.source.partition
     produce = producer.produce
@@ -368,15 +370,15 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
     for key, value, headers, timestamp, offset in rows_of(batch):
         if job.provenance:
             headers = [*(headers or ()), *provenance(shard, offset)]
-        # By the plan's count of partitions, as verify does: the target may have got more since.
+        # Use the plan's partition count, as verify does: the target may have more by now.
         to = partition_of_key(key, job.partitions, came_from) if partition is None else partition
         while True:
             try:
-                # By position, callbacks before the timestamp: by name takes half as long again.
+                # Positional, with callbacks before the timestamp: by name takes 1.5 times as long.
                 produce(topic, value, key, to, None, None, timestamp, headers)
                 break
             except BufferError:
-                # The queue is full. Reports of success don't come: a short wait, and again.
+                # The queue is full. Successes aren't reported, so wait briefly and try again.
                 _served(lambda: producer.poll(0.005))
             except KafkaException as error:
                 raise _not_queued(error.args[0], shard, offset) from error
@@ -384,10 +386,10 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
 
 
 def _served(serve: Callable[[], object]) -> None:
-    """Let the client say what happened; a fatal error, such as a fence, is raised there.
+    """Serve the client's callbacks; a fatal error, such as a fence, is raised from here.
 
     Raises:
-        ProducerLost: When there is one.
+        ProducerLost: When there is a fatal error.
     """
     try:
         serve()
@@ -396,12 +398,12 @@ def _served(serve: Callable[[], object]) -> None:
 
 
 def _bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of keys and values."""
+    """Return the size of all keys and values in bytes."""
     return sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
 
 
 def _rows_within(batch: pa.RecordBatch, most_bytes: int) -> int:
-    """Return how many of the first rows have no more bytes together."""
+    """Return the number of leading rows whose total size is at most `most_bytes`."""
     keys, values = (
         pc.binary_length(batch[name]).fill_null(number(0)).cast(pa.int64())
         for name in ("key", "value")
@@ -417,7 +419,7 @@ def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
 
 
 def _seconds_due(job: SendJob, records: int, size: int) -> float:
-    """Return how long the limits want so much to take."""
+    """Return how long sending this much must take to stay within the limits."""
     return max(
         records / job.records_per_second if job.records_per_second else 0.0,
         size / job.bytes_per_second if job.bytes_per_second else 0.0,
@@ -425,15 +427,15 @@ def _seconds_due(job: SendJob, records: int, size: int) -> float:
 
 
 def _pause(until: float, stopped: Callable[[], bool]) -> None:
-    """Wait until a moment of the monotonic clock, unless it is stopped before."""
+    """Wait until a monotonic time, or until stopped."""
     while (left := until - time.monotonic()) > 0 and not stopped():
         time.sleep(min(left, 1.0))
 
 
 def _abort(producer: Producer) -> None:
-    """Abort what is open, so that consumers needn't wait for its timeout.
+    """Abort the open transaction, so that consumers needn't wait for its timeout.
 
-    Where that fails, the next producer of the same transactional id does it.
+    If that fails, the next producer of the same transactional id aborts it.
     """
     try:
         repeat(lambda: producer.abort_transaction(10.0), "abort_transaction", seconds=10.0)
@@ -442,7 +444,7 @@ def _abort(producer: Producer) -> None:
 
 
 def _refuse_if_superseded(job: SendJob, ledger: Ledger) -> None:
-    """Leave the shard to a later attempt, if there is one: two would fence each other for ever."""
+    """Leave the shard to a later attempt, if there is one: two would fence each other forever."""
     latest = ledger.read([job.attempts])[job.attempts]
     if latest is not None and latest.offset > job.attempt:
         raise SupersededError(
@@ -452,52 +454,52 @@ def _refuse_if_superseded(job: SendJob, ledger: Ledger) -> None:
 
 
 class _Source:
-    """A chain's records, from any progress on.
+    """A chain's records, readable from any progress.
 
     Attributes:
-        shard: The one whose records are taken.
+        shard: The shard that is being read.
     """
 
     def __init__(self, job: SendJob) -> None:
         self._job = job
         self.shard = job.shard
         self._place = 0
-        #: Of this shard: how many records were taken, and how many are queued.
+        #: Number of this shard's records that were taken, and that were queued.
         self._taken = self._queued = 0
         self._last = -1
-        #: Of all shards: how many records are queued; None while that isn't known.
+        #: Number of queued records of all shards; None while unknown.
         self._records: int | None = None
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
     @property
     def next_offset(self) -> int:
-        """The source offset to go on with, one of a gap before it, or the next shard's first."""
+        """The source offset to continue from: after the last record, or the next shard's first."""
         if self._queued == self.shard.records and self._place + 1 < len(self._job.shards):
             return self._job.shards[self._place + 1].first
         return self._last + 1
 
     def go_to(self, progress: Progress) -> None:
-        """Go on from a progress; the files are opened again unless that is where we are."""
+        """Move to a progress; files are reopened only if that isn't the current position."""
         if progress.records != self._records:
             place_of, done = place(self._job.shards, progress.records)
             self._open(place_of, done, progress.offset if done else 0)
             self._records = progress.records
 
     def take(self, most: int, most_bytes: int) -> tuple[pa.RecordBatch, int] | None:
-        """Return the next records of a shard, and the bytes of their keys and values.
+        """Return the next records of a shard, and the size of their keys and values.
 
-        Few at a time are faster: Python's objects stay in the processor's cache.
+        Small batches are faster: Python's objects stay in the processor's cache.
 
         Args:
-            most: So many at most.
-            most_bytes: So many bytes at most, unless the first one alone has more.
+            most: Maximum number of records.
+            most_bytes: Maximum size in bytes, unless the first record alone is larger.
 
         Returns:
-            None at the chain's end.
+            None at the end of the chain.
 
         Raises:
-            ManifestInvalidError: When a shard's files hold more or fewer than the plan says.
+            ManifestInvalidError: When a shard's files hold more or fewer records than planned.
         """
         while self._rest is None or not self._rest.num_rows:
             self._rest = next(self._batches, None)
@@ -519,14 +521,14 @@ class _Source:
         return taken, size
 
     def queued(self, records: int, last: int) -> None:
-        """Note that the records that were taken are queued, all of them, and the last's offset."""
+        """Record that all taken records are queued, and the offset of the last one."""
         self._queued += records
         self._last = last
         if self._records is not None:
             self._records += records
 
     def forget(self) -> None:
-        """Note that nobody knows which of the records that were taken count."""
+        """Record that it is unknown which of the taken records were committed."""
         self._records = None
 
     def _open(self, place_of: int, done: int, offset: int) -> None:
@@ -539,5 +541,5 @@ class _Source:
     def _not_as_planned(self, found: int) -> ManifestInvalidError:
         return ManifestInvalidError(
             f"the files hold {found:,} records of {self.shard.source} up to offset "
-            f"{self._last + 1:,}, the plan {self.shard.records:,}; this transaction was aborted"
+            f"{self._last + 1:,}, the plan has {self.shard.records:,}; this transaction was aborted"
         )

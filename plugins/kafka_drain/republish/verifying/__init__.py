@@ -1,1 +1,1 @@
-"""The target read back, and compared with the files record by record."""
+"""Read the target back, and compare it with the files record by record."""

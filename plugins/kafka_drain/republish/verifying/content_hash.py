@@ -1,8 +1,8 @@
-"""What a record says, in 64 bits: how verify compares files with Kafka.
+"""Hash a record's content to 64 bits, which is how verify compares files with Kafka.
 
-Part after part is hashed, each with the hash so far as its seed, so that no two records share a
-hash because their parts are cut elsewhere. A null has a step of its own and is told from an empty
-one. This is no defence against people who look for two records with one hash.
+Parts are hashed one after the other, each with the previous hash as its seed, so that records whose
+parts are split differently don't share a hash. A null has its own step, which distinguishes it from
+an empty part. This is no defense against deliberately constructed hash collisions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NULL = 0x9E3779B97F4A7C15
 
 
 def content_hash(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the hash of a record's key, value and headers, in their order.
+    """Return the hash of a record's key, value and headers, in that order.
 
-    A record without headers and one with an empty list of them are the same to Kafka.
+    To Kafka, a record without headers and one with an empty list of headers are the same.
     """
-    # This runs twice for each record: one expression for each part, no helper functions.
+    # This runs twice per record: one expression per part, no helper functions.
     h = (_SEED + _NULL) & _MASK if key is None else xxh3_64_intdigest(key, _SEED)
     h = (h + _NULL) & _MASK if value is None else xxh3_64_intdigest(value, h)
     if headers:

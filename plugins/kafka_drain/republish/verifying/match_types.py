@@ -1,4 +1,4 @@
-"""What matching works on: records reduced to what is compared. Opens nothing."""
+"""The types that matching works on: records reduced to what is compared. Opens nothing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TypeAlias
 
 __all__ = ["Actual", "Expected", "Record", "Token", "token_of"]
 
-#: Content hash, timestamp in milliseconds, offset, hash of the key (asked for on compacted targets
-#: only).
+#: Content hash, timestamp in milliseconds, offset, hash of the key (only computed for compacted
+#: targets).
 Record: TypeAlias = "tuple[int, int, int, int]"
 
-#: Makes a shard's records anew, in order; their offsets are the source's.
+#: Starts a new iteration over a shard's records, in order, with the source's offsets.
 Expected: TypeAlias = "Callable[[], Iterator[Record]]"
 
-#: Reads the target partition anew, in batches; the offsets are the target's. A batch is asked for
-#: after the ones before were matched. It gets a function that says whether all was found.
+#: Starts a new read of the target partition, in batches, with the target's offsets. A batch is
+#: requested after the previous ones were matched. Takes a function that says whether all was found.
 Actual: TypeAlias = "Callable[[Callable[[], bool]], Iterator[Iterable[Record]]]"
 
-#: Content hash and timestamp: records alike in both are the same to a reader.
+#: Content hash and timestamp: records that share both are indistinguishable to a reader.
 Token: TypeAlias = "tuple[int, int]"
 
 
 def token_of(record: Record, compare_timestamps: bool) -> Token:
-    """Return what tells a record from others; a timestamp of 0 where times aren't compared."""
+    """Return what identifies a record; the timestamp is 0 if timestamps aren't compared."""
     return record[0], record[1] if compare_timestamps else 0

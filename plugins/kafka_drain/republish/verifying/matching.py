@@ -1,8 +1,8 @@
-"""What a target partition holds against what the shards should have put there. Opens nothing.
+"""Compare a target partition with what the shards should have put there. Opens nothing.
 
-A walk along the target (sequence_match) is the only pass where all is right, in bounded memory;
-where other producers' records were seen, the shards are read once more to tell them from records
-that are there twice. The rest is for damage (multiset_diff).
+If everything is right, a walk along the target (sequence_match) is the only pass, in bounded
+memory. If there were records of other producers, the shards are read once more to distinguish these
+from duplicates. Everything else handles damage (multiset_diff).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class PartitionMatch:
     """What was found in one target partition.
 
     Attributes:
-        expected: Records that the plan puts there.
-        found: Those of them that are there.
-        lost: Those that are not.
-        twice: Records too many: alike planned ones, more often than planned.
-        out_of_order: Records that came before one of their shard with a lower source offset. Only
-            records whose content is there as often as planned are looked at.
-        foreign: Records that nobody planned: other producers'.
-        compacted: Planned records that Kafka's compaction took: the target has a later one with
-            the same key.
+        expected: Number of records that the plan puts there.
+        found: Number of these that are there.
+        lost: Number of these that are missing.
+        twice: Number of duplicates: records equal to planned ones, beyond the planned number.
+        out_of_order: Number of records that came before one of their shard with a lower source
+            offset. Only records whose content is there as often as planned are checked.
+        foreign: Number of records that weren't planned and are from other producers.
+        compacted: Number of planned records that Kafka has compacted away: the target has a later
+            one with the same key.
         fingerprint: BLAKE2b-128 of the content hashes (eight bytes each, little endian) of the
             records that the walk found, in the target's order.
-        mappings: By shard number, where its records are.
-        notes: What people should know about it.
+        mappings: Where the records of each shard are, by shard number.
+        notes: Notes about it for the user.
     """
 
     expected: int
@@ -63,11 +63,11 @@ class PartitionMatch:
 
     @property
     def is_exact(self) -> bool:
-        """Whether each planned record is there once, in its shard's order."""
+        """Return whether each planned record is there once, in its shard's order."""
         return is_exact(lost=self.lost, twice=self.twice, out_of_order=self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types, for another process."""
+        """Return the match as JSON types, to pass it to another process."""
         return asdict(self) | {
             "mappings": {str(number): list(blocks) for number, blocks in self.mappings.items()}
         }
@@ -92,10 +92,10 @@ def match_partition(
     """Match a target partition with the shards that send to it.
 
     Args:
-        expected: What each shard sends there, by the shard's number. A timestamp of 0 stands for
-            any: librdkafka replaces it by the time of sending.
-        actual: What the partition holds.
-        compare_timestamps: False where the delivery doesn't keep them; contents alone are compared.
+        expected: The records that each shard sends there, by shard number. A timestamp of 0 matches
+            any: librdkafka replaces it with the time of sending.
+        actual: The records in the partition.
+        compare_timestamps: False if the delivery doesn't keep them, to compare only contents.
         is_compacted: Whether Kafka may have removed records that have a later one with their key.
     """
     walk = Walk(expected, compare_timestamps)
@@ -120,10 +120,10 @@ def match_partition(
     notes = []
     if walk.is_by_shard:
         notes.append(
-            "identical records of several source partitions: each one's order was proven alone"
+            "identical records of several source partitions: each one's order was proven separately"
         )
     if other_times := with_other_times(missing, surplus):
-        notes.append(f"{other_times:,} of the lost records are there with another timestamp")
+        notes.append(f"{other_times:,} of the lost records are there with a different timestamp")
     in_order, mapped = walk.is_complete, walk
     if lost or twice:
         others = {h for h, _ in chain(missing, surplus)}
@@ -133,7 +133,7 @@ def match_partition(
         rest.run(actual_rest)
         in_order = rest.is_complete
         if is_compacted:
-            # What compaction took from the beginning stopped the first walk there.
+            # Records compacted away at the start of the target have stopped the first walk there.
             mapped = rest
     else:
         expected_rest, actual_rest = dict(expected), actual

@@ -1,6 +1,6 @@
-"""What is missing in a target partition, there too often, or out of order: counted exactly.
+"""Count exactly what is missing, duplicated or out of order in a target partition.
 
-For damage only: it takes more passes, and memory that grows with the damage. Opens nothing.
+Used only for damage: takes more passes, and memory that grows with the damage. Opens nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 def planned_like(
     expected: Mapping[int, Expected], tokens: Mapping[Token, int], compare_timestamps: bool
 ) -> set[Token]:
-    """Return which planned records have the content of some others."""
+    """Return the planned records that have the same content as some of `tokens`."""
     contents = {h for h, _ in tokens}
     if not contents:
         return set()
@@ -39,16 +39,16 @@ def planned_like(
 
 
 def alike(tokens: Mapping[Token, int], planned: set[Token]) -> int:
-    """Return how many of some records are alike planned ones."""
+    """Return the number of records that are equal to planned ones."""
     return sum(n for (h, ts), n in tokens.items() if (h, ts) in planned or (h, 0) in planned)
 
 
 def balance(
     expected: Mapping[int, Expected], actual: Actual, compare_timestamps: bool
 ) -> tuple[Counter[Token], Counter[Token], int]:
-    """Return what is missing, what is there beyond the plan, and how many records were planned.
+    """Return missing records, surplus records, and the number of planned records.
 
-    Both sides are read at one pace, so that little is held at a time.
+    Both sides are read at the same pace, so that little is held in memory at a time.
     """
     planned = 0
     balance: dict[Token, int] = {}
@@ -79,7 +79,7 @@ def balance(
 
 
 def _in_turns(sources: list[Iterator[Record]]) -> Iterator[Record]:
-    """Yield from each source in turn until all have ended."""
+    """Yield from each source in turn until all are exhausted."""
     while sources:
         going = []
         for source in sources:
@@ -91,7 +91,7 @@ def _in_turns(sources: list[Iterator[Record]]) -> Iterator[Record]:
 
 
 def _settle_any_time(missing: Counter[Token], surplus: Counter[Token]) -> None:
-    """Let planned records with timestamp 0 have others of their content."""
+    """Match planned records that have timestamp 0 with others of the same content."""
     contents = {h for h, ts in missing if ts == 0}
     for token in [token for token in surplus if token[0] in contents]:
         any_time = (token[0], 0)
@@ -127,7 +127,8 @@ def batches_without(actual: Actual, contents: set[int]) -> Actual:
 def too_early(expected: Mapping[int, Expected], actual: Actual, compare_timestamps: bool) -> int:
     """Count records that came before one of their shard with a lower source offset.
 
-    Both sides hold the same records. A record that is no shard's next waits until it is.
+    Both sides hold the same records. A record that isn't the next one of any shard waits until it
+    is.
     """
     sources = [source() for source in expected.values()]
     heads = [next(source, None) for source in sources]
@@ -167,10 +168,10 @@ def compacted_of(
 ) -> int:
     """Count the missing records that have a later one with their key in the target.
 
-    Later is: behind what precedes the missing record in its shard. Of records that are alike, the
-    first ones count as the missing ones, unless what is there lies before what precedes the last
-    ones. Compaction never takes the last record of a key: where a key ends with a record that no
-    shard has sent last, one that came after it was lost.
+    "Later" means after the records that precede the missing one in its shard. Among equal records,
+    the first ones count as missing, unless those in the target are located before the records that
+    precede the last ones. Compaction never removes the last record of a key, so if a key ends with
+    a record that isn't the last one that some shard has sent for it, a later one was lost.
     """
     places: dict[int, int] = {}
     last: dict[int, tuple[int, Token]] = {}
@@ -196,7 +197,7 @@ def compacted_of(
                 left[token] -= 1
                 by_key[key] += end > reached
             elif place is not None and (len(expected) == 1 or token not in missing):
-                # Of records that are alike, several shards' may be the ones that are there.
+                # If several shards have equal records, those found may belong to any of them.
                 reached = max(reached, place)
             ends[key] = end >= 0 and token in ((h, timestamp), (h, 0))
             if ends[key]:
@@ -213,17 +214,17 @@ def _placed(
     missing: Mapping[Token, int],
     compare_timestamps: bool,
 ) -> Iterator[tuple[Record, int | None]]:
-    """Yield a shard's records, each with its place in the target; None where it is missing.
+    """Yield a shard's records, each with its place in the target; None if it is missing.
 
     Args:
         source: The shard.
         places: The first place of each content.
-        there: Of the records of which some are missing: the places of the others, ascending. Those
-            that this shard takes are taken out.
+        there: For records of which some are missing, the places of the others, ascending. Those
+            that this shard takes are removed.
         missing: Records of which some are missing.
         compare_timestamps: Whether timestamps are compared.
     """
-    # Where each record lies at the earliest, of those that are alike and of which some are there.
+    # The earliest possible place of each record, for equal records of which some are there.
     earliest: dict[Token, list[int]] = {}
     reached = -1
     for record in source():
@@ -234,7 +235,7 @@ def _placed(
             reached = max(reached, places.get(record[0], -1))
     taken: dict[Token, list[int | None]] = {}
     for token, bounds in earliest.items():
-        # From the last one on: compaction takes the first ones.
+        # Start with the last one: compaction removes the first ones.
         taken[token] = [
             there[token].pop() if there[token] and there[token][-1] > bound else None
             for bound in reversed(bounds)

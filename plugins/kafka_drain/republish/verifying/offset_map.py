@@ -1,7 +1,7 @@
-"""Where each source offset went: how consumers of the source go on in the target. Opens nothing.
+"""Where each source offset went, so that consumers can continue in the target. Opens nothing.
 
 An offset map is sealed JSON in the run's folder. Its blocks hold stretches of records, so that a
-partition sent whole takes a line for each transaction, not for each record.
+partition that is sent as a whole needs one line per transaction, not per record.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 
-#: Records that a block of joined ones has at most: what a translated consumer reads again.
+#: Maximum number of records in a joined block, which a translated consumer may read again.
 JOINED_RECORDS = 1_000
 
-#: Above these bits, which hold Kafka's offsets, stands a shard's place in its chain.
+#: The lower bits hold a Kafka offset; the bits above hold the shard's index in its chain.
 PLACE_BITS = 63
 
 
@@ -41,10 +41,10 @@ class Block(NamedTuple):
 
     Attributes:
         source_start: Offset of its first record in the source.
-        source_end: The offset after its last one's.
+        source_end: The offset after its last record in the source.
         target_start: Offset of its first record in the target.
-        target_end: The offset after its last one's.
-        records: How many.
+        target_end: The offset after its last record in the target.
+        records: Number of records.
     """
 
     source_start: int
@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether offsets go up by one on both sides."""
+        """Return whether offsets increase by one on both sides."""
         return (
             self.records
             == self.source_end - self.source_start
@@ -63,7 +63,7 @@ class Block(NamedTuple):
         )
 
     def translate(self, offset: int) -> int:
-        """Return where to go on in the target; nothing is skipped, some may be read again.
+        """Return where to continue in the target; nothing is skipped, some may be read again.
 
         Args:
             offset: Offset in the source, before the block's end.
@@ -73,14 +73,14 @@ class Block(NamedTuple):
         return self.target_start
 
     def read_behind(self, offset: int, place: int) -> int:
-        """Return how many of its records were read and lie at or after a place in the target.
+        """Return the number of its records that were read and are at or after a target offset.
 
-        Of a block that isn't exact, so many at the most. Where it ends in the target isn't known of
-        a run that has only begun.
+        For a block that isn't exact, this is an upper bound. For a run that has only started, the
+        end in the target is unknown.
 
         Args:
             offset: The offset of the record that the consumer would read next in the source.
-            place: Where it goes on in the target.
+            place: The offset at which it continues in the target.
         """
         read = min(self.records, max(0, offset - self.source_start))
         if self.is_exact:
@@ -89,23 +89,23 @@ class Block(NamedTuple):
         return max(0, min(read, self.target_end - place)) if has_end else read
 
     def part(self, offsets: OffsetRange) -> Block:
-        """Return the part of an exact block that some of its source offsets are."""
+        """Return the part of an exact block with some of its source offsets."""
         start = self.target_start + offsets.start - self.source_start
         return Block(offsets.start, offsets.end, start, start + len(offsets), len(offsets))
 
 
 def offset_in_chain(place: int, offset: int) -> int:
-    """Return an offset of a chain's shard, greater than all of the shards before it."""
+    """Return an offset that includes the shard's index, so that offsets ascend along the chain."""
     return (place << PLACE_BITS) + offset
 
 
 def place_and_offset(offset: int) -> tuple[int, int]:
-    """Return of what shard of its chain an offset is, and which."""
+    """Return the shard's index in its chain, and the offset; the inverse of `offset_in_chain`."""
     return offset >> PLACE_BITS, offset & ((1 << PLACE_BITS) - 1)
 
 
 def join_blocks(blocks: Iterable[Block]) -> list[Block]:
-    """Join neighbours into blocks of at most `JOINED_RECORDS` records, which are not exact."""
+    """Join adjacent blocks into inexact blocks of at most `JOINED_RECORDS` records."""
     joined: list[Block] = []
     for block in blocks:
         last = joined[-1] if joined else block
@@ -129,12 +129,12 @@ class PartitionMap:
 
     Attributes:
         source: The source partition.
-        source_topic_id: Id of its topic; a topic that was made again counts its offsets anew.
+        source_topic_id: Id of its topic; a recreated topic's offsets restart at 0.
         target: The target partition.
-        blocks: Both offsets go up from each block to the next.
-        is_repeated: Whether a run that counts more has sent the same records, too.
-        may_be_repeated: Whether it may have sent some of them, for all that its blocks say. Both
-            are told of maps that are joined; no file has them.
+        blocks: Both offsets increase from each block to the next.
+        is_repeated: Whether a run that takes precedence has sent the same records, too.
+        may_be_repeated: Whether it may have sent some of them, as far as its blocks show. Both
+            flags are set only in joined maps, never in files.
     """
 
     source: TopicPartition
@@ -146,18 +146,18 @@ class PartitionMap:
 
     @property
     def life(self) -> tuple[TopicPartition, str]:
-        """The source partition in one life of its topic."""
+        """The source partition in one incarnation of its topic."""
         return self.source, self.source_topic_id
 
     def translate(self, offset: int) -> int:
-        """Return where a consumer of the source that is at an offset goes on in the target."""
+        """Return where a consumer at a source offset continues in the target."""
         unread = self.first_unread(offset)
         return self.blocks[-1].target_end if unread is None else unread
 
     def first_unread(self, offset: int) -> int | None:
-        """Return where the first record is that a consumer hasn't read, or somewhere before it.
+        """Return the target offset of the first unread record, or a lower one.
 
-        None when it has read all, and when each one counts where another run has sent it.
+        None if all records were read, or if another run's copy of each record counts instead.
         """
         at = bisect_right(self.blocks, offset, key=lambda block: block.source_end)
         if self.is_repeated or at == len(self.blocks):
@@ -165,9 +165,9 @@ class PartitionMap:
         return self.blocks[at].translate(offset)
 
     def read_again(self, offset: int, place: int) -> int:
-        """Return how many records a consumer reads again that goes on at a place, at the most.
+        """Return an upper bound of the records read again by a consumer that continues at a place.
 
-        All that are behind it count where another run has sent them, too.
+        If another run has sent them too, all records after the place count.
         """
         is_twice = self.is_repeated or self.may_be_repeated
         at = self.blocks[-1].source_end if is_twice else offset
@@ -182,9 +182,8 @@ class OffsetMap:
         run: Name of the run's folder.
         pipeline: The pipeline's name.
         cluster_id: Id of the target cluster.
-        partitions: One for each pair of source and target partition that shares records, and for
-            each run of those that are joined; of a topic that was made again, the later life
-            comes later.
+        partitions: One for each pair of source and target partition that shares records, and in a
+            joined map for each run; for a recreated topic, later incarnations come later.
     """
 
     run: str
@@ -197,23 +196,23 @@ class OffsetMap:
         return sorted({partition.source for partition in self.partitions})
 
     def of(self, tp: TopicPartition) -> list[PartitionMap]:
-        """Return where a source partition went; of a topic that was made again, its last life."""
+        """Return where a source partition went; for a recreated topic, its last incarnation."""
         found = [partition for partition in self.partitions if partition.source == tp]
         return [p for p in found if p.source_topic_id == found[-1].source_topic_id]
 
     def translate(self, tp: TopicPartition, offset: int) -> dict[TopicPartition, int]:
-        """Return where a consumer of the source goes on in the target.
+        """Return where a consumer of the source continues in the target.
 
-        Every record that the consumer hasn't read is at the offset returned or after it. Of a
-        topic that was made again, offsets of its last life are understood.
+        Every record that the consumer hasn't read is at or after the returned offset. For a
+        recreated topic, the offset is one of its last incarnation.
 
         Args:
             tp: The source partition.
             offset: The offset of the record that it would read next.
 
         Returns:
-            An offset for each target partition that holds records of `tp`; none where the run has
-            sent nothing of it.
+            An offset for each target partition that holds records of `tp`; empty if the run has
+            sent none of them.
         """
         by_target: dict[TopicPartition, list[PartitionMap]] = {}
         for partition in self.of(tp):
@@ -221,20 +220,20 @@ class OffsetMap:
         return {target: go_on(found, {tp: offset}) for target, found in by_target.items()}
 
     def joined(self, others: Iterable[OffsetMap]) -> OffsetMap:
-        """Return a map that also has what other runs sent, oldest run first, to the same topics.
+        """Join with the maps of other runs that sent to the same topics, oldest run first.
 
-        What several runs have sent counts where this run sent it, or else the newest of them.
+        For records that several runs have sent, this run's copy counts, otherwise the newest one.
         """
         added: list[PartitionMap] = []
         counted = _Counted({}, {}).with_those_of(self)
         for other in reversed(list(others)):
             added[:0] = [part for p in other.partitions for part in counted.split(p)]
             counted = counted.with_those_of(other)
-        # This run's last: of a topic that was made again, its life is meant.
+        # Add this run last: for a recreated topic, `of` uses the last incarnation.
         return replace(self, partitions=(*added, *self.partitions))
 
     def to_bytes(self) -> bytes:
-        """Return the sealed map, as it stands in its file."""
+        """Return the sealed map, as written to its file."""
         return seal(
             {
                 "format_version": FORMAT_VERSION,
@@ -261,7 +260,7 @@ class OffsetMap:
 
         Raises:
             SealError: When a byte was changed.
-            ValueError: When it is a map of another format.
+            ValueError: When the map has another format version.
         """
         document = unseal(content)
         require_readable(document.get("format_version"))
@@ -274,9 +273,9 @@ class OffsetMap:
 
 
 def begun_map(plan: RepublishPlan) -> OffsetMap:
-    """Return what is known of a run that has begun and of whose records no map tells the places.
+    """Return what is known about a run that has started but has no usable map.
 
-    Whatever it has sent lies behind the ends that the target had when its plan was made.
+    Everything it has sent is at or after the ends that the target had when its plan was made.
     """
     starts = plan.starts()
     return OffsetMap(
@@ -298,13 +297,13 @@ def begun_map(plan: RepublishPlan) -> OffsetMap:
 
 
 def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRange]) -> OffsetMap:
-    """Return what partitions hold that were republished into themselves, but for the copies.
+    """Map the original records of partitions that were republished into themselves.
 
-    A group that goes on at a copy would skip the originals before it that it hasn't read.
+    A group that continues at a copy would skip the unread originals before it.
 
     Args:
         offset_map: Where all runs' records went.
-        held: What Kafka holds of each such partition.
+        held: The offsets that Kafka holds of each such partition.
     """
     ids = {p.source: p.source_topic_id for p in offset_map.partitions if p.source in held}
     partitions = []
@@ -325,13 +324,13 @@ def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRan
 
 
 def go_on(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
-    """Return where a consumer goes on in a target partition, so that it skips nothing unread.
+    """Return where a consumer continues in a target partition without skipping unread records.
 
-    That is at the first record that it hasn't read; where it has read all, after the last one.
+    This is the first unread record, or the end of the last block if all were read.
 
     Args:
-        parts: The maps of the source partitions that it reads to that target partition.
-        read: The offset in each source partition below which all is read; without one, nothing is.
+        parts: The maps from the consumer's source partitions to that target partition.
+        read: For each source partition, the offset below which everything was read; 0 if missing.
     """
     found = list(parts)
     places = [part.first_unread(read.get(part.source, 0)) for part in found]
@@ -343,25 +342,25 @@ _Ranges = Mapping[tuple[TopicPartition, str], Sequence[OffsetRange]]
 
 
 class _Counted(NamedTuple):
-    """Which source offsets were counted already, of runs that count more.
+    """Source offsets that were already counted, for runs that take precedence.
 
     Attributes:
-        sure: Those that exact blocks hold, by source partition and life.
-        possible: Those that lie in any block: a joined one doesn't say which of them it holds.
+        sure: Offsets in exact blocks, by source partition and incarnation.
+        possible: Offsets in any block: a joined block doesn't say which of them it holds.
     """
 
     sure: _Ranges
     possible: _Ranges
 
     def with_those_of(self, offset_map: OffsetMap) -> _Counted:
-        """Return these and what a map holds."""
+        """Return these offsets plus those of a map."""
         return _Counted(
             _with_blocks(self.sure, offset_map, is_sure=True),
             _with_blocks(self.possible, offset_map, is_sure=False),
         )
 
     def split(self, partition: PartitionMap) -> list[PartitionMap]:
-        """Split a map into what counts, what may have been counted already, and what was."""
+        """Split a map into what counts, what may already be counted, and what is counted."""
         sure = self.sure.get(partition.life, [])
         possible = self.possible.get(partition.life, [])
         new: list[Block] = []

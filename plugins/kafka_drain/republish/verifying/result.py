@@ -1,4 +1,4 @@
-"""What verify found: in one target partition, and in all. Opens nothing."""
+"""The result of verify, for one target partition and for all. Opens nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VerifiedPartition:
     match: PartitionMatch
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as JSON types, without the mappings."""
+        """Return the result as JSON types, without the mappings."""
         return {
             "topic": self.tp.topic,
             "partition": self.tp.partition,
@@ -38,7 +38,7 @@ class VerifiedPartition:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found in all target partitions.
+    """The result for all target partitions.
 
     Attributes:
         partitions: The target partitions.
@@ -48,47 +48,47 @@ class Verification:
 
     @property
     def records(self) -> int:
-        """How many records were planned."""
+        """Number of planned records."""
         return sum(partition.match.expected for partition in self.partitions)
 
     @property
     def lost(self) -> int:
-        """How many of them aren't there."""
+        """Number of planned records that are missing."""
         return sum(partition.match.lost for partition in self.partitions)
 
     @property
     def twice(self) -> int:
-        """How many are there beyond the plan."""
+        """Number of duplicates beyond the plan."""
         return sum(partition.match.twice for partition in self.partitions)
 
     @property
     def out_of_order(self) -> int:
-        """How many came too early."""
+        """Number of records that came too early."""
         return sum(partition.match.out_of_order for partition in self.partitions)
 
     @property
     def foreign(self) -> int:
-        """How many are other producers'."""
+        """Number of records of other producers."""
         return sum(partition.match.foreign for partition in self.partitions)
 
     @property
     def compacted(self) -> int:
-        """How many planned ones Kafka's compaction took."""
+        """Number of planned records that Kafka has compacted away."""
         return sum(partition.match.compacted for partition in self.partitions)
 
     @property
     def is_exact(self) -> bool:
-        """Whether each planned record is in Kafka once, in its shard's order."""
+        """Return whether each planned record is in Kafka once, in its shard's order."""
         return all(partition.match.is_exact for partition in self.partitions)
 
     def gets_receipt(self, delivery: str) -> bool:
-        """Whether a run of this delivery gets its receipt."""
+        """Return whether a run with this delivery gets its receipt."""
         return gets_receipt(
             delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as JSON types, without the offset map."""
+        """Return the result as JSON types, without the offset map."""
         return {
             "is_exact": self.is_exact,
             "records": self.records,
@@ -101,12 +101,12 @@ class Verification:
         }
 
     def lines(self) -> list[str]:
-        """Return what was found as people read it."""
+        """Return the result as text lines for the user."""
         others = [
             f"{number:,} {what}"
             for number, what in (
-                (self.compacted, "were compacted by Kafka since"),
-                (self.foreign, "records of other producers lie between"),
+                (self.compacted, "have been compacted by Kafka since"),
+                (self.foreign, "records of other producers are in between"),
             )
             if number
         ]
@@ -115,13 +115,13 @@ class Verification:
         else:
             first = (
                 f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; {self.twice:,} "
-                f"are there beyond the plan, {self.out_of_order:,} are out of order"
+                f"are duplicates, {self.out_of_order:,} are out of order"
             )
         return [
             f"verify: {'; '.join([first, *others])}",
             *(
                 f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
-                f"lost, {match.twice:,} twice, {match.out_of_order:,} out of order"
+                f"lost, {match.twice:,} duplicated, {match.out_of_order:,} out of order"
                 for partition in self.partitions
                 if not (match := partition.match).is_exact
             ),

@@ -1,8 +1,8 @@
-"""One pass along a target partition: each record has to be the next one of some shard.
+"""One pass along a target partition: each record must be the next one of some shard.
 
-Records that are alike (in content and timestamp) and next in several shards could be any of them.
-The walk follows each possibility, which end as soon as the shards differ. Where they become too
-many, each shard's order is proven by itself; that can't accuse a right target. Opens nothing.
+Records that are equal (in content and timestamp) and next in several shards could belong to any of
+them. The walk follows every possibility; each ends as soon as the shards differ. If there are too
+many, each shard's order is proven separately, which never rejects a correct target. Opens nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kafka_drain.republish.verifying.offset_map import Block, join_blocks
 
 __all__ = ["Walk"]
 
-#: So many possibilities are followed where records are alike.
+#: Maximum number of possibilities followed for equal records.
 MAX_STATES = 64
 
-#: So many different records that nobody planned are kept in the first pass.
+#: Maximum number of distinct unplanned records kept in the first pass.
 MAX_UNEXPECTED = 1_000_000
 
-#: So many blocks of a shard are kept as they are before neighbours are joined.
+#: Number of a shard's blocks that are kept before neighbors are joined.
 MAX_BLOCKS = 1_000
 
-#: Records after which what no possibility needs any more is forgotten.
+#: Number of records after which records that no possibility needs any more are dropped.
 _TRIM = 1_000
 
 _NOBODY, _SEVERAL = -1, -2
@@ -35,8 +35,8 @@ _NOBODY, _SEVERAL = -1, -2
 class Walk:
     """One pass along the target, with each shard's next record at hand.
 
-    Three ways of going take turns: one possibility, several, and each shard by itself. A way goes
-    on until its batch ends or another takes over.
+    There are three modes: one possibility, several, and each shard separately. A mode stays active
+    until its batch ends or it switches to another mode.
     """
 
     def __init__(self, expected: Mapping[int, Expected], compare_timestamps: bool) -> None:
@@ -47,21 +47,21 @@ class Walk:
         self._has_too_many = False
         self._numbers = list(expected)
         self._sources = [source() for source in expected.values()]
-        #: Records that were read ahead, of each shard.
+        #: For each shard, records that were read ahead.
         self._queues: list[deque[Record]] = [deque() for _ in self._sources]
         self._heads: list[Record | None] = [next(source, None) for source in self._sources]
-        #: Which shard's next record has a content.
+        #: By content hash, the shard whose next record has that content.
         self._holders: dict[int, int] = {}
         for shard in range(len(self._heads)):
             self._enter(shard)
-        #: While several possibilities are followed: how far each shard is in each of them, counted
-        #: from where the queues began once (`_gone` of their records were forgotten since).
+        #: While several possibilities are followed: each shard's position in each of them, relative
+        #: to the start of the queues at the fork (`_gone` of their records were dropped since).
         self._states: set[tuple[int, ...]] = set()
         self._gone = [0] * len(self._sources)
         self._reached = [0] * len(self._sources)
         self._digest = hashlib.blake2b(digest_size=16)
         self._hashes = array("Q")
-        #: Of each shard: where the stretch began and how it goes on, source and target in turn.
+        #: For each shard: the start and the next offset of its stretch, source and target in turn.
         self._stretches = [[-1, -1, -1, -1] for _ in self._sources]
         self._blocks: list[list[Block]] = [[] for _ in self._sources]
         self._limits = [MAX_BLOCKS] * len(self._sources)
@@ -69,7 +69,7 @@ class Walk:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each shard's records were found in order."""
+        """Return whether each shard's records were found in order."""
         if not self._states:
             return not any(self._heads)
         return any(
@@ -79,23 +79,23 @@ class Walk:
 
     @property
     def proves_all(self) -> bool:
-        """Whether each planned record was found in a place of its own."""
+        """Return whether each planned record was found at a distinct place."""
         return self.is_complete and not self.is_by_shard and not self._has_too_many
 
     @property
     def fingerprint(self) -> str:
-        """Hex of the chain over what was found."""
+        """Hex digest of everything that was found."""
         return self._digest.hexdigest()
 
     def run(self, actual: Actual) -> None:
         """Walk along the target."""
-        # Each shard by itself may be done before all records were seen.
+        # In the by-shard mode, the walk may be complete before all records were seen.
         for batch in actual(lambda: self.is_complete and not self.is_by_shard):
             records = iter(batch)
             while self._way(records):
                 pass
             self.matched += len(self._hashes)
-            # Little endian, as all machines are that pyarrow runs on.
+            # Little endian, like all machines that pyarrow runs on.
             self._digest.update(self._hashes)
             del self._hashes[:]
 
@@ -110,13 +110,13 @@ class Walk:
         }
 
     def _go_on(self, records: Iterator[Record]) -> bool:
-        """Follow the one possibility. This loop decides how fast verify is."""
+        """Follow a single possibility. The speed of verify depends on this loop."""
         compare = self._compare
         holders, heads, queues, sources = self._holders, self._heads, self._queues, self._sources
         stretches = self._stretches
         add = self._hashes.append
-        # Unpacked at once: `zip` then makes one tuple for all records, and nothing for the garbage
-        # collector to look through.
+        # Unpack in the loop header: `zip` then reuses one tuple for all records, and the garbage
+        # collector has nothing to scan.
         for h, timestamp, target, key in records:
             shard = holders.get(h, _NOBODY)
             if shard == _SEVERAL:
@@ -152,15 +152,15 @@ class Walk:
         return False
 
     def _enter(self, shard: int) -> None:
-        """Note whose next record it is."""
+        """Register the shard as the holder of its next record's content."""
         head = self._heads[shard]
         if head is not None and self._holders.setdefault(head[0], shard) != shard:
             self._holders[head[0]] = _SEVERAL
 
     def _let_go(self, h: int) -> None:
-        """Find out who still has a content, after one of several went on.
+        """Find the remaining holders of a content after one of several shards advanced.
 
-        The one that went on is entered anew by who calls.
+        The caller registers the shard that advanced.
         """
         left = [i for i, head in enumerate(self._heads) if head and head[0] == h]
         if not left:
@@ -198,7 +198,7 @@ class Walk:
         return queue[at]
 
     def _step(self, record: Record) -> bool:
-        """Let each possibility take a record; those that can't end, unless none can."""
+        """Advance each possibility by a record; drop those that can't, unless none can."""
         states = set()
         for state in self._states:
             for shard, at in enumerate(state):
@@ -210,8 +210,8 @@ class Walk:
             return False
         self._states = states
         self._hashes.append(record[0])
-        # A shard's record counts as where it is at the earliest: a translated consumer may read
-        # some again, and skips none.
+        # Map a shard's record to its earliest possible place: a translated consumer may read some
+        # records again, but skips none.
         for shard, reached in enumerate(self._reached):
             if any(state[shard] > reached for state in states):
                 head = self._peek(shard, reached)
@@ -235,20 +235,20 @@ class Walk:
                 self._gone[shard] += 1
 
     def _change(self) -> bool:
-        """Choose the way by how many possibilities there are."""
+        """Choose the mode by the number of possibilities."""
         if 1 < len(self._states) <= MAX_STATES:
             self._way = self._go_on_with_several
             return True
         if len(self._states) > MAX_STATES:
-            # From the farthest place of each shard: where a right target is walked along, no shard
-            # is ever behind its true place, so that each one ends.
+            # Continue from each shard's farthest position: along a correct target, no shard is ever
+            # before its true position, so all of them reach their end.
             self._states = {tuple(self._reached)}
             self.is_by_shard = True
         self._trim()
         for shard, at in enumerate(next(iter(self._states))):
             queue = self._queues[shard]
             for ahead in range(self._reached[shard] - at):
-                # Was given its place by a possibility that ended.
+                # It already got its place from a possibility that has been dropped.
                 h, timestamp, _, key = queue[ahead]
                 queue[ahead] = (h, timestamp, -1, key)
         self._states = set()
@@ -259,7 +259,7 @@ class Walk:
         self._way = self._go_on_by_shard if self.is_by_shard else self._go_on
         return True
 
-    # Each shard by itself
+    # Each shard separately
 
     def _go_on_by_shard(self, records: Iterator[Record]) -> bool:
         for record in records:
@@ -276,10 +276,10 @@ class Walk:
                 self._hashes.append(record[0])
         return False
 
-    # Where records are
+    # Places of records
 
     def _begin_stretch(self, shard: int, source: int, target: int) -> None:
-        """Note where a record is; it may also belong to the stretch before."""
+        """Record the place of a record, which may extend the current stretch."""
         if source < 0:
             return
         stretch = self._stretches[shard]

@@ -1,7 +1,7 @@
-"""Reading a target partition back, as `read_committed` readers get it.
+"""Read a target partition back, as `read_committed` consumers see it.
 
-A link may be slow, or all that comes for minutes may be records of aborted transactions, which no
-reader is given: how far the client has fetched tells that from silence.
+A link may be slow, or for minutes only records of aborted transactions may arrive, which consumers
+don't get. How far the client has fetched distinguishes these cases from an outage.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ __all__ = ["TargetReader", "Wait", "key_hash", "what_to_do"]
 #: Records taken from the client at a time.
 BATCH_RECORDS = 10_000
 
-#: How long a batch may take to fill; the last one takes as long.
+#: How long a batch may take to fill; the last one always takes this long.
 WAIT_SECONDS = 0.1
 
 _CONSUMER = {
-    # It commits nothing; this prefix needs no ACL beside that of the progress.
+    # Commits nothing; with this prefix it needs no ACL besides the one for the progress.
     "group.id": "kafka-drain-republish-verify",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
-    # Records that are gone are no reason to begin elsewhere.
+    # If records are gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
     "check.crcs": True,
     "fetch.max.bytes": 64 << 20,
     "receive.message.max.bytes": (64 << 20) + 512,
     "queued.max.messages.kbytes": 16 << 10,
-    # The client pauses for so long when 100,000 records wait; a second is its default.
+    # How long the client pauses when 100,000 records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
-    # How far it has fetched, each second.
+    # Reports how far it has fetched, every second.
     "statistics.interval.ms": 1_000,
-    # What it has to say comes as the error of a message.
+    # Errors are also returned as messages.
     "log_level": 2,
 }
 
 
-#: Bytes that one answer may have at first, and at least. On a slow link an answer that takes longer
-#: than socket.timeout.ms is dropped, and asked for again.
+#: Initial and minimum size of a fetch response in bytes. On a slow link, a response that takes
+#: longer than socket.timeout.ms is dropped and requested again.
 FETCH_BYTES, LEAST_FETCH_BYTES = 4 << 20, 64 << 10
 
-#: By how much a fetch shrinks.
+#: Factor by which the fetch size shrinks.
 SHRINK = 8
 
 
 class Wait(Enum):
-    """What to do where nothing comes."""
+    """What to do when no records arrive."""
 
     ON = "wait on"
     FOR_LESS = "ask for less at a time"
@@ -71,13 +71,14 @@ class Wait(Enum):
 
 
 def what_to_do(quiet: float, asked: float, fetch_bytes: int, timeout: float) -> Wait:
-    """Tell silence from slowness.
+    """Distinguish a slow link from an outage.
 
     Args:
-        quiet: Seconds since the client got anything, records that it gives to nobody included.
-        asked: Seconds since it asks for so much.
-        fetch_bytes: How much it asks for at a time.
-        timeout: After how many quiet seconds it counts as silence.
+        quiet: Seconds since the client received anything, including records of aborted
+            transactions.
+        asked: Seconds since the current fetch size was set.
+        fetch_bytes: The current fetch size.
+        timeout: Number of quiet seconds that count as an outage.
     """
     if quiet > timeout:
         return Wait.NO_MORE
@@ -87,12 +88,12 @@ def what_to_do(quiet: float, asked: float, fetch_bytes: int, timeout: float) -> 
 
 
 def key_hash(key: bytes | None) -> int:
-    """Return a hash of a key; 0 for none."""
+    """Return a hash of a key; 0 if there is no key."""
     return 0 if key is None else xxh3_64_intdigest(key)
 
 
 class TargetReader:
-    """Reads one partition as read_committed readers get it, as often as asked."""
+    """Reads one partition as read_committed consumers see it; can be read repeatedly."""
 
     def __init__(
         self,
@@ -111,14 +112,15 @@ class TargetReader:
         self._with_keys = with_keys
         self._timeout = timeout_seconds
         self._fetch_bytes = FETCH_BYTES
-        #: Up to where the client has fetched, as far as it told.
+        #: How far the client has fetched, according to its statistics.
         self._fetched = first
 
     def read(self, is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
         """Yield the records in batches.
 
         Args:
-            is_complete: Whether the rest may be left out where it can't be read yet.
+            is_complete: Whether everything was found, so that a rest that can't be read yet may be
+                left out.
         """
         if self._first >= self._end:
             return
@@ -146,10 +148,10 @@ class TargetReader:
                     if position > self._end:
                         messages = [m for m in messages if m.offset() < self._end]
                     yield _records(messages, self._with_keys)
-                    # Comparing takes its time, too.
+                    # Comparing takes time, too.
                     moved = time.monotonic()
                 elif at_stable_end and is_complete():
-                    # Another producer's transaction is open behind the last record of ours.
+                    # Another producer has an open transaction after our last record.
                     self._end = position
                 else:
                     wait = what_to_do(now - moved, now - asked, self._fetch_bytes, self._timeout)
@@ -159,7 +161,7 @@ class TargetReader:
                         self._fetch_bytes = max(LEAST_FETCH_BYTES, self._fetch_bytes // SHRINK)
                         consumer.close()
                         consumer = self._consumer(position)
-                        # What the one before fetched and didn't hand out comes once more.
+                        # Records that the closed consumer had fetched ahead are fetched again.
                         self._fetched = position
                         asked = now
         finally:
@@ -177,57 +179,57 @@ class TargetReader:
         return consumer
 
     def _note(self, statistics: str) -> None:
-        """Note how far the client has fetched (librdkafka's STATISTICS.md)."""
+        """Record how far the client has fetched (librdkafka's STATISTICS.md)."""
         topic = json.loads(statistics)["topics"].get(self._tp.topic, {})
         partition = topic.get("partitions", {}).get(str(self._tp.partition), {})
         self._fetched = max(self._fetched, partition.get("next_offset", -1))
 
     def _is_end(self, message: Any) -> bool:
-        """Whether there is nothing more to read for now; raise what isn't passing."""
+        """Return whether there is nothing more to read for now; raise errors that don't pass."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             return True
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise TransientError(
-                f"{self._tp} can't be verified: Kafka deleted records while they were read "
-                f"({error.str()}); expected them from offset {self._first:,} on; verify again, it "
-                "counts what is gone"
+                f"{self._tp} can't be verified: Kafka deleted records while they were being read "
+                f"({error.str()}), expected all records from offset {self._first:,}; verify again "
+                "to count what is gone"
             )
         problem = explained(error, f"reading {self._tp} back")
         if not isinstance(problem, KafkaUnavailableError):
             raise problem
-        # The client goes on by itself.
+        # The client recovers by itself.
         return False
 
     def _stalled(self, position: int) -> TransientError:
         stable = self._cluster.latest([self._tp], "read_committed")[self._tp]
         if stable < self._end:
             return TransientError(
-                f"{self._tp} can't be verified: its last stable offset is {stable:,} since more "
-                f"than {self._timeout:g} s, its high watermark is {self._end:,}; a producer has a "
-                "transaction open there. It ends at that producer's transaction.timeout.ms at the "
-                "latest; verify again then"
+                f"{self._tp} can't be verified: its last stable offset has been {stable:,} for "
+                f"more than {self._timeout:g} s, its high watermark is {self._end:,}; a producer "
+                "has an open transaction there, which ends at that producer's "
+                "transaction.timeout.ms at the latest; verify again then"
             )
         return KafkaUnavailableError(
-            f"{self._tp} can't be verified: Kafka sent nothing from offset {position:,} on for "
-            f"more than {self._timeout:g} s, expected records up to {self._end:,}; check the "
-            "brokers and verify again"
+            f"{self._tp} can't be verified: Kafka sent nothing from offset {position:,} for more "
+            f"than {self._timeout:g} s, expected records up to {self._end:,}; check the brokers "
+            "and verify again"
         )
 
 
-# Python 3.11's own call of a C method doesn't look whether it failed, see `_records`.
+# Python 3.11's direct call of a C method doesn't check whether it failed; see `_records`.
 _headers_of = methodcaller("headers")
 
 
 def _records(messages: list[Any], with_keys: bool) -> Iterator[Record]:
-    """Return what is compared of messages. This decides how fast verify is."""
+    """Return the compared parts of messages. The speed of verify depends on this function."""
     hashes = []
     for message in messages:
         try:
             headers = _headers_of(message)
         except (SystemError, UnicodeDecodeError):
-            # A header's name isn't UTF-8: no record of ours, for files hold text there. Never ask
-            # again: confluent-kafka 2.16 then answers with a null pointer in a tuple.
+            # A header name isn't UTF-8, so the record isn't ours, as names in files are text. Don't
+            # call again: confluent-kafka 2.16 would return a null pointer in a tuple.
             hashes.append(0)
         else:
             hashes.append(content_hash(message.key(), message.value(), headers))

@@ -1,8 +1,8 @@
-"""Verify: the target's new records are read back and compared with the files, record by record.
+"""Verify: read the target's new records back and compare them with the files, record by record.
 
-What `read_committed` readers get of each target partition since the plan was made is matched with
-what the shards hold (`matching`). That proves count, order and content, and tells where each
-source offset went (`offset_map`).
+The records that `read_committed` consumers get from each target partition, since the plan was made,
+are matched with the shards' records (`matching`). This proves count, order and content, and shows
+where each source offset went (`offset_map`).
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
 
 __all__ = ["summed_up", "target_partitions", "verify_partition"]
 
-#: How long other producers' open transactions, or Kafka itself, may hold the reading up.
+#: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0
 
-#: Kafka may compact the target between two readings of it, which don't fit together then.
+#: Kafka may compact the target between two reads of it, whose results then don't fit together.
 PASSES = 3
 
-#: Records of a shard that are Python objects at a time; shards of one target are read together.
+#: Number of a shard's records held as Python objects; shards of one target are read together.
 SLICE_ROWS = 5_000
 
 
 def summed_up(
     plan: RepublishPlan, matches: Mapping[TopicPartition, PartitionMatch]
 ) -> tuple[Verification, OffsetMap]:
-    """Put together what `verify_partition` found in each of `target_partitions`.
+    """Combine what `verify_partition` found in each of `target_partitions`.
 
     Returns:
-        The verification, and where each source offset went; that is whole where all is exact.
+        The verification, and where each source offset went, which is complete if all is exact.
     """
     shards = {shard.number: shard for shard in plan.shards}
     mapped = sorted(
@@ -94,19 +94,19 @@ def verify_partition(
 ) -> PartitionMatch:
     """Compare what a target partition holds with what the shards should have put there.
 
-    Read are the records up to the high watermark as of now. All arguments can be pickled.
+    Reads up to the current high watermark. All arguments can be pickled.
 
     Args:
         root: The archive: a folder, or a URL.
         plan: What was sent.
-        settings: librdkafka's settings of the target cluster.
+        settings: librdkafka settings for the target cluster.
         tp: The target partition.
-        start: Where its new records begin at the earliest; None for what the plan says.
-        end_timeout_seconds: How long to wait for a record that read_committed readers don't get
+        start: Lowest offset that its new records can have; None for the one in the plan.
+        end_timeout_seconds: How long to wait for records that read_committed consumers don't get
             yet, or for Kafka.
 
     Raises:
-        TopicError: When the target was made again since the plan was made.
+        TopicError: When the target was recreated after the plan was made.
         TransientError: When another producer's transaction stays open.
         KafkaUnavailableError: When Kafka doesn't answer.
         ManifestInvalidError: When a file has other bytes than the plan says.
@@ -118,7 +118,7 @@ def verify_partition(
     if found_id != target.id:
         raise TopicError(
             f"topic {tp.topic} can't be verified: it has id {found_id}, expected {target.id}; it "
-            "was made again since the plan was made, with what had been sent to it gone"
+            "was recreated after the plan was made, and what had been sent to it is gone"
         )
     start = target.start[tp.partition] if start is None else start
     log_start = cluster.earliest([tp])[tp]
@@ -147,15 +147,15 @@ def verify_partition(
     match = replace(match, mappings=_by_shard(match.mappings, chains))
     if log_start > start and match.lost:
         note = (
-            f"Kafka has deleted the records below offset {log_start:,}, the run's begin at "
-            f"{start:,}: what was deleted counts as lost"
+            f"Kafka has deleted the records below offset {log_start:,}, but the run's start at "
+            f"{start:,}: deleted records count as lost"
         )
         match = replace(match, notes=(*match.notes, note))
     return match
 
 
 def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
-    """Return what each chain sends to a target partition, by the number of the first shard."""
+    """Return the shards of each chain that send to a partition, by number of the first shard."""
     found = {}
     for chain in plan.chains:
         if chain[0].target_topic == tp.topic:
@@ -168,14 +168,14 @@ def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
 def _expected(
     root: str, plan: RepublishPlan, chain: Sequence[Shard], tp: TopicPartition, chains: int
 ) -> Expected:
-    """Return what reads what a chain should have put into a target partition.
+    """Return a function that reads what a chain should have put into a target partition.
 
     Args:
         root: The archive.
         plan: What was sent.
-        chain: Those of its shards that send there.
+        chain: The chain's shards that send to the partition.
         tp: The target partition.
-        chains: How many are read side by side, which share the memory.
+        chains: Number of chains that are read side by side and share the memory.
     """
     target = plan.target(tp.topic)
     by_key = plan.placement == BY_KEY
@@ -205,7 +205,7 @@ def _expected(
 def _by_shard(
     mappings: Mapping[int, tuple[Block, ...]], chains: Mapping[int, Sequence[Shard]]
 ) -> dict[int, tuple[Block, ...]]:
-    """Return where each shard's records are, from where each chain's are."""
+    """Return where each shard's records are, given where each chain's records are."""
     found: dict[int, list[Block]] = {}
     for number, blocks in mappings.items():
         for block in blocks:

@@ -45,12 +45,12 @@ def test_contradicted_by(cluster: str, one: str, two: str) -> None:
     found = bound.contradicted_by(seen)
 
     words = {
-        "made again": "topic {} with id 1, which was made again since: its id is 2",
-        "gone": "topic {} with id 1, which isn't there",
-        "unknown and gone": "topic {}, which isn't there",
+        "made again": "topic {} with id 1, which has been recreated since: its id is now 2",
+        "gone": "topic {} with id 1, which doesn't exist",
+        "unknown and gone": "topic {}, which doesn't exist",
     }
     if cluster == "other":
-        assert found == "sends to Kafka cluster elsewhere, this is here"
+        assert found == "sends to Kafka cluster elsewhere, but this is here"
     elif one in words:
         assert found == f"sends to {words[one].format('one')}"
     elif two in words:
@@ -88,7 +88,7 @@ def test_refuse_other_target_says_what_to_do() -> None:
 
     with pytest.raises(TopicError, match=r"run r sends to topic copy with id 1.* 2\. Nothing was"):
         refuse_other_target(cluster, Binding("c", {"copy": "1"}), "r", said="Nothing was sent")
-    with pytest.raises(TopicError, match=r"cluster b, this is c\..* name another run \(--run;"):
+    with pytest.raises(TopicError, match=r"cluster b, but this is c\..* name another run \(--run;"):
         refuse_other_target(cluster, Binding("b", {"copy": "2"}), "r", said="Nothing was sent")
 
 
@@ -190,7 +190,7 @@ def test_plan_republish_abandoned(sealed: Archive) -> None:
     begun.run.write_plan(begun.plan)
     begun.run.abandon(NOW)
 
-    with pytest.raises(ConfigError, match="was abandoned: what it sent isn't known"):
+    with pytest.raises(ConfigError, match="was abandoned and what it sent is unknown"):
         planned(sealed, cluster_of())
 
 
@@ -200,7 +200,7 @@ def test_republish_planned_otherwise_meanwhile(sealed: Archive) -> None:
     theirs = planned(sealed, cluster_of(), provenance=True)
     theirs.run.write_plan(theirs.plan)
 
-    with pytest.raises(ConfigError, match=r"began with .*'provenance': True.*, this asks for"):
+    with pytest.raises(ConfigError, match=r"started with .*'provenance': True.*, this request is"):
         mine.execute(None, lambda: NOW)  # type: ignore[arg-type]
 
 
@@ -228,14 +228,16 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
     only_a = two_targets("a.copy")
 
     [note] = [note for note in mirrored(only_a).plan.notes if "WARNING" in note]
-    assert "sends to topic b.copy with id id-of-b.copy, which isn't there; this one has no" in note
+    assert (
+        "sends to topic b.copy with id id-of-b.copy, which doesn't exist; this one has no" in note
+    )
     made.seal_window("1_2", {TopicPartition("a", 0): dense(5, 9)})
     found = mirrored(only_a)
     assert [shard.target_topic for shard in found.plan.shards] == ["a.copy"]
     assert found.plan.through["bound"]["topics"].keys() == {"a.copy", "b.copy"}
     end(found)
     made.seal_window("2_3", {TopicPartition("b", 0): dense(5, 9)})
-    with pytest.raises(TopicError, match=r"b\.copy with id id-of-b\.copy, which isn't there"):
+    with pytest.raises(TopicError, match=r"b\.copy with id id-of-b\.copy, which doesn't exist"):
         mirrored(only_a)
     elsewhere = two_targets("a.copy", "b.copy")
     elsewhere.id = "elsewhere"
@@ -276,7 +278,7 @@ def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) ->
         begun.run.write_receipt(document | {"request": dict(plan.request)})
 
     planned(sealed, cluster, target_topic="{topic}", follow=True)
-    with pytest.raises(ConfigError, match="began with"):
+    with pytest.raises(ConfigError, match="started with"):
         planned(sealed, cluster, follow=True)
 
 
@@ -300,6 +302,6 @@ def test_plan_republish_target_made_again(
     again = cluster_of(topic_ids={"copy": "again"})
 
     planned(sealed, cluster_of(), follow=follows, apply=apply)
-    for cluster, says in ((again, "id is again"), (cluster_of(id="elsewhere"), "is elsewhere")):
+    for cluster, says in ((again, "id is now again"), (cluster_of(id="elsewhere"), "is elsewhere")):
         with pytest.raises(TopicError, match=says):
             planned(sealed, cluster, follow=follows, apply=apply)

@@ -73,9 +73,9 @@ def check(
 @pytest.mark.parametrize(
     ("id", "says"),
     [
-        ("second", "which may be records of this archive: they would be there twice"),
-        ("first", "which may be records of this archive: they would be there twice"),
-        ("third", "made again since it was archived: they would be mixed"),
+        ("second", "which may be records of this archive: they would be duplicated"),
+        ("first", "which may be records of this archive: they would be duplicated"),
+        ("third", "recreated after it was archived: they would be mixed"),
     ],
 )
 def test_check_sources_held(made: MadeArchive, id: str, says: str) -> None:
@@ -99,7 +99,7 @@ def test_check_sources_restored_in_parts(made: MadeArchive, sent_to: str, is_par
     with pytest.raises(TopicError) as caught:
         check(made, {T0: Log(end=5), T1: Log()}, "third")
 
-    says = "(run part-1 restored part of it; where nothing else is there, go on with the next part"
+    says = "(run part-1 restored part of it; if it holds nothing else, continue with the next part"
     assert (says in str(caught.value)) is is_part
 
 
@@ -110,7 +110,7 @@ def test_check_sources_empty(made: MadeArchive, id: str) -> None:
 
     assert note == (
         "topic t is a source of this archive and holds 0 offsets: it is restored, and a drain "
-        "archives what is sent to it once more"
+        "will archive what is sent to it once more"
     )
 
 
@@ -118,7 +118,7 @@ def test_check_sources_gone(made: MadeArchive) -> None:
     """A source that is gone is restored without a switch."""
     [note] = check(made, {})
 
-    assert "isn't there: it is restored" in note
+    assert "doesn't exist: it is restored" in note
 
 
 def test_check_sources_elsewhere(made: MadeArchive) -> None:

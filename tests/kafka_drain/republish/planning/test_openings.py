@@ -102,7 +102,7 @@ def test_claim_opening_meets_others(tmp_path: Path, first: int, second: int) -> 
     for answer in answers:
         assert answer is None or answer.startswith(("run a ", "run b ", "run c ")), answer
     # Whoever comes later finds it as well.
-    assert str(open_run(root, plan_of("d"))).startswith(f"run {opened(root)[0]} began to send")
+    assert str(open_run(root, plan_of("d"))).startswith(f"run {opened(root)[0]} started to send")
 
 
 @pytest.mark.parametrize("first", range(1, CALLS))
@@ -138,7 +138,7 @@ def test_claim_opening_paused(tmp_path: Path) -> None:
     assert open_run(root, b) is None
 
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"run b began to send .* Nothing was sent"):
+        with pytest.raises(ConfigError, match=r"run b started to send .* Nothing was sent"):
             claim.confirm()
 
 
@@ -203,8 +203,8 @@ def test_claim_opening_half_written(tmp_path: Path, content: str, number: int) -
     claim_path(root, number).write_text(content)
 
     assert open_run(root, plan_of("b", 90, 91)) is None
-    assert str(open_run(root, plan_of("c", 90, 91))).startswith("run b began to send")
-    with pytest.raises(ConfigError, match="run b began to send"):
+    assert str(open_run(root, plan_of("c", 90, 91))).startswith("run b started to send")
+    with pytest.raises(ConfigError, match="run b started to send"):
         paused.confirm()
     # It is settled then, and not read again.
     assert open_run(root, plan_of("d", 80, 81)) is None
@@ -218,7 +218,7 @@ def test_claim_opening_half_written_opened(tmp_path: Path) -> None:
     claim_path(root, 1).write_text("")
 
     assert open_run(root, plan_of("b", 10, 20)) is None
-    assert str(open_run(root, plan_of("c"))).startswith("run a began to send")
+    assert str(open_run(root, plan_of("c"))).startswith("run a started to send")
 
 
 def test_claim_opening_refused_withdraws_nobody(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_claim_opening_refused_withdraws_nobody(tmp_path: Path) -> None:
     # Killed between the two: its claim alone says that it has opened.
     claim_opening(root, plan_of("b", 10, 20), repeat=False).confirm()
 
-    assert str(open_run(root, plan_of("c", 0, 20))).startswith("run b began to send")
+    assert str(open_run(root, plan_of("c", 0, 20))).startswith("run b started to send")
     waiting.confirm()
 
 
@@ -259,11 +259,11 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bo
     second = run.write_plan(plan_of("a", 0, 20), instead_of=first)
 
     if is_opened:
-        with pytest.raises(ConfigError, match="run a began with the plan before"):
+        with pytest.raises(ConfigError, match="run a started with the previous plan"):
             claim_opening(root, second, repeat=repeat)
     else:
         claim_opening(root, second, repeat=repeat).confirm()
-        with pytest.raises(ConfigError, match="run a began to send"):
+        with pytest.raises(ConfigError, match="run a started to send"):
             older.confirm()
 
 

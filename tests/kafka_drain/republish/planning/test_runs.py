@@ -120,7 +120,7 @@ def test_unended_run(tmp_path: Path) -> None:
     assert unended_run(archive, "m").key == keys[2]
     assert unended_run(archive, "a b").key == keys[0]
     assert unended_run(archive, keys[0]).key == keys[0]
-    with pytest.raises(ConfigError, match="has ended, with a receipt"):
+    with pytest.raises(ConfigError, match="has finished and has a receipt"):
         unended_run(archive, keys[1])
     with pytest.raises(ConfigError, match="has no run 'x'"):
         unended_run(archive, "x")

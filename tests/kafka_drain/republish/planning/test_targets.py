@@ -76,7 +76,7 @@ def test_plan_targets_fine(made: MadeArchive) -> None:
         (
             {"retention_ms": str(HOUR - 1)},
             NEED,
-            r"retention\.ms=3599999, and the oldest record is of 2026-05-31T23:00:00\.000Z",
+            r"retention\.ms=3599999, and the oldest record has timestamp 2026-05-31T23:00:00\.000Z",
         ),
         (
             {"cleanup_policy": "compact,delete", "retention_ms": "0"},
@@ -96,7 +96,8 @@ def test_plan_targets_fine(made: MadeArchive) -> None:
         (
             {"message_timestamp_after_max_ms": "0"},
             replace(NEED, newest_ms=NOW_MS + 1),
-            r"message\.timestamp\.after\.max\.ms=0, and the newest record is of 2026-06-01T00:00",
+            r"message\.timestamp\.after\.max\.ms=0, and the newest record has timestamp "
+            r"2026-06-01T00:00",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -143,7 +144,9 @@ def test_plan_targets_unknown_times(made: MadeArchive, need: Need) -> None:
 
 def test_plan_targets_partitions(made: MadeArchive) -> None:
     """A target with too few partitions is refused, unless keys are placed anew."""
-    with pytest.raises(TopicError, match=r"copy has 1 partitions, the records need 2 .*Nothing"):
+    with pytest.raises(
+        TopicError, match=r"copy has 1 partitions, but the records need 2 .*Nothing"
+    ):
         look(made, cluster_of(1))
 
     [target], _ = look(made, cluster_of(1), placement="key")
@@ -233,7 +236,7 @@ def test_create_targets_like_source(made: MadeArchive) -> None:
 
     assert settings == source
     assert note == (
-        "topic new will be made: 4 partitions, replication factor 1, cleanup.policy=compact, "
+        "topic new will be created: 4 partitions, replication factor 1, cleanup.policy=compact, "
         "segment.ms=5"
     )
 
@@ -296,7 +299,9 @@ def test_create_targets_leaves_others(made: MadeArchive) -> None:
 
 def test_create_targets_source_unknown(made: MadeArchive) -> None:
     """An archive that doesn't know how its source was set up says so."""
-    with pytest.raises(TopicError, match=r"how t was set up, expected it in topics\.json"):
+    with pytest.raises(
+        TopicError, match=r"doesn't have the settings of t, expected in topics\.json"
+    ):
         create_targets(made.root, FakeCluster({}), {"new": NEED}, NOW)  # type: ignore[arg-type]
 
 
@@ -337,12 +342,12 @@ def test_age_of_old_record_in_message(made: MadeArchive) -> None:
     """The message tells the time of the oldest record, to the millisecond."""
     oldest = int((NOW - timedelta(days=40, milliseconds=-7)).timestamp() * 1000)
 
-    with pytest.raises(TopicError, match=r"oldest record is of 2026-04-22T00:00:00\.007Z"):
+    with pytest.raises(TopicError, match=r"oldest record has timestamp 2026-04-22T00:00:00\.007Z"):
         look(made, cluster_of(retention_ms=str(HOUR)), replace(NEED, oldest_ms=oldest))
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 def test_check_names_of_kafka(name: str) -> None:
     """Kafka's own topics are no targets."""
-    with pytest.raises(ConfigError, match=f"target topic {name} is one of Kafka's own"):
+    with pytest.raises(ConfigError, match=f"target topic {name} is one of Kafka's internal topics"):
         check_names(["copy", name])

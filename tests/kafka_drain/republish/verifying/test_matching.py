@@ -289,7 +289,7 @@ def test_match_timestamps() -> None:
     found = Case([planned], target).match()
 
     assert counts(found) == (1, 0, 0, 1)
-    assert found.notes == ("1 of the lost records are there with another timestamp",)
+    assert found.notes == ("1 of the lost records are there with a different timestamp",)
     assert Case([planned], target).match(compare_timestamps=False).is_exact
 
 

@@ -100,10 +100,10 @@ def test_verification_sums() -> None:
         ],
     }
     assert found.lines() == [
-        "verify: NOT EXACT: of 30 records 11 are lost; 22 are there beyond the plan, 33 are out of "
-        "order; 55 were compacted by Kafka since; 44 records of other producers lie between",
-        "  t-0: 10 of 10 found, 1 lost, 2 twice, 3 out of order",
-        "  t-1: 10 of 20 found, 10 lost, 20 twice, 30 out of order",
+        "verify: NOT EXACT: of 30 records 11 are lost; 22 are duplicates, 33 are out of order; "
+        "55 have been compacted by Kafka since; 44 records of other producers are in between",
+        "  t-0: 10 of 10 found, 1 lost, 2 duplicated, 3 out of order",
+        "  t-1: 10 of 20 found, 10 lost, 20 duplicated, 30 out of order",
         "  t-0: a",
     ]
 
