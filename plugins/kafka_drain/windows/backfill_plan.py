@@ -57,6 +57,7 @@ class BackfillPlan:
         covered_by: The receipts that cover the other offsets, relative to the archive.
         ahead: Number of offsets at or after the open generation's sealed end; the next drain takes
             them.
+        expired: Number of offsets that Kafka no longer holds and no segment contains.
         acknowledged: Expired ranges that the user has accepted as lost.
         replaces: Files of an earlier window that this one replaces, relative to the archive.
         held: Number of records in the replaced files, by partition.
@@ -70,6 +71,7 @@ class BackfillPlan:
     ranges: dict[TopicPartition, list[OffsetRange]]
     covered_by: list[str] = field(default_factory=list)
     ahead: int = 0
+    expired: int = 0
     acknowledged: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
     held: dict[TopicPartition, int] = field(default_factory=dict)
@@ -89,10 +91,12 @@ class BackfillPlan:
         name = f"backfill {self.archive.root}"
         total = count(self.offsets.values())
         lines = [f"{name}: {self.interval} has {total:,} offsets, {self.left:,} left to drain"]
-        held = total - self.left - self.ahead
+        held = total - self.left - self.ahead - self.expired
         if held > 0:
             by = ", ".join(self.covered_by) or "the open generation, not validated yet"
             lines.append(f"{name}: {held:,} offsets are already archived, by {by}")
+        if self.expired:
+            lines.append(f"{name}: {self.expired:,} offsets expired before they were archived")
         if self.ahead:
             lines.append(f"{name}: {self.ahead:,} offsets are left to the next drain")
         if self.replaces:
@@ -172,6 +176,7 @@ def plan_backfill(
         ahead=sum(
             max(0, r.end - max(r.start, owned.sealed.get(tp, r.end))) for tp, r in offsets.items()
         ),
+        expired=sum(count(ranges) for ranges in _expired(offsets, owned.ranges, first).values()),
         acknowledged=accepted,
         replaces=[file.path for file in files],
         held=records_of(files),
@@ -261,6 +266,18 @@ def _left(
         if r.end > first[tp]
     }
     return {tp: ranges for tp, ranges in left.items() if ranges}
+
+
+def _expired(
+    offsets: Mapping[TopicPartition, OffsetRange],
+    owned: Ranges,
+    first: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the interval's offsets that no segment owns and Kafka no longer holds."""
+    return {
+        tp: subtract(OffsetRange(min(r.start, first[tp]), min(r.end, first[tp])), owned.get(tp, []))
+        for tp, r in offsets.items()
+    }
 
 
 def own_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:

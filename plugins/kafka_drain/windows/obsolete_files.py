@@ -65,14 +65,16 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
         for window in sealed
         if window.key in relied
     }
-    paths = removable(there, _needed(archive) if there else (), damage)
-    kept = len(there) - len(paths)
-    if kept:
-        say(
-            f"remove {archive.root}: keeping {kept:,} files for now: a republish still needs them; "
-            "to end one that won't be resumed, run `kafka-drain republish ARCHIVE --abandon RUN "
-            "--apply`"
-        )
+    needed = _needed(archive) if there else {}
+    paths = removable(there, frozenset().union(*needed.values()), damage)
+    for run, files_of_run in needed.items():
+        kept = len(there & files_of_run)
+        if kept:
+            say(
+                f"remove {archive.root}: keeping {kept:,} files for now: republish {run} still "
+                "needs them; if it won't be resumed, end it with `kafka-drain republish "
+                f"{archive.root} --abandon {run} --apply`"
+            )
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     files = size = 0
     for number, path in enumerate(paths, start=1):
@@ -101,17 +103,15 @@ def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
     return frozenset(list_data_files(archive.root).keys() & set(paths))
 
 
-def _needed(archive: Archive) -> frozenset[str]:
-    """Return the files of unfinished republishes that may still be resumed."""
+def _needed(archive: Archive) -> dict[str, frozenset[str]]:
+    """Return the files of unfinished republishes that may still be resumed, by run."""
     now = utc_now()
-    plans = (run.plan() for run in list_runs(archive.root) if run.needs_its_files(now))
-    return frozenset(
-        file.path
-        for plan in plans
+    plans = {run.key: run.plan() for run in list_runs(archive.root) if run.needs_its_files(now)}
+    return {
+        key: frozenset(file.path for shard in plan.shards for file in shard.files)
+        for key, plan in plans.items()
         if plan is not None
-        for shard in plan.shards
-        for file in shard.files
-    )
+    }
 
 
 def _retire(generation: Generation, gone: Collection[str]) -> None:

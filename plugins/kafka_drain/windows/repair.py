@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import PurePosixPath
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -229,8 +230,12 @@ def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Gen
     generation = snapshot.open_generation
     if generation is None or not generation.receipt_names():
         return None
-    folder = f"{generation.name}/"
-    damaged = any(f.reason in _MANIFEST and str(f.subject).startswith(folder) for f in findings)
+    damaged = any(
+        finding.reason in _MANIFEST
+        and isinstance(finding.subject, str)
+        and PurePosixPath(finding.subject).is_relative_to(generation.name)
+        for finding in findings
+    )
     return generation if damaged else None
 
 

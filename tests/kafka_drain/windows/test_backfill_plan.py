@@ -182,6 +182,41 @@ def test_plan_backfill_expired(
 
 
 @pytest.mark.parametrize(
+    ("frozen", "held", "expired", "archived"),
+    [
+        # Where the bounds come from Kafka, deleted offsets are before the interval.
+        (None, None, 0, 0),
+        (R(50, 110), None, 20, 0),
+        # Offsets in a window are archived, whatever Kafka has deleted.
+        (R(50, 110), R(50, 70), 0, 20),
+        (R(50, 110), R(60, 70), 10, 10),
+        (R(50, 110), R(60, 80), 10, 20),
+    ],
+)
+def test_plan_backfill_expired_offsets_counted(
+    backfilled: Backfilled,
+    frozen: OffsetRange | None,
+    held: OffsetRange | None,
+    expired: int,
+    archived: int,
+) -> None:
+    """Offsets that expired and whose loss was accepted aren't counted as archived."""
+    backfilled.first = 70
+    if frozen:
+        backfilled.freeze(HOUR, frozen.start, frozen.end)
+    if held:
+        backfilled.window(held.start, held.end, held.start)
+
+    plan = backfilled.plan(acknowledge_expired=["t:0:0-70"])
+
+    assert plan.expired == expired
+    said = "\n".join(plan.lines())
+    assert (f" {expired} offsets expired before they were archived" in said) is bool(expired)
+    assert (f" {archived} offsets are already archived, by " in said) is bool(archived)
+    assert ("already archived" in said) is bool(archived)
+
+
+@pytest.mark.parametrize(
     ("minutes", "lost"),
     [
         # What is held right behind the lost ones is older than the interval, and so are they.

@@ -262,7 +262,10 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
 
     assert found["removed_files"] == 4 - stays
     assert case.there(case.batches) == [stays, False, False, False]
-    says = "keeping 1 files for now: a republish still needs them"
+    says = (
+        "keeping 1 files for now: republish r still needs them; if it won't be resumed, end it "
+        f"with `kafka-drain republish {case.made.root} --abandon r --apply`"
+    )
     assert any(says in line for line in said) is stays
 
 

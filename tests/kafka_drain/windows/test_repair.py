@@ -144,3 +144,24 @@ def test_plan_repair_unsealed_file(made: MadeArchive, other: GapReason, is_repla
 
     assert found.replaces == ([path] if is_replaced else [])
     assert found.nothing_to_do is not is_replaced
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_rebuilt"),
+    [
+        ("generations/0001/data/_spark_metadata/3", True),
+        ("generations/0001", True),
+        ("generations/00010/data/_spark_metadata/3", False),
+        ("generations/0002/data/_spark_metadata/3", False),
+        (TopicPartition("generations/0001/", 0), False),
+    ],
+)
+def test_plan_repair_manifest(
+    made: MadeArchive, subject: str | TopicPartition, is_rebuilt: bool
+) -> None:
+    """Only damage below the open generation's folder has its manifest rebuilt."""
+    made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    report.findings.append(Finding(Reason.MANIFEST_HOLE, subject, "gone"))
+
+    assert (plan_repair(made.archive, report).manifest is not None) is is_rebuilt
