@@ -26,7 +26,7 @@ from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
 from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
-from kafka_drain.windows.repair import plan_repair
+from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for

@@ -389,7 +389,8 @@ def test_repair_manifest(drained: Drained, cluster: KafkaCluster, spark: Any, cu
     report = drained.validate()
     assert not report.complete
 
-    from kafka_drain.windows.repair import plan_repair, repair_manifest
+    from kafka_drain.windows.repair import repair_manifest
+    from kafka_drain.windows.repair_plan import plan_repair
 
     plan = plan_repair(drained.archive, report)
     assert repair_manifest(plan) == 4

@@ -35,7 +35,8 @@ from kafka_drain.storage.json_files import create_text, replace_document, versio
 from kafka_drain.storage.lease import Lease
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
-from kafka_drain.windows.repair import plan_repair, repair_manifest
+from kafka_drain.windows.repair import repair_manifest
+from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain

@@ -1,242 +1,183 @@
-"""Plan a repair: drain lost offsets that Kafka still holds, and rebuild a damaged manifest.
+"""Repair: restore sealed documents, rebuild a damaged manifest, drain lost offsets again.
 
-A repair only adds: a window with the lost records, a manifest beside the damaged one. It deletes
+    documents  restored from their copies, or moved aside
+    validate   finds what else is damaged or lost, and what Kafka still holds of it
+    manifest   rebuilt from the receipts, then validated again
+    window     the lost offsets, drained, proven and sealed
+    validate   says whether the archive is complete now
+
+Each step can be killed and rerun. A repair only adds, and renames what is damaged; it deletes
 nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
-from pathlib import PurePosixPath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.receipts import Receipt, SealedFile
-from kafka_drain.archive.snapshot import Snapshot
-from kafka_drain.archive.window import range_rows
-from kafka_drain.config.offset_ranges import range_name
-from kafka_drain.errors import CheckpointError
-from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
-from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.archive.journal.checks import begin_journal_anew, refuse_unsound
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import CheckpointError, KafkaDrainError
+from kafka_drain.findings import errors
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job import private_folder
+from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
+from kafka_drain.windows.receipt_repair import Mending, mend_sealed, plan_mending
+from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
+from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 
-__all__ = ["RepairPlan", "plan_repair", "repair_manifest"]
-
-Ranges = dict[TopicPartition, list[OffsetRange]]
-
-_FILES = (
-    Reason.FILE_MISSING,
-    Reason.FILE_SIZE,
-    Reason.FILE_CORRUPT,
-    Reason.FILE_CHANGED,
-    Reason.RECORDS_CHANGED,
-)
-_MANIFEST = (
-    Reason.MANIFEST_MISSING,
-    Reason.MANIFEST_EMPTY,
-    Reason.MANIFEST_TRUNCATED,
-    Reason.MANIFEST_CORRUPT,
-    Reason.MANIFEST_HOLE,
-    Reason.MANIFEST_DUPLICATE,
-    Reason.MANIFEST_CHANGED,
-)
+__all__ = ["RepairPreview", "RepairRequest", "preview_repair", "repair_manifest", "run_repair"]
 
 
 @dataclass(frozen=True)
-class RepairPlan:
-    """The plan of a repair.
+class RepairRequest:
+    """What to repair.
 
     Attributes:
         archive: The archive.
-        ranges: Lost offsets that Kafka still holds; a window drains them.
-        replaces: Damaged files, relative to the archive, that the window replaces.
-        manifest: The generation whose manifest is rebuilt; None if no manifest is.
-        left: Findings that a repair can't fix.
-        acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
+        cluster: The Kafka cluster that it was drained from.
+        deep: Whether to read all bytes of sealed files.
+        acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
+        new_journal: Whether to recreate the journal from what exists, and so to forget what was
+            sealed but is missing and has no copy.
     """
 
     archive: Archive
-    ranges: dict[TopicPartition, list[OffsetRange]]
-    replaces: list[str]
-    manifest: Generation | None = None
-    left: list[Finding] = field(default_factory=list)
-    acknowledged: list[str] = field(default_factory=list)
+    cluster: KafkaCluster
+    deep: bool = False
+    acknowledge_expired: Sequence[str] = ()
+    new_journal: bool = False
 
-    @property
-    def nothing_to_do(self) -> bool:
-        """Whether there is nothing that a repair can fix."""
-        return not self.ranges and self.manifest is None
+    def validate(self, say: Callable[[str], None], *, writes: bool) -> Report:
+        """Validate the archive; seal what is proven if `writes`."""
+        return validate_archive(
+            self.archive,
+            self.cluster,
+            say,
+            deep=self.deep,
+            acknowledge_expired=self.acknowledge_expired,
+            writes=writes,
+        )
 
-    @property
-    def window_key(self) -> str:
-        """The name for a new window."""
-        return f"repair_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
 
-    def lines(self) -> list[str]:
-        """Return the plan as lines of text for the user."""
-        name = self.archive.root
-        lines = []
-        if self.manifest is not None:
-            lines.append(
-                f"repair {name}: rebuilds the manifest of generation {self.manifest.number} from "
-                "its receipts; the damaged one is kept beside it"
-            )
-        for tp, ranges in sorted(self.ranges.items()):
-            shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
-            lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
-        lines += [f"repair {name}: can't fix: {finding}" for finding in self.left[:5]]
-        return lines or [f"repair {name}: nothing to repair"]
+@dataclass(frozen=True)
+class RepairPreview:
+    """What a repair would do.
+
+    Attributes:
+        documents: What it does about damaged sealed documents.
+        plan: What it rebuilds and drains; None if that only shows once documents are restored.
+        is_sound: Whether the archive has no errors now.
+    """
+
+    documents: Mending
+    plan: RepairPlan | None
+    is_sound: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON types."""
-        return {
-            "archive": str(self.archive.root),
-            "manifest_of_generation": self.manifest.number if self.manifest else None,
-            "ranges": range_rows(self.ranges),
-            "replaces": self.replaces,
-            "cannot_help": [finding.to_dict() for finding in self.left],
-        }
+        """Return the preview as JSON types."""
+        if self.plan is not None:
+            return self.plan.to_dict()
+        return {"archive": str(self.documents.root), "mends": self.documents.lines()}
 
 
-def plan_repair(archive: Archive, report: Report) -> RepairPlan:
-    """Plan which findings of a validation can be repaired, without changing anything.
+def preview_repair(request: RepairRequest, say: Callable[[str], None]) -> RepairPreview:
+    """Find out what a repair would do, and say it, without changing anything.
 
-    A damaged file is replaced as a whole or not at all: readers skip a replaced file, even after it
-    was restored from a copy. For the same reason, if a damaged file can't be replaced, its offsets
-    that Kafka still holds aren't drained: once the file is restored, readers would get them twice.
-    If the window that replaces a file is damaged itself, the window's own files are replaced: each
-    file is replaced by exactly one window.
+    Raises:
+        KafkaDrainError: When the archive can't be validated, and no document can be restored.
     """
-    files = [
-        finding
-        for finding in report.findings
-        if finding.reason in _FILES and finding.subject not in report.replaced
-    ]
-    if any(finding.reason in OF_SEALED for finding in report.findings):
-        # Offsets that look lost may be in a window whose receipt is gone.
-        return RepairPlan(archive, {}, [], left=errors(report.findings))
-    ranges, staying = _split(report, {str(finding.subject) for finding in files})
-    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
-    manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
-    handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
-    left = [
-        replace(finding, detail=f"{finding.detail}; {staying[str(finding.subject)]}")
-        for finding in files
-        if finding.subject in staying
-    ]
-    left += [
-        finding
-        for finding in report.findings
-        if finding.reason.severity == "error"
-        and (
-            finding.reason not in handled
-            or (finding.reason == Reason.OFFSET_MISSING and finding.subject in expired)
-        )
-    ]
-    return RepairPlan(
-        archive=archive,
-        ranges=ranges,
-        replaces=sorted({str(f.subject) for f in files} - staying.keys()) if ranges else [],
-        manifest=manifest,
-        left=left,
-        acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
-    )
+    archive = request.archive
+    documents = plan_mending(archive.root, forget=request.new_journal)
+    _say_all(documents.lines(), say)
+    if request.new_journal and not documents.to_do:
+        begin_journal_anew(archive, say, dry_run=True)
+    try:
+        report = request.validate(say, writes=False)
+        plan = plan_repair(archive, report)
+    except KafkaDrainError as error:
+        # The validation may need the very documents that a repair would restore.
+        if not documents.to_do:
+            raise
+        say(f"repair {archive.root}: any other damage only shows once this is repaired: {error}")
+        return RepairPreview(documents, None, is_sound=False)
+    _say_all(plan.lines(), say)
+    return RepairPreview(documents, plan, is_sound=not errors(report.findings))
 
 
-def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
-    """Return the offsets to drain, and why certain damaged files can't be replaced by a window."""
-    missing = {path: list[Gap]() for path in paths}
-    for file, receipt in report.damaged:
-        if file.path in paths:
-            missing[file.path] += _missing_of(report, file, receipt)
-    sealed = {file.path for file, _ in report.damaged}
-    unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
-    for path in paths - sealed:
-        # There is no record of the offsets it held: any missing offsets may be its own.
-        missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
-    staying: dict[str, str] = {}
-    kept: Ranges = {}
-    while True:
-        # Offsets left to a file that stays are also missing for files whose range includes them.
-        more = {
-            path: [gap for gap in gaps if not _can_be_covered(gap, kept)]
-            for path, gaps in missing.items()
-            if path not in staying
-        }
-        more = {path: gaps for path, gaps in more.items() if gaps}
-        if not more:
-            break
-        staying |= {path: _why(gaps) for path, gaps in more.items()}
-        for tp, ranges in _lost(gap for path in more for gap in missing[path]).items():
-            kept[tp] = merge([*kept.get(tp, []), *ranges])
-    lost = {
-        tp: [rest for r in ranges for rest in subtract(r, kept.get(tp, []))]
-        for tp, ranges in _lost(report.gaps).items()
-    }
-    return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+def run_repair(
+    request: RepairRequest,
+    pipeline: Callable[[], Pipeline],
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Report:
+    """Restore, rebuild and drain what can be repaired, and validate the result.
 
+    Args:
+        request: What to repair.
+        pipeline: Returns how to read and write; called if something has to be drained, after
+            documents were restored that it may be read from.
+        runner: Runs Spark applications.
+        run: Name of this run, for display.
+        say: Called with lines of progress.
 
-def _lost(gaps: Iterable[Gap]) -> Ranges:
-    lost: Ranges = {}
-    for gap in gaps:
-        if gap.reason == GapReason.LOST:
-            lost.setdefault(gap.tp, []).append(gap.range)
-    return {tp: merge(ranges) for tp, ranges in lost.items()}
+    Returns:
+        The report of the last validation, which isn't written to the archive.
 
-
-def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]:
-    """Return the gaps between the first and the last offset of a sealed file.
-
-    Gaps that its receipt explains and offsets in other files are not included.
+    Raises:
+        LockedError: When another run holds one of the archive's leases; a retry may help.
+        ManifestInvalidError: When the documents contradict each other, or the window isn't
+            complete.
+        CheckpointError: When a receipt that the manifest is to be rebuilt from is damaged.
+        KafkaDrainError: As `validate_archive` and `finish_window` do.
     """
-    found = []
-    for content in file.contents:
-        row = report.rows.get((content.tp, receipt.topics.get(content.tp.topic, "")))
-        for gap in row.missing if row else ():
-            start, end = max(gap.range.start, content.first), min(gap.range.end, content.last + 1)
-            if start < end:
-                found.append(replace(gap, range=OffsetRange(start, end)))
-    return found
+    archive = request.archive
+    _repair_documents(request, run=run, say=say)
+    report = request.validate(say, writes=True)
+    plan = plan_repair(archive, report)
+    _say_all(plan.lines(), say)
+    if plan.nothing_to_do:
+        return report
+    with hold_lease(archive.root, run=run, say=say):
+        if plan.manifest is not None:
+            say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
+            # Offsets that looked lost may just not have been listed.
+            plan = plan_repair(archive, request.validate(say, writes=True))
+        if plan.ranges:
+            receipt = _drain_lost(plan, request.cluster, pipeline(), runner, run=run, say=say)
+            say(
+                f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} "
+                "records, sealed"
+            )
+    return request.validate(say, writes=True)
 
 
-def _is_unsealed(report: Report, gap: Gap) -> bool:
-    spans = (part.ranges.get(gap.tp) for part in report.segments)
-    return any(span is not None and overlapping([gap.range], span) for span in spans)
-
-
-def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
-    """Whether a window holds the gap's offsets or will, or the user has accepted their loss."""
-    if gap.reason == GapReason.LOST:
-        return not overlapping(kept.get(gap.tp, []), gap.range)
-    return gap.reason == GapReason.WINDOW or gap.acknowledged
-
-
-def _why(gaps: Sequence[Gap]) -> str:
-    shown = ", ".join(f"{gap.tp} {gap.range} ({gap.reason})" for gap in gaps[:3])
-    return (
-        f"no window can replace it, because Kafka no longer holds {shown}"
-        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept expired offsets with "
-        "--acknowledge-expired; until then, offsets of it that Kafka still holds aren't drained, "
-        "because readers of a restored file would get them twice"
-    )
-
-
-def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Generation | None:
-    generation = snapshot.open_generation
-    if generation is None or not generation.receipt_names():
-        return None
-    damaged = any(
-        finding.reason in _MANIFEST
-        and isinstance(finding.subject, str)
-        and PurePosixPath(finding.subject).is_relative_to(generation.name)
-        for finding in findings
-    )
-    return generation if damaged else None
+def _repair_documents(request: RepairRequest, *, run: str, say: Callable[[str], None]) -> None:
+    """Restore or move aside damaged sealed documents, then recreate the journal if requested."""
+    root = request.archive.root
+    # Without a lease: if nothing is wrong, a drain may be running.
+    documents = plan_mending(root, forget=request.new_journal)
+    if not documents.to_do and not request.new_journal:
+        _say_all(documents.lines(), say)
+        return
+    with (
+        hold_lease(root, run=run, say=say),
+        hold_lease(root / "maintenance", run=run, say=say),
+        wait_for_lease(root / "windows", run=run, say=say),
+    ):
+        mend_sealed(root, say, forget=request.new_journal)
+        if request.new_journal:
+            begin_journal_anew(request.archive, say, dry_run=False)
 
 
 def repair_manifest(plan: RepairPlan) -> int:
@@ -255,3 +196,32 @@ def repair_manifest(plan: RepairPlan) -> int:
         raise CheckpointError(
             f"{plan.manifest.folder}: a receipt is damaged too ({error}); restore it from a copy"
         ) from error
+
+
+def _drain_lost(
+    plan: RepairPlan,
+    cluster: KafkaCluster,
+    pipeline: Pipeline,
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    archive = plan.archive
+    # Check before draining for hours: with damage like this, the window couldn't be sealed.
+    document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
+    identity = Identity(document.pipeline, document.cluster_id, document.topics)
+    window = open_window(
+        archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
+    )
+    with private_folder() as folder:
+        job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
+        job.run(runner)
+        return finish_window(
+            job, cluster, identity, run=run, say=say, acknowledged=plan.acknowledged
+        )
+
+
+def _say_all(lines: Sequence[str], say: Callable[[str], None]) -> None:
+    for line in lines:
+        say(line)

@@ -367,7 +367,7 @@ def test_repair_new_journal_beside_others(
 ) -> None:
     """What is sealed or removed meanwhile would be forgotten: nobody else may do so."""
     # The windows' lease is waited for otherwise.
-    monkeypatch.setattr("kafka_drain.cli.commands.repair.wait_for_lease", hold_lease)
+    monkeypatch.setattr("kafka_drain.windows.repair.wait_for_lease", hold_lease)
     before = content_of(copy)
 
     with hold_lease(copy_root(copy) / folder, run="another", say=print):

@@ -1,167 +1,202 @@
-"""What a repair drains, and which damaged files its window may stand for."""
+"""A repair from its request to the last validation: what it restores, rebuilds and drains."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafka_drain.archive.files import ArchiveFile
-from kafka_drain.findings import Finding, Reason
-from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.report import Report
-from kafka_drain.windows.repair import RepairPlan, plan_repair
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import LockedError, ManifestInvalidError, SparkJobError
+from kafka_drain.findings import errors
+from kafka_drain.proof import gap_explanation
+from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import window_jobs
+from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
+from tests.kafka_drain.fake_cluster import fake_application
+from tests.kafka_drain.golden import (
+    CHECKPOINT,
+    END,
+    MANIFEST,
+    P0,
+    RECEIPTS,
+    golden_cluster,
+    row,
+    sealed_copy,
+    write_rows,
+)
+from tests.kafka_drain.windows.test_repair_plan_again import all_lost, seal_next
 
-P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+ROWS = [row(P0, offset) for offset in range(END, 50)]
+
+
+class Spark:
+    """Takes the place of Spark: writes the rows of each window that it is started for.
+
+    Args:
+        rows: What Kafka still holds of the window.
+        fails: How many times it fails before it writes anything.
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]] = (), fails: int = 0) -> None:
+        self.rows = list(rows)
+        self.fails = fails
+        self.windows: list[str] = []
+
+    def __call__(self, application: SparkApplication) -> None:
+        spec = WindowSpec.read(Path(application.arguments[0]))
+        self.windows.append(spec.window)
+        if self.fails:
+            self.fails -= 1
+            raise SparkJobError("spark-submit ended with exit code 1")
+        path = Path(spec.path.removeprefix("file://"), "topic=flights", "part-00000.parquet")
+        write_rows(path, "parquet", self.rows)
+        write_private(Path(spec.result_path), {"records": len(self.rows), "fingerprint": None})
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> MadeArchive:
-    """An archive without files yet."""
-    return MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+def archive(tmp_path: Path) -> Archive:
+    """The golden archive, all of it sealed."""
+    return sealed_copy(tmp_path / "archive")
 
 
-def gap(tp: TopicPartition, start: int, end: int, reason: GapReason) -> Gap:
-    return Gap(tp, OffsetRange(start, end), reason)
+@pytest.fixture
+def lost(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A sealed file that is gone, while Kafka still holds its offsets."""
+
+    def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
+        return replace(fake_application(name), arguments=[str(spec_path)])
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    monkeypatch.setattr(window_jobs, "prepare_application", application)
+    path = seal_next(archive)
+    path.unlink()
+    return str(path.relative_to(str(archive.root)))
 
 
-def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> RepairPlan:
-    """Plan the repair of sealed files that are gone."""
-    report = Report(str(made.root), "made")
-    receipts = [
-        r for generation in made.archive.snapshot().generations for r in generation.receipts()
-    ]
-    for file in damaged:
-        assert file.sealed is not None
-        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
-        receipt = next(r for r in receipts if file.sealed in r.files)
-        report.add_damaged([(file.sealed, receipt)])
-    report.add_gaps(gaps, made.topic_ids)
-    return plan_repair(made.archive, report)
+def request(archive: Archive, **options: Any) -> RepairRequest:
+    cluster: Any = golden_cluster()
+    return RepairRequest(archive, cluster, **options)
 
 
-def test_plan_repair_expired_file_stays(made: MadeArchive) -> None:
-    """Of two lost files, the one that Kafka can't give back isn't replaced, and is named."""
-    [expired] = made.seal({P0: dense(0, 10)})
-    [lost] = made.seal({P0: dense(10, 20)})
-    gaps = [gap(P0, 0, 3, GapReason.EXPIRED), gap(P0, 3, 20, GapReason.LOST)]
-
-    found = plan(made, [expired, lost], gaps)
-
-    assert found.ranges == {P0: [OffsetRange(10, 20)]}
-    assert found.replaces == [lost.path]
-    [left] = found.left
-    assert (left.reason, left.where) == (Reason.FILE_MISSING, expired.path)
-    assert "flights-0 [0, 3) (expired)" in left.detail
+def pipeline_of(archive: Archive) -> Pipeline:
+    return Pipeline(
+        name="flights", topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
 
 
-@pytest.mark.parametrize("reason", [GapReason.EXPIRED, GapReason.COMPACTED, GapReason.OPEN])
-def test_plan_repair_part_of_file_gone(made: MadeArchive, reason: GapReason) -> None:
-    """A file that Kafka holds in part stays whole: restored, none of its records is there twice."""
-    [file] = made.seal({P0: dense(0, 10)})
-
-    found = plan(made, [file], [gap(P0, 0, 3, reason), gap(P0, 3, 10, GapReason.LOST)])
-
-    assert found.nothing_to_do
-    assert found.replaces == []
-    assert file.path in [finding.where for finding in found.left]
+def repaired(archive: Archive, spark: Spark) -> list[str]:
+    """Run a repair; return the reasons of the errors that are left."""
+    report = run_repair(
+        request(archive), lambda: pipeline_of(archive), spark, run="test", say=print
+    )
+    return [str(finding.reason) for finding in errors(report.findings)]
 
 
-def test_plan_repair_window_holds_part(made: MadeArchive) -> None:
-    """What a window holds already needn't be drained for the file to be replaced."""
-    [file] = made.seal({P0: dense(0, 10)})
-
-    found = plan(made, [file], [gap(P0, 0, 3, GapReason.WINDOW), gap(P0, 3, 10, GapReason.LOST)])
-
-    assert found.ranges == {P0: [OffsetRange(3, 10)]}
-    assert (found.replaces, found.left) == ([file.path], [])
-
-
-def test_plan_repair_acknowledged(made: MadeArchive) -> None:
-    """Where somebody accepts what expired, the file is replaced by what is still there."""
-    [file] = made.seal({P0: dense(0, 10)})
-    accepted = Gap(P0, OffsetRange(0, 3), GapReason.EXPIRED, acknowledged=True)
-
-    found = plan(made, [file], [accepted, gap(P0, 3, 10, GapReason.LOST)])
-
-    assert found.ranges == {P0: [OffsetRange(3, 10)]}
-    assert (found.replaces, found.left) == ([file.path], [])
-    assert found.acknowledged == ["flights:0:0-3"]
-
-
-def test_plan_repair_interleaved_files(made: MadeArchive) -> None:
-    """A file whose offsets lie between those of one that stays may have held some of these."""
-    even: dict[int, int | None] = dict.fromkeys((0, 2, 4), 1)
-    odd: dict[int, int | None] = dict.fromkeys((1, 3, 5), 1)
-    [first] = made.seal({P0: even})
-    [second] = made.seal({P0: odd})
-    gaps = [gap(P0, 0, 1, GapReason.EXPIRED), gap(P0, 1, 6, GapReason.LOST)]
-
-    found = plan(made, [first, second], gaps)
-
-    assert found.nothing_to_do
-    assert {finding.where for finding in found.left} >= {first.path, second.path}
-
-
-def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
-    """The same offsets of the topic before, which are gone, keep no file of the new one."""
-    [old] = made.seal({P0: dense(0, 10)})
-    made.open_generation(flights="id-2")
-    [new] = made.seal({P0: dense(0, 10)})
-    report = Report(str(made.root), "made")
-    receipts = [
-        r for generation in made.archive.snapshot().generations for r in generation.receipts()
-    ]
-    for file, receipt in zip((old, new), receipts, strict=True):
-        assert file.sealed is not None
-        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
-        report.add_damaged([(file.sealed, receipt)])
-    report.add_gaps([gap(P0, 0, 10, GapReason.EXPIRED)], {"flights": "id-1"})
-    report.add_gaps([gap(P0, 0, 10, GapReason.LOST)], {"flights": "id-2"})
-
-    found = plan_repair(made.archive, report)
-
-    assert found.ranges == {P0: [OffsetRange(0, 10)]}
-    assert found.replaces == [new.path]
+def no_pipeline() -> Pipeline:
+    raise AssertionError("nothing is drained")
 
 
 @pytest.mark.parametrize(
-    ("other", "is_replaced"),
-    [(GapReason.EXPIRED, False), (GapReason.COMPACTED, True), (GapReason.CONTROL, True)],
+    "damaged", ["", f"{MANIFEST}/12", f"{RECEIPTS}/000000000012.json", "archive.json"]
 )
-def test_plan_repair_unsealed_file(made: MadeArchive, other: GapReason, is_replaced: bool) -> None:
-    """A file that no receipt describes may have held any offset that its batch lacks."""
-    report = Report(str(made.root), "made")
-    path = "generations/0001/data/part-0.parquet"
-    report.findings.append(Finding(Reason.FILE_MISSING, path, "gone"))
-    report.segments.append(Segment(0, 0, {P0: OffsetRange(0, 10), P1: OffsetRange(0, 10)}))
-    report.add_gaps([gap(P0, 0, 5, GapReason.LOST), gap(P1, 0, 5, other)], made.topic_ids)
+def test_run_repair_without_drain(archive: Archive, damaged: str) -> None:
+    """What receipts and copies tell is restored without Spark, and needs no pipeline."""
+    if damaged:
+        (archive.root / damaged).unlink()
+    said: list[str] = []
 
-    found = plan_repair(made.archive, report)
+    report = run_repair(request(archive), no_pipeline, Spark(), run="test", say=said.append)
 
-    assert found.replaces == ([path] if is_replaced else [])
-    assert found.nothing_to_do is not is_replaced
+    assert errors(report.findings) == []
+    assert not damaged or (archive.root / damaged).is_file()
+    assert any("nothing to repair" in line for line in said) is (MANIFEST not in damaged)
+
+
+def test_run_repair_drains_lost_offsets(archive: Archive, lost: str) -> None:
+    """Offsets of a lost file are drained to a window that replaces it, once."""
+    spark = Spark(ROWS)
+
+    assert repaired(archive, spark) == []
+
+    [window] = archive.snapshot().sealed
+    assert [window.key] == spark.windows
+    assert (window.receipt.replaces, window.receipt.records) == ((lost,), len(ROWS))
+    assert repaired(archive, spark) == []
+    assert len(spark.windows) == 1
+
+
+def test_run_repair_spark_failed(archive: Archive, lost: str) -> None:
+    """A repair whose job failed has sealed nothing; the next one uses its window."""
+    spark = Spark(ROWS, fails=1)
+
+    with pytest.raises(SparkJobError, match="ended before the window wrote"):
+        repaired(archive, spark)
+
+    assert archive.snapshot().sealed == []
+    assert repaired(archive, spark) == []
+    assert spark.windows[0] == spark.windows[1]
+
+
+def test_run_repair_kafka_holds_less(archive: Archive, lost: str) -> None:
+    """If the drain brings fewer offsets than were lost, nothing is sealed."""
+    with pytest.raises(ManifestInvalidError, match="isn't complete"):
+        repaired(archive, Spark(ROWS[:-1]))
+
+    assert archive.snapshot().sealed == []
+
+
+@pytest.mark.parametrize("folder", ["", "maintenance"])
+def test_run_repair_documents_locked(archive: Archive, folder: str) -> None:
+    """Documents are restored only while no other run can write them."""
+    where = f"{RECEIPTS}/000000000012.json"
+    (archive.root / where).unlink()
+    held = archive.root / folder if folder else archive.root
+
+    with (
+        hold_lease(held, run="another", say=print),
+        pytest.raises(LockedError),
+    ):
+        run_repair(request(archive), no_pipeline, Spark(), run="test", say=print)
+
+    assert not (archive.root / where).exists()
 
 
 @pytest.mark.parametrize(
-    ("subject", "is_rebuilt"),
+    ("damaged", "new_journal", "is_sound", "says"),
     [
-        ("generations/0001/data/_spark_metadata/3", True),
-        ("generations/0001", True),
-        ("generations/00010/data/_spark_metadata/3", False),
-        ("generations/0002/data/_spark_metadata/3", False),
-        (TopicPartition("generations/0001/", 0), False),
+        ([], False, True, "nothing to repair"),
+        ([], True, True, "nothing to repair"),
+        ([f"{MANIFEST}/12"], False, False, "rebuilds the manifest of generation 1"),
+        ([f"{RECEIPTS}/000000000012.json"], False, False, "restores it from its copy"),
+        (["archive.json"], False, False, "any other damage only shows once this is repaired"),
+        ([f"{CHECKPOINT}/offsets/13"], False, False, "can't fix: checkpoint_"),
     ],
 )
-def test_plan_repair_manifest(
-    made: MadeArchive, subject: str | TopicPartition, is_rebuilt: bool
+def test_preview_repair(
+    archive: Archive, damaged: list[str], new_journal: bool, is_sound: bool, says: str
 ) -> None:
-    """Only damage below the open generation's folder has its manifest rebuilt."""
-    made.seal({P0: dense(0, 10)})
-    report = Report(str(made.root), "made")
-    report.findings.append(Finding(Reason.MANIFEST_HOLE, subject, "gone"))
+    """A preview says what a repair would do and whether the archive has errors; changes nothing."""
+    for where in damaged:
+        (archive.root / where).unlink()
+    before = content_of(archive)
+    said: list[str] = []
 
-    assert (plan_repair(made.archive, report).manifest is not None) is is_rebuilt
+    preview = preview_repair(request(archive, new_journal=new_journal), said.append)
+
+    assert preview.is_sound is is_sound
+    assert any(says in line for line in said)
+    assert (preview.plan is None) is ("archive.json" in damaged)
+    assert preview.to_dict()["archive"] == str(archive.root)
+    assert content_of(archive) == before
+
+
+def content_of(archive: Archive) -> dict[str, bytes]:
+    root = Path(str(archive.root))
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}

@@ -13,7 +13,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.windows.repair import plan_repair
+from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.kafka_drain.golden import (
     END,

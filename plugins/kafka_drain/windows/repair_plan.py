@@ -1,0 +1,237 @@
+"""Plan a repair: drain lost offsets that Kafka still holds, and rebuild a damaged manifest.
+
+A repair only adds: a window with the lost records, a manifest beside the damaged one. It deletes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import PurePosixPath
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt, SealedFile
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.window import range_rows
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.proof.report import Report
+
+__all__ = ["RepairPlan", "plan_repair"]
+
+Ranges = dict[TopicPartition, list[OffsetRange]]
+
+_FILES = (
+    Reason.FILE_MISSING,
+    Reason.FILE_SIZE,
+    Reason.FILE_CORRUPT,
+    Reason.FILE_CHANGED,
+    Reason.RECORDS_CHANGED,
+)
+_MANIFEST = (
+    Reason.MANIFEST_MISSING,
+    Reason.MANIFEST_EMPTY,
+    Reason.MANIFEST_TRUNCATED,
+    Reason.MANIFEST_CORRUPT,
+    Reason.MANIFEST_HOLE,
+    Reason.MANIFEST_DUPLICATE,
+    Reason.MANIFEST_CHANGED,
+)
+
+
+@dataclass(frozen=True)
+class RepairPlan:
+    """The plan of a repair.
+
+    Attributes:
+        archive: The archive.
+        ranges: Lost offsets that Kafka still holds; a window drains them.
+        replaces: Damaged files, relative to the archive, that the window replaces.
+        manifest: The generation whose manifest is rebuilt; None if no manifest is.
+        left: Findings that a repair can't fix.
+        acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
+    """
+
+    archive: Archive
+    ranges: dict[TopicPartition, list[OffsetRange]]
+    replaces: list[str]
+    manifest: Generation | None = None
+    left: list[Finding] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether there is nothing that a repair can fix."""
+        return not self.ranges and self.manifest is None
+
+    @property
+    def window_key(self) -> str:
+        """The name for a new window."""
+        return f"repair_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines of text for the user."""
+        name = self.archive.root
+        lines = []
+        if self.manifest is not None:
+            lines.append(
+                f"repair {name}: rebuilds the manifest of generation {self.manifest.number} from "
+                "its receipts; the damaged one is kept beside it"
+            )
+        for tp, ranges in sorted(self.ranges.items()):
+            shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
+            lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
+        lines += [f"repair {name}: can't fix: {finding}" for finding in self.left[:5]]
+        return lines or [f"repair {name}: nothing to repair"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "manifest_of_generation": self.manifest.number if self.manifest else None,
+            "ranges": range_rows(self.ranges),
+            "replaces": self.replaces,
+            "cannot_help": [finding.to_dict() for finding in self.left],
+        }
+
+
+def plan_repair(archive: Archive, report: Report) -> RepairPlan:
+    """Plan which findings of a validation can be repaired, without changing anything.
+
+    A damaged file is replaced as a whole or not at all: readers skip a replaced file, even after it
+    was restored from a copy. For the same reason, if a damaged file can't be replaced, its offsets
+    that Kafka still holds aren't drained: once the file is restored, readers would get them twice.
+    If the window that replaces a file is damaged itself, the window's own files are replaced: each
+    file is replaced by exactly one window.
+    """
+    files = [
+        finding
+        for finding in report.findings
+        if finding.reason in _FILES and finding.subject not in report.replaced
+    ]
+    if any(finding.reason in OF_SEALED for finding in report.findings):
+        # Offsets that look lost may be in a window whose receipt is gone.
+        return RepairPlan(archive, {}, [], left=errors(report.findings))
+    ranges, staying = _split(report, {str(finding.subject) for finding in files})
+    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
+    manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
+    handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
+    left = [
+        replace(finding, detail=f"{finding.detail}; {staying[str(finding.subject)]}")
+        for finding in files
+        if finding.subject in staying
+    ]
+    left += [
+        finding
+        for finding in report.findings
+        if finding.reason.severity == "error"
+        and (
+            finding.reason not in handled
+            or (finding.reason == Reason.OFFSET_MISSING and finding.subject in expired)
+        )
+    ]
+    return RepairPlan(
+        archive=archive,
+        ranges=ranges,
+        replaces=sorted({str(f.subject) for f in files} - staying.keys()) if ranges else [],
+        manifest=manifest,
+        left=left,
+        acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
+    )
+
+
+def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
+    """Return the offsets to drain, and why certain damaged files can't be replaced by a window."""
+    missing = {path: list[Gap]() for path in paths}
+    for file, receipt in report.damaged:
+        if file.path in paths:
+            missing[file.path] += _missing_of(report, file, receipt)
+    sealed = {file.path for file, _ in report.damaged}
+    unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
+    for path in paths - sealed:
+        # There is no record of the offsets it held: any missing offsets may be its own.
+        missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
+    staying: dict[str, str] = {}
+    kept: Ranges = {}
+    while True:
+        # Offsets left to a file that stays are also missing for files whose range includes them.
+        more = {
+            path: [gap for gap in gaps if not _can_be_covered(gap, kept)]
+            for path, gaps in missing.items()
+            if path not in staying
+        }
+        more = {path: gaps for path, gaps in more.items() if gaps}
+        if not more:
+            break
+        staying |= {path: _why(gaps) for path, gaps in more.items()}
+        for tp, ranges in _lost(gap for path in more for gap in missing[path]).items():
+            kept[tp] = merge([*kept.get(tp, []), *ranges])
+    lost = {
+        tp: [rest for r in ranges for rest in subtract(r, kept.get(tp, []))]
+        for tp, ranges in _lost(report.gaps).items()
+    }
+    return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _lost(gaps: Iterable[Gap]) -> Ranges:
+    lost: Ranges = {}
+    for gap in gaps:
+        if gap.reason == GapReason.LOST:
+            lost.setdefault(gap.tp, []).append(gap.range)
+    return {tp: merge(ranges) for tp, ranges in lost.items()}
+
+
+def _missing_of(report: Report, file: SealedFile, receipt: Receipt) -> list[Gap]:
+    """Return the gaps between the first and the last offset of a sealed file.
+
+    Gaps that its receipt explains and offsets in other files are not included.
+    """
+    found = []
+    for content in file.contents:
+        row = report.rows.get((content.tp, receipt.topics.get(content.tp.topic, "")))
+        for gap in row.missing if row else ():
+            start, end = max(gap.range.start, content.first), min(gap.range.end, content.last + 1)
+            if start < end:
+                found.append(replace(gap, range=OffsetRange(start, end)))
+    return found
+
+
+def _is_unsealed(report: Report, gap: Gap) -> bool:
+    spans = (part.ranges.get(gap.tp) for part in report.segments)
+    return any(span is not None and overlapping([gap.range], span) for span in spans)
+
+
+def _can_be_covered(gap: Gap, kept: Ranges) -> bool:
+    """Whether a window holds the gap's offsets or will, or the user has accepted their loss."""
+    if gap.reason == GapReason.LOST:
+        return not overlapping(kept.get(gap.tp, []), gap.range)
+    return gap.reason == GapReason.WINDOW or gap.acknowledged
+
+
+def _why(gaps: Sequence[Gap]) -> str:
+    shown = ", ".join(f"{gap.tp} {gap.range} ({gap.reason})" for gap in gaps[:3])
+    return (
+        f"no window can replace it, because Kafka no longer holds {shown}"
+        f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept expired offsets with "
+        "--acknowledge-expired; until then, offsets of it that Kafka still holds aren't drained, "
+        "because readers of a restored file would get them twice"
+    )
+
+
+def _manifest_to_rebuild(snapshot: Snapshot, findings: Sequence[Finding]) -> Generation | None:
+    generation = snapshot.open_generation
+    if generation is None or not generation.receipt_names():
+        return None
+    damaged = any(
+        finding.reason in _MANIFEST
+        and isinstance(finding.subject, str)
+        and PurePosixPath(finding.subject).is_relative_to(generation.name)
+        for finding in findings
+    )
+    return generation if damaged else None

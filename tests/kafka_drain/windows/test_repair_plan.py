@@ -1,0 +1,167 @@
+"""What a repair drains, and which damaged files its window may stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.proof.report import Report
+from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive without files yet."""
+    return MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+
+
+def gap(tp: TopicPartition, start: int, end: int, reason: GapReason) -> Gap:
+    return Gap(tp, OffsetRange(start, end), reason)
+
+
+def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> RepairPlan:
+    """Plan the repair of sealed files that are gone."""
+    report = Report(str(made.root), "made")
+    receipts = [
+        r for generation in made.archive.snapshot().generations for r in generation.receipts()
+    ]
+    for file in damaged:
+        assert file.sealed is not None
+        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
+        receipt = next(r for r in receipts if file.sealed in r.files)
+        report.add_damaged([(file.sealed, receipt)])
+    report.add_gaps(gaps, made.topic_ids)
+    return plan_repair(made.archive, report)
+
+
+def test_plan_repair_expired_file_stays(made: MadeArchive) -> None:
+    """Of two lost files, the one that Kafka can't give back isn't replaced, and is named."""
+    [expired] = made.seal({P0: dense(0, 10)})
+    [lost] = made.seal({P0: dense(10, 20)})
+    gaps = [gap(P0, 0, 3, GapReason.EXPIRED), gap(P0, 3, 20, GapReason.LOST)]
+
+    found = plan(made, [expired, lost], gaps)
+
+    assert found.ranges == {P0: [OffsetRange(10, 20)]}
+    assert found.replaces == [lost.path]
+    [left] = found.left
+    assert (left.reason, left.where) == (Reason.FILE_MISSING, expired.path)
+    assert "flights-0 [0, 3) (expired)" in left.detail
+
+
+@pytest.mark.parametrize("reason", [GapReason.EXPIRED, GapReason.COMPACTED, GapReason.OPEN])
+def test_plan_repair_part_of_file_gone(made: MadeArchive, reason: GapReason) -> None:
+    """A file that Kafka holds in part stays whole: restored, none of its records is there twice."""
+    [file] = made.seal({P0: dense(0, 10)})
+
+    found = plan(made, [file], [gap(P0, 0, 3, reason), gap(P0, 3, 10, GapReason.LOST)])
+
+    assert found.nothing_to_do
+    assert found.replaces == []
+    assert file.path in [finding.where for finding in found.left]
+
+
+def test_plan_repair_window_holds_part(made: MadeArchive) -> None:
+    """What a window holds already needn't be drained for the file to be replaced."""
+    [file] = made.seal({P0: dense(0, 10)})
+
+    found = plan(made, [file], [gap(P0, 0, 3, GapReason.WINDOW), gap(P0, 3, 10, GapReason.LOST)])
+
+    assert found.ranges == {P0: [OffsetRange(3, 10)]}
+    assert (found.replaces, found.left) == ([file.path], [])
+
+
+def test_plan_repair_acknowledged(made: MadeArchive) -> None:
+    """Where somebody accepts what expired, the file is replaced by what is still there."""
+    [file] = made.seal({P0: dense(0, 10)})
+    accepted = Gap(P0, OffsetRange(0, 3), GapReason.EXPIRED, acknowledged=True)
+
+    found = plan(made, [file], [accepted, gap(P0, 3, 10, GapReason.LOST)])
+
+    assert found.ranges == {P0: [OffsetRange(3, 10)]}
+    assert (found.replaces, found.left) == ([file.path], [])
+    assert found.acknowledged == ["flights:0:0-3"]
+
+
+def test_plan_repair_interleaved_files(made: MadeArchive) -> None:
+    """A file whose offsets lie between those of one that stays may have held some of these."""
+    even: dict[int, int | None] = dict.fromkeys((0, 2, 4), 1)
+    odd: dict[int, int | None] = dict.fromkeys((1, 3, 5), 1)
+    [first] = made.seal({P0: even})
+    [second] = made.seal({P0: odd})
+    gaps = [gap(P0, 0, 1, GapReason.EXPIRED), gap(P0, 1, 6, GapReason.LOST)]
+
+    found = plan(made, [first, second], gaps)
+
+    assert found.nothing_to_do
+    assert {finding.where for finding in found.left} >= {first.path, second.path}
+
+
+def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
+    """The same offsets of the topic before, which are gone, keep no file of the new one."""
+    [old] = made.seal({P0: dense(0, 10)})
+    made.open_generation(flights="id-2")
+    [new] = made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    receipts = [
+        r for generation in made.archive.snapshot().generations for r in generation.receipts()
+    ]
+    for file, receipt in zip((old, new), receipts, strict=True):
+        assert file.sealed is not None
+        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
+        report.add_damaged([(file.sealed, receipt)])
+    report.add_gaps([gap(P0, 0, 10, GapReason.EXPIRED)], {"flights": "id-1"})
+    report.add_gaps([gap(P0, 0, 10, GapReason.LOST)], {"flights": "id-2"})
+
+    found = plan_repair(made.archive, report)
+
+    assert found.ranges == {P0: [OffsetRange(0, 10)]}
+    assert found.replaces == [new.path]
+
+
+@pytest.mark.parametrize(
+    ("other", "is_replaced"),
+    [(GapReason.EXPIRED, False), (GapReason.COMPACTED, True), (GapReason.CONTROL, True)],
+)
+def test_plan_repair_unsealed_file(made: MadeArchive, other: GapReason, is_replaced: bool) -> None:
+    """A file that no receipt describes may have held any offset that its batch lacks."""
+    report = Report(str(made.root), "made")
+    path = "generations/0001/data/part-0.parquet"
+    report.findings.append(Finding(Reason.FILE_MISSING, path, "gone"))
+    report.segments.append(Segment(0, 0, {P0: OffsetRange(0, 10), P1: OffsetRange(0, 10)}))
+    report.add_gaps([gap(P0, 0, 5, GapReason.LOST), gap(P1, 0, 5, other)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert found.replaces == ([path] if is_replaced else [])
+    assert found.nothing_to_do is not is_replaced
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_rebuilt"),
+    [
+        ("generations/0001/data/_spark_metadata/3", True),
+        ("generations/0001", True),
+        ("generations/00010/data/_spark_metadata/3", False),
+        ("generations/0002/data/_spark_metadata/3", False),
+        (TopicPartition("generations/0001/", 0), False),
+    ],
+)
+def test_plan_repair_manifest(
+    made: MadeArchive, subject: str | TopicPartition, is_rebuilt: bool
+) -> None:
+    """Only damage below the open generation's folder has its manifest rebuilt."""
+    made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    report.findings.append(Finding(Reason.MANIFEST_HOLE, subject, "gone"))
+
+    assert (plan_repair(made.archive, report).manifest is not None) is is_rebuilt
