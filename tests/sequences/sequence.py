@@ -187,7 +187,7 @@ class Sequence:
 
     def roll(self) -> None:
         if self.archive.exists:
-            self.command("roll")
+            self.command("roll", "--apply")
 
     def maintain(self) -> None:
         if self.archive.exists:
@@ -299,7 +299,7 @@ class Sequence:
             if self.history[before].endswith("-> 0"):
                 return
             self.command("validate", may_die=False)
-            self.command("roll", may_die=False)
+            self.command("roll", "--apply", may_die=False)
 
     # What both share
 

@@ -43,6 +43,7 @@ __all__ = [
     "plan_roll",
     "roll",
     "roll_between_drains",
+    "run_roll",
 ]
 
 #: How long maintenance waits for a drain and its validation to finish.
@@ -76,6 +77,11 @@ class RollPlan:
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
     given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     voided: list[str] = field(default_factory=list)
+
+    @property
+    def discards(self) -> bool:
+        """Whether it removes a window, or records that readers won't get again."""
+        return bool(self.voided or self.given_up)
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
@@ -389,6 +395,50 @@ def roll(
     plan.archive.update_topics(plan.document, plan.topic_ids)
     say(f"roll {plan.archive.root}: generation {opened.number} is open")
     return opened
+
+
+def run_roll(
+    archive: Archive,
+    cluster: KafkaCluster,
+    leave_out: Collection[str] = (),
+    *,
+    leave_unsealed: bool = False,
+    may_discard: bool = False,
+    run: str,
+    say: Callable[[str], None],
+) -> RollPlan:
+    """Plan a roll and carry it out, while no drain is running.
+
+    Args:
+        archive: The archive.
+        cluster: The Kafka cluster that it was drained from.
+        leave_out: As for `plan_roll`.
+        leave_unsealed: As for `plan_roll`.
+        may_discard: Whether it may remove windows and give up records; without it, such a roll is
+            refused.
+        run: Name of this run, for display.
+        say: Called with each output line.
+
+    Returns:
+        The plan that was carried out.
+
+    Raises:
+        ConfigError: When it would discard something and may not; nothing was changed.
+        LockedError: When a drain holds the archive's lease; a retry may help.
+        KafkaDrainError: As `plan_roll` does.
+    """
+    archive.require()  # no lease is written to any other folder
+    with hold_lease(archive.root, run=run, say=say):
+        plan = plan_roll(archive, cluster, leave_out, leave_unsealed=leave_unsealed)
+        for line in plan.lines():
+            say(line)
+        if plan.discards and not may_discard:
+            raise ConfigError(
+                f"this roll of {archive.root} removes a window or gives up records, as shown "
+                "above; nothing was changed. Pass --apply to carry it out"
+            )
+        roll(plan, say)
+    return plan
 
 
 def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:

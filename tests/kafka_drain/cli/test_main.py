@@ -14,7 +14,7 @@ from kafka_drain.cli import commands
 from kafka_drain.cli.main import COMMANDS, main, parser
 
 #: Modules that commands share.
-SHARED = {"arguments", "pipeline_arguments", "report_answer"}
+SHARED = {"arguments", "pipeline_arguments", "plan_answer", "report_answer"}
 
 
 def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -12,10 +12,12 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.drain.preflight import DrainPlan, preflight
 from kafka_drain.errors import (
+    ArchiveError,
     CheckpointError,
     ConfigError,
     DataLossError,
@@ -28,6 +30,7 @@ from kafka_drain.windows.roll import (
     RollPlan,
     plan_roll,
     roll,
+    run_roll,
 )
 from tests.kafka_drain.archive.journal.test_checks_sealed_state import cut, seal_rows
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
@@ -270,6 +273,80 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
     assert records_in(archive, P0) == list(range(END + 8))
+
+
+def gives_up(archive: Archive) -> FakeCluster:
+    """Leave unsealed files whose records Kafka no longer has; return its cluster."""
+    add_batch(archive.generation(2), 0, END, END + 8)
+    # Damaged, so that validation can't seal it.
+    (Path(str(archive.generation(2).checkpoint)) / "offsets" / "0").unlink()
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P0] = Log(first=END + 6, end=1000)
+    return cluster  # type: ignore[no-any-return]
+
+
+def voids(archive: Archive) -> FakeCluster:
+    """Leave a window whose offsets the next generation drains again; return the cluster."""
+    repaired_then_lost(archive)
+    return cluster_with(gone=Log(end=9))  # type: ignore[no-any-return]
+
+
+def adds(archive: Archive) -> FakeCluster:
+    """Return the cluster of an archive that is all sealed."""
+    return cluster_with(gone=Log(end=9))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "code", "discards", "rolls"),
+    [
+        (adds, [], 0, False, True),
+        (adds, ["--apply"], 0, False, True),
+        (adds, ["--dry-run"], 0, False, False),
+        (voids, [], 2, True, False),
+        (voids, ["--apply"], 0, True, True),
+        (voids, ["--dry-run"], 0, True, False),
+        (gives_up, [], 2, True, False),
+        (gives_up, ["--apply"], 0, True, True),
+        (gives_up, ["--dry-run"], 0, True, False),
+    ],
+)
+def test_roll_command(
+    archive: Archive,
+    make: Any,
+    flags: list[str],
+    code: int,
+    discards: bool,
+    rolls: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A roll that only adds acts by default; one that discards something needs --apply."""
+    cluster = make(archive)
+    leave = ["--leave-unsealed"] if make is gives_up else []
+    assert plan_roll(archive, cluster, leave_unsealed=bool(leave)).discards is discards
+    windows = [window.key for window in archive.snapshot().windows]
+    monkeypatch.setattr("kafka_drain.cli.commands.roll.the_cluster", lambda _: cluster)
+
+    assert main(["roll", str(archive.root), *leave, *flags]) == code
+
+    said = capsys.readouterr()
+    assert (len(archive.snapshot().generations) == 3) is rolls
+    there = [window.key for window in archive.snapshot().windows]
+    assert (there == windows) is (not rolls or make is not voids)
+    assert f"roll {archive.root}: closes generation 2" in said.err
+    assert ("Pass --apply to carry it out" in said.err) is (code == 2)
+    if "--dry-run" in flags:
+        how = "pass --apply" if discards else "omit --dry-run"
+        assert said.err.endswith(f"dry run: nothing was changed; {how} to carry it out\n")
+    assert not (archive.root / "lock.json").exists()
+
+
+def test_run_roll_elsewhere(tmp_path: Path) -> None:
+    """In a folder that isn't an archive, a roll leaves nothing behind."""
+    with pytest.raises(ArchiveError):
+        run_roll(Archive.at(str(tmp_path)), cluster_with(), run="test", say=print)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_readers_of_unsealed_twice(archive: Archive) -> None:

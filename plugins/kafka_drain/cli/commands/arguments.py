@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.cli.console import say
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -19,13 +18,15 @@ __all__ = [
     "add_acknowledgement",
     "add_apply",
     "add_archive",
+    "add_deep",
     "add_dry_run",
+    "add_format",
+    "add_job",
     "add_kafka",
     "add_spark",
     "json_file",
     "names_kafka",
     "pairs",
-    "say_dry_run",
     "the_cluster",
     "the_registry",
 ]
@@ -62,6 +63,34 @@ def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(de
     )
 
 
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add what a command needs whose Spark job drains to an archive or rewrites its files."""
+    add_archive(parser)
+    add_kafka(parser)
+    add_spark(parser)
+
+
+def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> None:
+    """Add how files are written.
+
+    Args:
+        parser: The command's parser.
+        otherwise: Format and partition columns if they aren't given, for display.
+    """
+    file_format, columns = otherwise
+    parser.add_argument(
+        "--format", help=f"format of new files: parquet, avro, json or orc ({file_format})"
+    )
+    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
+    parser.add_argument(
+        "--partition-by", nargs="*", metavar="COLUMN", help=f"topic, date, hour ({columns})"
+    )
+
+
+def add_deep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+
+
 def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acknowledge-expired",
@@ -76,20 +105,31 @@ def add_apply(
     parser: argparse.ArgumentParser,
     what: str = "carry it out; without it, only the plan is shown and nothing is changed",
 ) -> None:
-    """Add `--apply` to a command that sends, replaces or deletes: by default it does nothing."""
+    """Add `--apply` to a command that sends, replaces or deletes: by default it does nothing.
+
+    `options.apply` is None if the user says neither `--apply` nor `--dry-run`; then
+    `options.needs_apply` decides, which a command may change: see `plan_answer.acts`.
+    """
     told = parser.add_mutually_exclusive_group()
-    told.add_argument("--apply", action="store_true", help=what)
-    told.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    told.add_argument("--apply", action="store_true", default=None, help=what)
+    _add_dry_run(told)
+    parser.set_defaults(needs_apply=True)
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """Add `--dry-run` to a command that only adds to the archive, and acts by default."""
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    _add_dry_run(parser)
+    parser.set_defaults(needs_apply=False)
 
 
-def say_dry_run(how: str = "pass --apply to carry it out") -> None:
-    """Say that nothing was done, and how to do it."""
-    say(f"dry run: nothing was changed; {how}")
+def _add_dry_run(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--dry-run",
+        dest="apply",
+        action="store_false",
+        default=None,
+        help="show the plan, change nothing",
+    )
 
 
 def names_kafka(options: argparse.Namespace) -> bool:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_apply,
-    add_archive,
-    add_kafka,
-    add_spark,
-    say_dry_run,
+    add_job,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-from kafka_drain.cli.console import answer, print_fields, say
-from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.commands.plan_answer import answer_plan
+from kafka_drain.cli.console import say
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.intervals import Interval
 from kafka_drain.windows.backfill import run_backfill
@@ -37,27 +35,20 @@ def run(options: argparse.Namespace) -> int:
         force=options.force,
         acknowledge_expired=options.acknowledge_expired,
     )
-    for line in plan.lines():
-        say(line)
-    document = plan.to_dict()
-    acts = options.apply or not (options.force or options.dry_run)
-    if acts and not plan.nothing_to_do:
-        document = run_backfill(
-            plan, pipeline, cluster, runner_of(options.master), run="terminal", say=say
-        )
-    answer(options, document, print_fields(document))
-    if not acts:
-        say_dry_run(
-            "pass --apply to carry it out" if options.force else "omit --dry-run to carry it out"
-        )
-    return OK
+    options.needs_apply = options.force
+
+    def carry_out() -> dict[str, Any]:
+        if plan.nothing_to_do:
+            return {}
+        runner = runner_of(options.master)
+        return run_backfill(plan, pipeline, cluster, runner, run="terminal", say=say)
+
+    return answer_plan(options, plan, carry_out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_archive(parser)
-    add_kafka(parser)
-    add_spark(parser)
+    add_job(parser)
     for name, what in (
         ("start", "start of the interval"),
         ("end", "end of the interval, exclusive"),

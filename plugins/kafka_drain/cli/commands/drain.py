@@ -6,31 +6,25 @@ import argparse
 
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
-    add_archive,
     add_dry_run,
-    add_kafka,
-    add_spark,
-    say_dry_run,
+    add_format,
+    add_job,
     the_cluster,
     the_registry,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-from kafka_drain.cli.console import answer, print_fields, say, say_lines
-from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields
+from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
-from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import run_drain
 from kafka_drain.drain.preflight import preflight
-from kafka_drain.kafka.cluster import KafkaCluster
 
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_archive(parser)
-    add_kafka(parser)
-    add_spark(parser)
+    add_job(parser)
     parser.add_argument(
         "--topic", action="append", default=[], help="topic to drain; can be repeated"
     )
@@ -47,11 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="level of Spark's Kafka and sink classes, such as DEBUG",
     )
-    parser.add_argument("--format", help="parquet, avro, json or orc (parquet)")
-    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
-    parser.add_argument(
-        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (topic date)"
-    )
+    add_format(parser, otherwise=("parquet", "topic date"))
     parser.add_argument(
         "--source-option",
         dest="source_options",
@@ -77,8 +67,10 @@ def run(options: argparse.Namespace) -> int:
     if options.log_level:
         pipeline = pipeline.with_log_level(options.log_level)
     cluster = the_cluster(options)
-    if options.dry_run:
-        return _show_plan(options, pipeline, cluster)
+    if not acts(options):
+        plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict())
     _, result = run_drain(
         pipeline,
         cluster,
@@ -89,13 +81,4 @@ def run(options: argparse.Namespace) -> int:
         acknowledge_expired=options.acknowledge_expired,
         registry=the_registry(options),
     )
-    answer(options, result, print_fields(result))
-    return OK
-
-
-def _show_plan(options: argparse.Namespace, pipeline: Pipeline, cluster: KafkaCluster) -> int:
-    plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
-    say_lines(plan.lines())
-    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
-    say_dry_run("omit --dry-run to carry it out")
-    return OK
+    return answer_fields(options, result)

@@ -7,15 +7,12 @@ import argparse
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
-    add_archive,
-    add_kafka,
-    add_spark,
-    say_dry_run,
+    add_job,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-from kafka_drain.cli.console import answer, print_fields, say
-from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields
+from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
@@ -26,30 +23,20 @@ def run(options: argparse.Namespace) -> int:
     """Show what maintenance would do; with --apply, do it."""
     Archive.at(options.archive).require()  # without one, there is no pipeline either
     pipeline = the_pipeline(options)
-    if options.apply:
-        document = run_maintenance(
-            pipeline,
-            the_cluster(options),
-            runner_of(options.master),
-            run="terminal",
-            say=say,
-        )
-    else:
+    if not acts(options):
         plan = plan_maintenance(pipeline)
-        for line in plan.lines():
-            say(line)
-        document = plan.to_dict()
-    answer(options, document, print_fields(document))
-    if not options.apply:
-        say_dry_run()
-    return OK
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict())
+    # It plans, and says its plan, after it has removed what a killed run left behind.
+    figures = run_maintenance(
+        pipeline, the_cluster(options), runner_of(options.master), run="terminal", say=say
+    )
+    return answer_fields(options, figures)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_archive(parser)
-    add_kafka(parser)
-    add_spark(parser)
+    add_job(parser)
     parser.add_argument(
         "--target-file-bytes",
         type=int,

@@ -8,16 +8,15 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_apply,
-    add_archive,
-    add_kafka,
-    add_spark,
-    say_dry_run,
+    add_deep,
+    add_job,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
-from kafka_drain.cli.console import answer, print_fields, say
-from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.console import say
+from kafka_drain.cli.exit_codes import FAILED
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 
@@ -26,11 +25,9 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_archive(parser)
-    add_kafka(parser)
-    add_spark(parser)
+    add_job(parser)
     add_acknowledgement(parser)
-    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    add_deep(parser)
     parser.add_argument(
         "--new-journal",
         action="store_true",
@@ -50,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         acknowledge_expired=options.acknowledge_expired,
         new_journal=options.new_journal,
     )
-    if options.apply:
+    if acts(options):
         report = run_repair(
             request,
             lambda: the_pipeline(options),
@@ -60,7 +57,5 @@ def run(options: argparse.Namespace) -> int:
         )
         return answer_report(options, archive, report)
     preview = preview_repair(request, say)
-    document = preview.to_dict()
-    answer(options, document, print_fields(document))
-    say_dry_run()
-    return OK if preview.is_sound else FAILED
+    shown = answer_fields(options, preview.to_dict())
+    return shown if preview.is_sound else FAILED

@@ -7,15 +7,13 @@ import argparse
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
-    add_archive,
-    add_kafka,
-    add_spark,
-    say_dry_run,
+    add_format,
+    add_job,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
-from kafka_drain.cli.console import answer, print_fields, say
-from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.commands.plan_answer import answer_plan
+from kafka_drain.cli.console import say
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.errors import ConfigError
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
@@ -40,44 +38,24 @@ def run(options: argparse.Namespace) -> int:
     archive.require()  # without one, there is no pipeline either
     pipeline, cluster = the_pipeline(options), the_cluster(options)
     plan = plan_reprocess(pipeline, cluster, cut)
-    for line in plan.lines():
-        say(line)
-    removed: dict[str, int] = {}
-    if options.apply:
-        removed = run_reprocess(
-            plan,
-            pipeline,
-            cluster,
-            runner_of(options.master),
-            run="terminal",
-            say=say,
-        )
-    document = plan.to_dict() | removed
-    answer(options, document, print_fields(document))
-    if not options.apply:
-        say_dry_run()
-    return OK
+    runner = runner_of(options.master)
+    return answer_plan(
+        options,
+        plan,
+        lambda: run_reprocess(plan, pipeline, cluster, runner, run="terminal", say=say),
+    )
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     if options.from_batch or options.from_time or options.from_offset:
         raise ConfigError("--abandon ends the unfinished reprocess; omit where to start")
     plan = plan_abandon(archive)
-    for line in plan.lines():
-        say(line)
-    if options.apply:
-        abandon_reprocess(plan, run="terminal", say=say)
-    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
-    if not options.apply:
-        say_dry_run()
-    return OK
+    return answer_plan(options, plan, lambda: abandon_reprocess(plan, run="terminal", say=say))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_archive(parser)
-    add_kafka(parser)
-    add_spark(parser)
+    add_job(parser)
     parser.add_argument(
         "--from-batch",
         metavar="[GENERATION:]BATCH",
@@ -93,11 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the batch with this offset; can be repeated",
     )
-    parser.add_argument("--format", help="of the new files: parquet, avro, json or orc (unchanged)")
-    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
-    parser.add_argument(
-        "--partition-by", nargs="*", metavar="COLUMN", help="topic, date, hour (unchanged)"
-    )
+    add_format(parser, otherwise=("unchanged", "unchanged"))
     parser.add_argument(
         "--abandon",
         action="store_true",

@@ -9,14 +9,12 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
-    add_archive,
-    add_kafka,
-    add_spark,
+    add_job,
     pairs,
-    say_dry_run,
     the_cluster,
 )
 from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
@@ -41,12 +39,12 @@ def run(options: argparse.Namespace) -> int:
         return _abandon(archive, options)
     request, cluster = request_of(options), the_cluster(options)
     republish = plan_republish(
-        archive, cluster, request, now=utc_now(), say=say, apply=options.apply
+        archive, cluster, request, now=utc_now(), say=say, apply=acts(options)
     )
     plan = republish.plan
     _say_plan(plan, request)
     result = plan.summary()
-    if options.apply:
+    if acts(options):
         with private_folder() as folder:
             engines = Engines(
                 str(archive.root),
@@ -64,26 +62,21 @@ def run(options: argparse.Namespace) -> int:
         }
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
-    if not options.apply:
-        say_dry_run("pass --apply to send it")
+    say_dry_run(options, "send it")
     return OK
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     archive.require()
     run = unended_run(archive, options.abandon)
-    if options.apply:
+    if acts(options):
         run.abandon(utc_now())
-    ends = "has ended" if options.apply else "ends"
+    ends = "has ended" if acts(options) else "ends"
     say(
         f"abandon {archive.root}: run {run.key} {ends} here; what it sent stays in its target, "
         "and maintenance may remove its files"
     )
-    result = {"run": run.key, "abandoned": options.apply}
-    answer(options, result, print_fields(result))
-    if not options.apply:
-        say_dry_run()
-    return OK
+    return answer_fields(options, {"run": run.key, "abandoned": acts(options)})
 
 
 def _say_plan(plan: RepublishPlan, request: RepublishRequest) -> None:
@@ -111,9 +104,7 @@ def request_of(options: argparse.Namespace) -> RepublishRequest:
 
 def add_arguments(republish: argparse.ArgumentParser) -> None:
     """Add the command's arguments: common ones, the request's, and how to run it."""
-    add_archive(republish)
-    add_kafka(republish)
-    add_spark(republish)
+    add_job(republish)
     republish.add_argument(
         "--processes",
         type=int,

@@ -5,17 +5,10 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import (
-    add_archive,
-    add_dry_run,
-    add_kafka,
-    say_dry_run,
-    the_cluster,
-)
-from kafka_drain.cli.console import answer, print_fields, say
-from kafka_drain.cli.exit_codes import OK
-from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.roll import RollPlan, plan_roll, roll
+from kafka_drain.cli.commands.arguments import add_apply, add_archive, add_kafka, the_cluster
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields
+from kafka_drain.cli.console import say, say_lines
+from kafka_drain.windows.roll import plan_roll, run_roll
 
 __all__ = ["add_arguments", "run"]
 
@@ -37,28 +30,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exclude what validation can't seal from what readers get; names what Kafka can no "
         "longer deliver, deletes none of its files",
     )
-    add_dry_run(parser)
+    add_apply(
+        parser,
+        "also carry out a roll that removes a window or gives up records; not needed for any other",
+    )
+    parser.set_defaults(needs_apply=False)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Close the open generation and open the next one."""
-    archive = Archive.at(options.archive)
-    cluster = the_cluster(options)
-
-    def planned() -> RollPlan:
-        return plan_roll(archive, cluster, options.leave_out, leave_unsealed=options.leave_unsealed)
-
-    plan = planned()
-    if options.dry_run:
-        for line in plan.lines():
-            say(line)
+    """Close the open generation and open the next one; with --apply, even if that discards."""
+    archive, cluster = Archive.at(options.archive), the_cluster(options)
+    if acts(options):
+        plan = run_roll(
+            archive,
+            cluster,
+            options.leave_out,
+            leave_unsealed=options.leave_unsealed,
+            may_discard=options.apply is True,
+            run="terminal",
+            say=say,
+        )
     else:
-        with hold_lease(archive.root, run="terminal", say=say):
-            plan = planned()
-            for line in plan.lines():
-                say(line)
-            roll(plan, say)
-    answer(options, plan.to_dict(), print_fields(plan.to_dict()))
-    if options.dry_run:
-        say_dry_run("omit --dry-run to carry it out")
-    return OK
+        plan = plan_roll(archive, cluster, options.leave_out, leave_unsealed=options.leave_unsealed)
+        say_lines(plan.lines())
+        options.needs_apply = plan.discards
+    return answer_fields(options, plan.to_dict())

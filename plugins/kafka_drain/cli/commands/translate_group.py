@@ -14,9 +14,9 @@ from kafka_drain.cli.commands.arguments import (
     add_archive,
     add_kafka,
     json_file,
-    say_dry_run,
     the_cluster,
 )
+from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ConfigError
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     groups = ConsumerGroups(cluster.config)
     records = GroupRecords(republish.folder, to_group)
     if options.undo:
-        undone = undo(records, groups, to_group, say, apply=options.apply)
+        undone = undo(records, groups, to_group, say, apply=acts(options))
         return _answer_undo(options, groups, undone)
     plan = plan_group(
         archive,
@@ -102,18 +102,17 @@ def run(options: argparse.Namespace) -> int:
         to_group=to_group,
         source=_source_cluster(options),
         offsets_file=options.offsets_file or "",
-        apply=options.apply,
+        apply=acts(options),
     )
     for note in plan.notes:
         say(f"translate-group {to_group}: {note}")
-    if options.apply:
+    if acts(options):
         result, record = apply_plan(plan, records, groups, say)
     else:
         result, record = "planned", None
     shown = plan.to_dict() | {"result": result, "record": str(record.path) if record else None}
     answer(options, shown, _table(plan))
-    if not options.apply:
-        say_dry_run()
+    say_dry_run(options)
     return OK
 
 
@@ -167,7 +166,7 @@ def _answer_undo(
 
     answer(options, document, show)
     if is_planned:
-        say_dry_run()
+        say_dry_run(options)
         return OK
     return FAILED if left else OK
 

@@ -8,13 +8,14 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_archive,
+    add_deep,
     add_dry_run,
     add_kafka,
     add_spark,
     names_kafka,
-    say_dry_run,
     the_cluster,
 )
+from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.proof.committed_files import ReadFiles
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="all",
         help="all generations and receipts, or only the one that drains append to (%(default)s)",
     )
-    parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+    add_deep(parser)
     add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
     add_dry_run(parser)
@@ -51,11 +52,10 @@ def run(options: argparse.Namespace) -> int:
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
         read_many=lambda *asked: _by_spark(options)(*asked),
-        writes=not options.dry_run,
+        writes=acts(options),
     )
-    code = answer_report(options, archive, report, writes=not options.dry_run)
-    if options.dry_run:
-        say_dry_run("omit --dry-run to seal what is proven and write the report")
+    code = answer_report(options, archive, report, writes=acts(options))
+    say_dry_run(options, "seal what is proven and write the report")
     return code
 
 
