@@ -27,7 +27,6 @@ from kafka_drain.windows.window_jobs import (
     freeze_window,
     prepare_window,
     prove_window,
-    refuse_taken,
     seal_proven,
 )
 
@@ -114,10 +113,8 @@ def finish_backfill(
     receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
     refuse_fewer(plan.window, receipt, plan.held)
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
-        if plan.replaces:
-            refuse_taken(plan.archive, plan.window, receipt)
-        else:
-            _refuse_overlap(plan)
+        if not plan.replaces:
+            _refuse_owned(plan)
         sealed = seal_proven(plan.archive, plan.window, receipt)
         if plan.replaces:
             _remove_replaced(plan)
@@ -151,7 +148,11 @@ def _remove_replaced(plan: BackfillPlan) -> None:
                 window.data.fs.rm(window.data.path, recursive=True)
 
 
-def _refuse_overlap(plan: BackfillPlan) -> None:
+def _refuse_owned(plan: BackfillPlan) -> None:
+    """Refuse offsets that belong to another segment by now, also those still to be drained.
+
+    The open generation owns offsets that it hasn't sealed yet: no receipt says so.
+    """
     horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
     owned = read_owned(plan.archive.snapshot(), plan.topic_ids, horizon)
     twice = [

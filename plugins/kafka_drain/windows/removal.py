@@ -1,14 +1,15 @@
-"""Decide which superseded files may be removed. Plain values; opens nothing."""
+"""Decide which files may be replaced, and which superseded ones removed. Opens nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
 
-__all__ = ["Standing", "relied_on", "removable"]
+__all__ = ["Replaced", "Standing", "relied_on", "removable", "replaced_by"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,31 @@ class Standing:
     key: str
     files: Collection[str]
     replaces: Collection[str]
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Files that a window has replaced.
+
+    Attributes:
+        key: The window's name.
+        files: The files, relative to the archive.
+    """
+
+    key: str
+    files: Collection[str]
+
+
+def replaced_by(paths: Collection[str], windows: Iterable[Receipt]) -> Replaced | None:
+    """Return the first window that has replaced some of the given files; None if none has.
+
+    A file is replaced by exactly one window: with two, readers would get its records twice.
+    """
+    for window in windows:
+        files = set(paths).intersection(window.replaces)
+        if files:
+            return Replaced(window.window, files)
+    return None
 
 
 def relied_on(windows: Iterable[Standing], there: Collection[str]) -> frozenset[str]:

@@ -50,6 +50,7 @@ from kafka_drain.spark.submit import (
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.paths import hadoop_path, sync_files
+from kafka_drain.windows.removal import replaced_by
 
 __all__ = [
     "WindowJob",
@@ -61,7 +62,6 @@ __all__ = [
     "prove_window",
     "read_written",
     "refuse_findings",
-    "refuse_taken",
     "seal_proven",
     "seal_superseding",
 ]
@@ -259,6 +259,14 @@ def finish_window(
     return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
 
 
+def seal_superseding(
+    archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
+) -> Receipt:
+    """Take the lease of `windows`, and seal a window; raises what `seal_proven` raises."""
+    with wait_for_lease(archive.root / "windows", run=run, say=say):
+        return seal_proven(archive, window, receipt)
+
+
 def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
     """Write a window's receipt and note it; if another attempt was faster, its receipt counts.
 
@@ -266,10 +274,13 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
     Raises:
         ManifestInvalidError: When something sealed is missing or changed.
-        LockedError: When a segment with some of its offsets was sealed in the meantime.
+        LockedError: When another run has replaced some of the same files, or sealed some of the
+            same offsets, in the meantime: readers would get records twice. A retry plans again.
     """
     state = refuse_unsound(archive.snapshot(), filling=True)
-    _refuse_overlap(state, receipt)
+    if not any(other.window == receipt.window for other in state.windows):
+        _refuse_replaced(state, receipt)
+        _refuse_overlap(state, receipt)
     sync_files(archive.root, (file.path for file in receipt.files))
     window.write_receipt(replace(receipt, journal=state.journal.newest))
     sealed = window.read_receipt()
@@ -277,56 +288,21 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
     return sealed
 
 
-def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
-    """Refuse a window that overlaps a segment sealed after the window was planned."""
-    if any(other.window == receipt.window for other in state.windows):
-        # Another attempt was faster: that receipt counts.
-        return
-    overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
-    if overlaps:
+def _refuse_replaced(state: SealedState, receipt: Receipt) -> None:
+    """Refuse a window if another one has replaced some of the same files, or was replaced."""
+    key, replaces = receipt.window, set(receipt.replaces)
+    other = replaced_by(replaces, state.windows)
+    if other is not None:
         raise LockedError(
-            f"window {receipt.window}: another run has sealed some of its offsets in the meantime "
-            f"({'; '.join(f'{f.where} {f.detail}' for f in overlaps[:3])}); nothing was sealed "
-            "here, a retry plans again"
+            f"window {key}: window {other.key} has replaced {len(other.files):,} of the same "
+            f"files in the meantime, such as {min(other.files)}; nothing was sealed here"
         )
-
-
-def seal_superseding(
-    archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
-) -> Receipt:
-    """Seal a window that replaces files; raises what `refuse_taken` and `seal_proven` raise."""
-    with wait_for_lease(archive.root / "windows", run=run, say=say):
-        refuse_taken(archive, window, receipt)
-        return seal_proven(archive, window, receipt)
-
-
-def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
-    """Refuse a window if another one has replaced some of the same files in the meantime.
-
-    If two windows replaced one file, readers would get its records twice. The caller holds the
-    lease of `windows`. A window that another attempt has sealed isn't refused: that receipt counts.
-
-    Raises:
-        LockedError: When another run was faster; a retry plans again.
-        ManifestInvalidError: When something sealed is missing or changed.
-    """
-    snapshot = archive.snapshot()
-    if any(other.key == window.key for other in snapshot.sealed):
-        return
-    replaces = set(receipt.replaces)
-    sealed = {other.window: other for other in refuse_unsound(snapshot, filling=True).windows}
-    for other in sealed.values():
-        taken = replaces.intersection(other.replaces)
-        if taken:
-            raise LockedError(
-                f"window {window.key}: window {other.window} has replaced {len(taken):,} of the "
-                f"same files in the meantime, such as {min(taken)}; nothing was sealed here"
-            )
+    sealed = {other.window for other in state.windows}
     removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
     if removed:
         raise LockedError(
-            f"window {window.key}: the window of {min(removed)} was replaced in the meantime; "
-            "nothing was sealed here"
+            f"window {key}: the window of {min(removed)} was replaced in the meantime; nothing "
+            "was sealed here"
         )
 
 
@@ -334,6 +310,17 @@ def _window_of(path: str) -> str | None:
     """Return the name of the window that a file belongs to; None for a generation's file."""
     folder, key, *_ = path.split("/")
     return key if folder == "windows" else None
+
+
+def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
+    """Refuse a window that overlaps a segment sealed after the window was planned."""
+    overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
+    if overlaps:
+        raise LockedError(
+            f"window {receipt.window}: another run has sealed some of its offsets in the meantime "
+            f"({'; '.join(f'{f.where} {f.detail}' for f in overlaps[:3])}); nothing was sealed "
+            "here, a retry plans again"
+        )
 
 
 def prove_window(

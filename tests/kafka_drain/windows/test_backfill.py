@@ -9,7 +9,7 @@ import pytest
 
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import range_rows
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
@@ -191,6 +191,31 @@ def test_finish_backfill_force_taken(backfilled: Backfilled, key: str) -> None:
         backfilled.finish(plan, job)
 
     assert backfilled.read() == before
+
+
+@pytest.mark.parametrize("owner", ["", "generation", "window"])
+def test_finish_backfill_owned(backfilled: Backfilled, owner: str) -> None:
+    """Offsets that another segment owns since they were planned aren't sealed, drained or not."""
+    made, generation = backfilled.made, {"file_format": "parquet", "partition_by": ["topic"]}
+    generation |= {"topic_ids": made.topic_ids, "reason": "test"}
+    made.archive.generation(1).write(starting_offsets={P0: 100, P1: 100}, **generation)  # type: ignore[arg-type]
+    hour = Interval(NOON.replace(hour=14), NOON.replace(hour=15))
+    window = Window(made.root, hour.key)
+    offsets = OffsetRange(20, 30)
+    plan = BackfillPlan(made.archive, hour, window, {P0: offsets}, made.topic_ids, {P0: [offsets]})
+    job = backfilled.drained(plan, {P0: dense(20, 30)})
+    if owner == "generation":
+        # It has drained nothing yet.
+        made.archive.generation(2).write(starting_offsets={P0: 0, P1: 0}, **generation)  # type: ignore[arg-type]
+    if owner == "window":
+        made.seal_window("repair_1", {P0: dense(25, 35)})
+
+    if owner:
+        with pytest.raises(LockedError, match=r"sealed some of flights:0:20-30 in the meantime"):
+            backfilled.finish(plan, job)
+    else:
+        assert backfilled.finish(plan, job).records == 10
+    assert window.has_receipt() is not bool(owner)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.windows.removal import replaced_by
 
 if TYPE_CHECKING:
     from kafka_drain.archive.snapshot import Snapshot
@@ -53,13 +54,11 @@ def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
         ArchiveError: Names the window, which belongs to a repair or to maintenance.
     """
     waiting = {path for piece in plan.waiting.values() for path in piece.replaces}
-    for other in snapshot.sealed if waiting else ():
-        if other.key in plan.pieces:
-            continue
-        taken = waiting.intersection(other.receipt.replaces)
-        if taken:
-            raise ArchiveError(
-                f"{plan.archive.root}: window {other.key} has replaced {len(taken):,} files, such "
-                f"as {min(taken)}, since the reprocess was started: it can't replace them any "
-                f"more. End it with {abandoning(plan.archive.root)}, and start again"
-            )
+    others = (w.receipt for w in snapshot.sealed if w.key not in plan.pieces) if waiting else ()
+    other = replaced_by(waiting, others)
+    if other is not None:
+        raise ArchiveError(
+            f"{plan.archive.root}: window {other.key} has replaced {len(other.files):,} files, "
+            f"such as {min(other.files)}, since the reprocess was started: it can't replace them "
+            f"any more. End it with {abandoning(plan.archive.root)}, and start again"
+        )
