@@ -6,8 +6,19 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
-__all__ = ["Progress", "ProgressLine", "Ticker", "duration_text", "read_progress_line"]
+__all__ = [
+    "Level",
+    "Line",
+    "Progress",
+    "ProgressLine",
+    "SparkUiLine",
+    "Ticker",
+    "duration_text",
+    "level_of",
+    "read_progress_line",
+]
 
 _LINE = re.compile(
     r"(?P<what>\S.*): (?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) "
@@ -28,11 +39,59 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 86400:,} days {whole % 86400 // 3600} h"
 
 
-class ProgressLine(str):
+class Level(Enum):
+    """What a line means to its reader; the values of a finding's severity are among them."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Line(str):
+    """A line of output that carries what it means: its words decide nothing.
+
+    Attributes:
+        level: What it means to its reader.
+    """
+
+    level: Level = Level.PLAIN
+
+    def __new__(cls, text: str, level: Level = Level.PLAIN) -> Line:
+        """Make the line."""
+        line = super().__new__(cls, text)
+        line.level = level
+        return line
+
+
+def level_of(line: str) -> Level:
+    """Return what a line means; text that carries nothing is plain."""
+    return line.level if isinstance(line, Line) else Level.PLAIN
+
+
+class SparkUiLine(Line):
+    """A line that says where the UI of a Spark application is.
+
+    Attributes:
+        address: Its URL.
+    """
+
+    address: str
+
+    def __new__(cls, text: str, address: str) -> SparkUiLine:
+        """Make the line."""
+        line = str.__new__(cls, text)
+        line.address = address
+        return line
+
+
+class ProgressLine(Line):
     """A line of progress, which carries what it says: no one in this process has to parse it.
 
     Attributes:
         what: The work: what stands before the colon.
+        job: Its first word, such as `drain`.
+        name: The rest, such as a pipeline's name; empty if there is none.
         done: How many are done.
         total: How many there will be.
         unit: What is counted.
@@ -42,6 +101,8 @@ class ProgressLine(str):
     """
 
     what: str
+    job: str
+    name: str
     done: int
     total: int
     unit: str
@@ -56,7 +117,8 @@ class ProgressLine(str):
         percent = 100 * done // total if total else 100
         text = f"{what}: {done:,} of {total:,} {unit} ({percent} %)"
         text += f", {rate}" if rate else ""
-        line = super().__new__(cls, text + (f", {left} left" if left else ""))
+        line = str.__new__(cls, text + (f", {left} left" if left else ""))
+        line.job, _, line.name = what.partition(" ")
         line.what, line.done, line.total, line.unit = what, done, total, unit
         line.percent, line.rate, line.left = percent, rate, left
         return line

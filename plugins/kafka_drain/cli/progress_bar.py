@@ -6,7 +6,6 @@ wrote them. It is drawn without a thread, so that processes can be forked meanwh
 
 from __future__ import annotations
 
-import re
 from threading import RLock
 
 from rich.console import Console
@@ -15,20 +14,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kafka_drain.progress import ProgressLine
+from kafka_drain.progress import Level, ProgressLine, level_of
 
 __all__ = ["Screen", "bar", "styled"]
 
-#: The first pattern that matches a line determines its colour.
-_STYLES = (
-    # Ours: a finding, the result of verify, the verdict. Spark's: the level after the time.
-    (re.compile(r"ERROR [a-z_]+: |(?:.*: )?verify: NOT EXACT|verdict: findings"), "red"),
-    (re.compile(r"repair .*: can't fix: "), "red"),
-    (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:ERROR|FATAL) "), "red"),
-    (re.compile(r"WARNING [a-z_]+: |.*: WARNING |(?:.*: )?dry run[:,] "), "yellow"),
-    (re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN "), "yellow"),
-    (re.compile(r"(?:.*: )?verify: .* are in Kafka once|verdict: complete"), "green"),
-)
+_STYLES = {
+    Level.PLAIN: "",
+    Level.GOOD: "green",
+    Level.WARNING: "yellow",
+    Level.ERROR: "red",
+}
 
 #: Minimum width of the bar in columns; below it, the figures beside the bar are shortened.
 _SHORTEST_BAR = 10
@@ -36,7 +31,7 @@ _SHORTEST_BAR = 10
 
 def styled(line: str) -> Text:
     """Return a line in the colour of its meaning."""
-    return Text(line, next((style for what, style in _STYLES if what.match(line)), ""))
+    return Text(line, _STYLES[level_of(line)])
 
 
 def bar(at: ProgressLine, width: int) -> Table:
@@ -94,9 +89,8 @@ class Screen:
                 self._console.print(bar(at, self._console.width))
 
     def _say_other(self, line: str) -> None:
-        if self._at and not line.startswith(self._at.what):
-            # Other work has started; work that is still running will redraw its bar.
-            self.close(keep=False)
+        # Other work may have started; work that is still running will redraw its bar.
+        self.close(keep=False)
         # Leave wrapping to the terminal, so that copied paths contain no line break.
         self._console.print(styled(line), soft_wrap=True)
 

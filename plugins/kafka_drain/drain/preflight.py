@@ -38,6 +38,7 @@ from kafka_drain.kafka.acls import DRAINED
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease import NAME as LEASE
@@ -105,7 +106,10 @@ class DrainPlan:
             f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
             if self.offsets
             else f"drain {self.pipeline.name}: nothing new, every offset is drained",
-            *(f"drain {self.pipeline.name}: WARNING {warning}" for warning in self.warnings),
+            *(
+                Line(f"drain {self.pipeline.name}: WARNING {warning}", Level.WARNING)
+                for warning in self.warnings
+            ),
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafka_drain.progress import Level, Line
+
 if TYPE_CHECKING:
     from kafka_drain.proof.report import Report
 
@@ -23,7 +25,10 @@ def report_lines(report: Report) -> list[str]:
             f"{row['records']:,} records, gaps: {gaps_text(row['gaps'])}"
             for row in report.partitions()
         ),
-        *(f"{f.reason.severity.upper()} {f}" for f in report.findings[:SHOWN]),
+        *(
+            Line(f"{f.reason.severity.upper()} {f}", Level(f.reason.severity))
+            for f in report.findings[:SHOWN]
+        ),
         *report_ending(report),
     ]
 
@@ -49,7 +54,9 @@ def report_ending(report: Report) -> list[str]:
     more = len(report.findings) - SHOWN
     return [
         *([f"… and {more} more findings"] if more > 0 else ()),
-        f"verdict: {'complete' if report.complete else 'findings'}",
+        Line("verdict: complete", Level.GOOD)
+        if report.complete
+        else Line("verdict: findings", Level.ERROR),
     ]
 
 

@@ -24,7 +24,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Progress
+from kafka_drain.progress import Level, Line, Progress, level_of
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.follow import (
@@ -251,7 +251,8 @@ class Republish:
             self._send(plan, engine, attempt, before)
         else:
             if self.run.is_opened:
-                self._tell("WARNING an earlier attempt started to send; everything is sent again")
+                again = "WARNING an earlier attempt started to send; everything is sent again"
+                self._tell(Line(again, Level.WARNING))
             if claim is not None:
                 claim.confirm()
             self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
@@ -420,4 +421,4 @@ class Republish:
         return self.run.receipt() or receipt
 
     def _tell(self, line: str) -> None:
-        self.say(f"republish {self.plan.pipeline}: {line}")
+        self.say(Line(f"republish {self.plan.pipeline}: {line}", level_of(line)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,13 +14,26 @@ from pathlib import Path
 from typing import Protocol
 
 from kafka_drain.errors import SparkJobError
-from kafka_drain.progress import read_progress_line
+from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
 from kafka_drain.spark.submit import SparkApplication
 
-__all__ = ["SparkConnection", "SparkRunner", "SparkSubmit", "run_environment"]
+__all__ = [
+    "SparkConnection",
+    "SparkRunner",
+    "SparkSubmit",
+    "read_spark_line",
+    "run_environment",
+]
 
 #: So long Spark has for its end when it is interrupted or stopped: it removes what it has written.
 _LAST_SECONDS = 2.0
+
+
+# What kafka_drain_spark.job prints.
+_SPARK_UI = re.compile(r"spark ui: (https?://\S+)\s*$")
+_JOB_ERROR = re.compile(r"ERROR ")
+# The level after the time in Spark's log.
+_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>WARN|ERROR|FATAL) ")
 
 
 class SparkRunner(Protocol):
@@ -106,7 +120,7 @@ class SparkSubmit:
             try:
                 for line in process.stdout or ():
                     assert self._hear is not None
-                    self._hear(read_progress_line(line) or line.rstrip("\n"))
+                    self._hear(read_spark_line(line))
                 return process.wait()
             except BaseException:
                 # Whoever interrupts at a terminal interrupts Spark as well, which then cleans up.
@@ -116,6 +130,18 @@ class SparkSubmit:
                 raise
             finally:
                 self._process = None
+
+
+def read_spark_line(printed: str) -> Line:
+    """Return a line that an application printed as what it means; nothing else reads its text."""
+    text = printed.rstrip("\n")
+    if progress := read_progress_line(text):
+        return progress
+    if ui := _SPARK_UI.search(text):
+        return SparkUiLine(text, ui[1])
+    if log := _LOG.match(text):
+        return Line(text, Level.WARNING if log["level"] == "WARN" else Level.ERROR)
+    return Line(text, Level.ERROR if _JOB_ERROR.match(text) else Level.PLAIN)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -23,6 +23,7 @@ from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import ReceiptError, parse_receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
+from kafka_drain.progress import Level, Line
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
@@ -54,6 +55,11 @@ class Mend:
     content: bytes = b""
     way_out: str = ""
 
+    def line(self, root: UPath) -> Line:
+        """Return a line of text for the user."""
+        level = Level.ERROR if self.step is Step.REFUSE else Level.PLAIN
+        return Line(f"repair {root}: {self}", level)
+
     def __str__(self) -> str:
         told = f"{self.where} {self.seen.value}"
         if self.step is Step.RESTORE:
@@ -81,9 +87,9 @@ class Mending:
         """The actions that a repair can take."""
         return [mend for mend in self.mends if mend.step is not Step.REFUSE]
 
-    def lines(self) -> list[str]:
+    def lines(self) -> list[Line]:
         """Return the actions as lines of text for the user."""
-        return [f"repair {self.root}: {mend}" for mend in self.mends]
+        return [mend.line(self.root) for mend in self.mends]
 
 
 def plan_mending(root: UPath, *, forget: bool = False) -> Mending:
@@ -113,7 +119,7 @@ def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False
         mending = plan_mending(root, forget=forget)
         for mend in mending.mends:
             if mend not in told:
-                say(f"repair {root}: {mend}")
+                say(mend.line(root))
                 told.add(mend)
         if not mending.to_do:
             return

@@ -21,6 +21,7 @@ from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
 
 __all__ = ["RepairPlan", "plan_repair"]
@@ -78,7 +79,7 @@ class RepairPlan:
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
         name = self.archive.root
-        lines = []
+        lines: list[str] = []
         if self.manifest is not None:
             lines.append(
                 f"repair {name}: rebuilds the manifest of generation {self.manifest.number} from "
@@ -87,7 +88,9 @@ class RepairPlan:
         for tp, ranges in sorted(self.ranges.items()):
             shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
             lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
-        lines += [f"repair {name}: can't fix: {finding}" for finding in self.left[:5]]
+        lines += [
+            Line(f"repair {name}: can't fix: {finding}", Level.ERROR) for finding in self.left[:5]
+        ]
         return lines or [f"repair {name}: nothing to repair"]
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from kafka_drain.errors import (
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.topic_lives import read_from
@@ -99,16 +100,23 @@ class RollPlan:
             )
         if self.unsealed:
             lines.append(
-                f"roll {name}: WARNING {self.unsealed:,} files without a receipt stay where they "
-                "are, and readers skip them; the next drain reads again what Kafka still holds of "
-                "them"
+                Line(
+                    f"roll {name}: WARNING {self.unsealed:,} files without a receipt stay where "
+                    "they are, and readers skip them; the next drain reads again what Kafka still "
+                    "holds of them",
+                    Level.WARNING,
+                )
             )
         if self.given_up:
+            given_up = "; ".join(
+                f"{tp} {', '.join(map(str, ranges))}"
+                for tp, ranges in sorted(self.given_up.items())
+            )
             lines.append(
-                f"roll {name}: WARNING Kafka can no longer deliver, and readers won't get: "
-                + "; ".join(
-                    f"{tp} {', '.join(map(str, ranges))}"
-                    for tp, ranges in sorted(self.given_up.items())
+                Line(
+                    f"roll {name}: WARNING Kafka can no longer deliver, and readers won't get: "
+                    f"{given_up}",
+                    Level.WARNING,
                 )
             )
         if self.voided:
@@ -510,6 +518,7 @@ def roll_between_drains(
                 return plan
         except (LockedError, CheckpointError) as error:
             if time.monotonic() >= deadline:
-                say(f"roll {archive.root}: WARNING skipped this time: {error}")
+                skipped = f"roll {archive.root}: WARNING skipped this time: {error}"
+                say(Line(skipped, Level.WARNING))
                 return None
         time.sleep(1)

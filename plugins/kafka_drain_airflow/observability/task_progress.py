@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, TypeGuard
 
-from kafka_drain.progress import ProgressLine
+from kafka_drain.progress import ProgressLine, SparkUiLine
 
 __all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
 
@@ -20,11 +19,8 @@ SPARK_UI_KEY = "spark_ui"
 #: It is written at most so often: a write is a request to Airflow's API server.
 SECONDS = 3.0
 
-# What a job writes before a line of progress.
-_JOB = re.compile(r"(?P<job>drain|window|compact|republish|validate) (?P<name>[^:]+)$")
-
-# What kafka_drain_spark.job says.
-_SPARK_UI = re.compile(r"spark ui: (https?://\S+)$")
+# Work whose progress is shown, if it has a name.
+_JOBS = frozenset({"drain", "window", "compact", "republish", "validate"})
 
 _NUMBERS = ("done", "total", "percent")
 _WORDS = ("unit", "rate", "left", "spark_ui", "at")
@@ -60,21 +56,18 @@ class TaskProgress:
         """Take in a line; most say nothing of progress."""
         if self._task_instance is None:
             return
-        if told := _SPARK_UI.search(line.strip()):
-            self._spark_ui = told[1]
+        if isinstance(line, SparkUiLine):
+            self._spark_ui = line.address
             self._push(SPARK_UI_KEY, self._spark_ui)
-        named = _JOB.search(line.what) if isinstance(line, ProgressLine) else None
-        if not isinstance(line, ProgressLine) or named is None:
+        if not isinstance(line, ProgressLine) or line.job not in _JOBS or not line.name:
             return
         now = self._clock()
         if line.percent < 100 and now < self._next:
             return
         self._next = now + SECONDS
+        names = ("job", "name", "done", "total", "unit", "percent", "rate", "left")
         document = {
-            **named.groupdict(),
-            **{name: getattr(line, name) for name in ("done", "total", "unit", "percent")},
-            "rate": line.rate,
-            "left": line.left,
+            **{name: getattr(line, name) for name in names},
             "spark_ui": self._spark_ui,
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }

@@ -27,8 +27,10 @@ LINES = [
 ]
 SAY = f"""
 from kafka_drain.cli import console
-from kafka_drain.progress import read_progress_line
-for line in {LINES!r}: console.say(read_progress_line(line) or line)
+from kafka_drain.progress import Level, Line, read_progress_line
+levels = {{2: Level.WARNING, 7: Level.GOOD}}
+for n, line in enumerate({LINES!r}):
+    console.say(read_progress_line(line) or Line(line, levels.get(n, Level.PLAIN)))
 """
 ANSWER = """
 import argparse
@@ -72,7 +74,7 @@ def test_say_at_terminal() -> None:
     assert f"\x1b[33m{warning}\x1b[0m" in seen.sent
     assert f"\x1b[32m{verdict}\x1b[0m" in seen.sent
     # Whenever the process is killed, there is a cursor.
-    assert seen.sent.count("\x1b[?25l\x1b[?25h") == seen.sent.count("\x1b[?25l") == 2
+    assert seen.sent.count("\x1b[?25l\x1b[?25h") == seen.sent.count("\x1b[?25l") == 3
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 200])

@@ -27,6 +27,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.progress import Level, level_of
 from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -376,6 +377,7 @@ def test_preflight_cursor_expired_accepted(folder: Path, value: object) -> None:
     assert len(plan.warnings) == 1
     assert "a-0 [20, 25)" in plan.warnings[0]
     assert plan.lines()[-1].endswith(f"WARNING {plan.warnings[0]}")
+    assert level_of(plan.lines()[-1]) is Level.WARNING
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError, SparkJobError
+from kafka_drain.progress import Level, Line, ProgressLine, SparkUiLine
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import write_private
-from kafka_drain.spark.runner import SparkConnection, SparkSubmit
+from kafka_drain.spark.runner import SparkConnection, SparkSubmit, read_spark_line
 from tests.faults.injection import wait_for
 
 CONNECTION = SparkConnection("local[1]")
@@ -48,6 +49,36 @@ def test_spark_submit_lines_heard() -> None:
     run(Program(program), heard.append)
 
     assert heard == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "level"),
+    [
+        ("26/11/22 12:00:00 WARN TaskSetManager: lost task 0.0", Level.WARNING),
+        ("26/11/22 12:00:00 ERROR Executor: exception in task 0.0", Level.ERROR),
+        ("26/11/22 12:00:00 FATAL Executor: gone", Level.ERROR),
+        ("26/11/22 12:00:00 INFO Executor: no ERROR here", Level.PLAIN),
+        ("ERROR values.columns: no such type", Level.ERROR),
+        ("drain errors: nothing new, every offset is drained", Level.PLAIN),
+        ("", Level.PLAIN),
+    ],
+)
+def test_read_spark_line(printed: str, level: Level) -> None:
+    """Spark's log says how bad a line is; its text stays as it was printed."""
+    line = read_spark_line(f"{printed}\n")
+
+    assert (line, type(line), line.level) == (printed, Line, level)
+
+
+def test_read_spark_line_typed() -> None:
+    """Progress and the address of Spark's UI are values from here on."""
+    progress = read_spark_line("drain a: 3 of 9 offsets (33 %), 3/s, 2 s left\n")
+    ui = read_spark_line("spark ui: http://driver:4040\n")
+
+    assert isinstance(progress, ProgressLine)
+    assert (progress.job, progress.name, progress.done) == ("drain", "a", 3)
+    assert isinstance(ui, SparkUiLine)
+    assert (str(ui), ui.address) == ("spark ui: http://driver:4040", "http://driver:4040")
 
 
 def test_spark_submit_passes_lines(capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.progress import Level, level_of
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.report import Report
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
@@ -56,6 +57,7 @@ def test_plan_repair_expired_file_stays(made: MadeArchive) -> None:
     [left] = found.left
     assert (left.reason, left.where) == (Reason.FILE_MISSING, expired.path)
     assert "flights-0 [0, 3) (expired)" in left.detail
+    assert [level_of(line) for line in found.lines()] == [Level.PLAIN, Level.ERROR]
 
 
 @pytest.mark.parametrize("reason", [GapReason.EXPIRED, GapReason.COMPACTED, GapReason.OPEN])

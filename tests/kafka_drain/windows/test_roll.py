@@ -25,6 +25,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.progress import Level, level_of
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.roll import (
     RollPlan,
@@ -207,6 +208,7 @@ def test_roll_last_drain_of_deleted_topic(archive: Archive) -> None:
     assert plan.given_up == {G0: [OffsetRange(7, 9)]}
     assert plan.to_dict()["given_up"] == [{"topic": "gone", "partition": 0, "start": 7, "end": 9}]
     assert "can no longer deliver, and readers won't get: gone-0 [7, 9)" in plan.lines()[-1]
+    assert [level_of(line) for line in plan.lines()[-2:]] == [Level.WARNING, Level.WARNING]
     assert plan.starting_offsets == {P0: END, P1: END}
     assert generation.list_data_files() == files
     add_batch(archive.generation(3), 0, END, 50)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.progress import Progress, read_progress_line
+from kafka_drain.progress import Progress, ProgressLine
+from kafka_drain.spark.runner import read_spark_line
 from kafka_drain_airflow.observability.task_progress import SECONDS, TaskProgress, is_progress
 
 WORDS = {"spark_ui": "", "at": ""}
@@ -39,7 +40,7 @@ def heard(*lines: str, seconds: float = SECONDS, task: Task | None = None) -> li
     times = iter(range(1000))
     progress = TaskProgress(task, lambda: next(times) * seconds)
     for line in lines:
-        progress.hear(read_progress_line(line) or line)
+        progress.hear(line if isinstance(line, ProgressLine) else read_spark_line(line))
     return task.pushed
 
 
@@ -96,6 +97,9 @@ def test_hear_not_too_often() -> None:
         "26/11/22 WARN 5 of 6 tasks (80 %) failed",
         "drain a: nothing new, Kafka holds no offset that is not drained",
         "",
+        # Work whose progress isn't shown, or that has no name.
+        "maintain a: 5 of 6 bytes (83 %)",
+        "validate: 5 of 6 files (83 %)",
     ],
 )
 def test_hear_other_lines(line: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
+from kafka_drain.progress import Level, Line
 
 __all__ = ["acts", "answer_fields", "answer_plan", "say_dry_run"]
 
@@ -58,4 +59,4 @@ def say_dry_run(options: argparse.Namespace, what: str = "carry it out") -> None
     """
     if not acts(options):
         how = "pass --apply" if options.needs_apply else "omit --dry-run"
-        say(f"dry run: nothing was changed; {how} to {what}")
+        say(Line(f"dry run: nothing was changed; {how} to {what}", Level.WARNING))

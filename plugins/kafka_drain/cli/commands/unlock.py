@@ -13,6 +13,7 @@ from kafka_drain.cli.console import answer, complain, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
+from kafka_drain.progress import Level, Line
 
 __all__ = ["add_arguments", "run"]
 
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
         archive.require()
         say(f"{options.archive}: no lease is held")
     elif not options.remove:
-        say("dry run: nothing was changed; pass --remove to remove leases that aren't renewed")
+        hint = "dry run: nothing was changed; pass --remove to remove leases that aren't renewed"
+        say(Line(hint, Level.WARNING))
 
     def show(console: Console) -> None:
         for document in shown:

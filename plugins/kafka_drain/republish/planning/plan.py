@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import duration_text
+from kafka_drain.progress import Level, Line, duration_text
 from kafka_drain.republish.planning.chains import chains_of
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.storage.sealed_json import seal, unseal
@@ -208,7 +208,14 @@ class RepublishPlan:
             f"({self.size / 1e6:,.1f} MB), about {took}",
             f"republish {self.pipeline}: run {self.key}, {how}, engine {self.engine}, placement "
             f"{self.placement}; keeps {DELIVERIES[self.delivery]}",
-            *(f"republish {self.pipeline}: {note}" for note in self.notes),
+            *(
+                # A plan's document keeps a note as text alone.
+                Line(
+                    f"republish {self.pipeline}: {note}",
+                    Level.WARNING if note.startswith("WARNING ") else Level.PLAIN,
+                )
+                for note in self.notes
+            ),
             *(
                 f"  {shard.source} -> {shard.target}: offsets {shard.first:,} to "
                 f"{shard.end - 1:,}, {shard.records:,} records"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Level, Line
 from kafka_drain.republish.planning.verdicts import gets_receipt
 from kafka_drain.republish.verifying.matching import PartitionMatch
 
@@ -118,7 +119,10 @@ class Verification:
                 f"are duplicates, {self.out_of_order:,} are out of order"
             )
         return [
-            f"verify: {'; '.join([first, *others])}",
+            Line(
+                f"verify: {'; '.join([first, *others])}",
+                Level.GOOD if self.is_exact else Level.ERROR,
+            ),
             *(
                 f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
                 f"lost, {match.twice:,} duplicated, {match.out_of_order:,} out of order"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.progress import Level, level_of
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.planning.selection import Rows
@@ -224,6 +225,8 @@ def test_plan_lines() -> None:
         "  t-0 -> copy-0: offsets 10 to 40, 3,000 records",
         "  t-1 -> other by key: offsets 10 to 19, 10 records",
     ]
+    noted = replace(PLAN, notes=("a note", "WARNING sent before")).lines()[2:4]
+    assert [level_of(line) for line in noted] == [Level.PLAIN, Level.WARNING]
     assert "strict" not in replace(PLAN, delivery="at_least_once").lines()[1]
 
 

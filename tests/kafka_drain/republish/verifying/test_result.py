@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Level, level_of
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
 from kafka_drain.republish.planning.verdicts import gets_receipt, is_exact
 from kafka_drain.republish.verifying.matching import PartitionMatch
@@ -106,13 +107,15 @@ def test_verification_sums() -> None:
         "  t-1: 10 of 20 found, 10 lost, 20 duplicated, 30 out of order",
         "  t-0: a",
     ]
+    assert level_of(found.lines()[0]) is Level.ERROR
 
 
 def test_verification_exact_lines() -> None:
     """What is exact needs one line."""
-    assert verification(match(), match(expected=5)).lines() == [
-        "verify: 15 records are in Kafka once, in order, as in the files"
-    ]
+    lines = verification(match(), match(expected=5)).lines()
+
+    assert lines == ["verify: 15 records are in Kafka once, in order, as in the files"]
+    assert level_of(lines[0]) is Level.GOOD
 
 
 def test_match_read_again() -> None:
