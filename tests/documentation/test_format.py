@@ -25,7 +25,7 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
-from kafka_drain.events.published import begin_telling, note_windows
+from kafka_drain.events.published import begin_publication, note_windows
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.kafka.consumer_groups import Committed
@@ -53,7 +53,7 @@ from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.plan import Cut
-from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_piece
+from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_group
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -210,7 +210,7 @@ def places(document: Any, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 def drained(folder: Path) -> Archive:
     """An archive after drains, validations and a repair, with values that are decoded."""
     archive = golden_copy(folder)
-    telling = begin_telling(archive, None)
+    publication = begin_publication(archive, None)
     seal(archive)
     generation = open_next(archive, "parquet", ["topic"])
     generation.add_topics({"later": "id-of-later"})
@@ -235,7 +235,7 @@ def drained(folder: Path) -> Archive:
     write_observations(archive, observe({}, bounds, "run", 1_767_268_800.5))
     report = validate_archive(archive, None)
     note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
-    telling.note(telling.receipts())
+    publication.note(publication.receipts())
     note_windows(archive, [window.receipt for window in archive.snapshot().windows], "run")
     hole = Hole("generations/0002", "generations/0001", "id", P0, OffsetRange(3, 5))
     note_sealed(archive.root, note_of_holes([hole]))
@@ -326,11 +326,11 @@ def reprocessed(folder: Path) -> Archive:
     name = archive.snapshot().document.pipeline
     pipeline = Pipeline(name=name, topics=["flights"], archive=str(archive.root))
     cluster: Any = golden_cluster()
-    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_a_piece=1)
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_per_group=1)
     open_reprocess(plan, cluster, run="tests", say=print)
     spec = folder.parent / "reprocess"
     spec.mkdir(mode=0o700)
-    prepare_piece(plan, next(iter(plan.pieces)), pipeline, cluster, spec)
+    prepare_group(plan, next(iter(plan.groups)), pipeline, cluster, spec)
     return archive
 
 

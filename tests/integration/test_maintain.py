@@ -156,7 +156,7 @@ def live_files(pipeline: Pipeline) -> set[str]:
     return {file.path for file in archive_files(Archive.at(pipeline.archive).snapshot())}
 
 
-def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool = False) -> None:
+def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_repaired: bool = False) -> None:
     """Compare the files with what Kafka holds, and validate every byte."""
     archive = Archive.at(pipeline.archive)
     [topic] = pipeline.topics or []
@@ -168,7 +168,7 @@ def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_mended: bool
     report = validate_archive(archive, cluster, deep=True)
     assert report.complete
     assert report.summary()["records"] == len(expected)
-    if is_mended:
+    if is_repaired:
         # Of a closed generation it takes the newest receipt's word, which counts the damaged file.
         return
     trusting = validate_archive(archive, cluster, scope="open").summary()
@@ -508,7 +508,7 @@ def test_maintain_compacts_windows(
     figures = maintain(late, days=0)
 
     assert (figures["files_before"], figures["files_after"]) == (7, 2)
-    refuse_changed(late, cluster, is_mended=True)
+    refuse_changed(late, cluster, is_repaired=True)
     before = data_files(archive_folder)
     for interval in hours:
         refuse_incomplete(backfill(late, interval))
@@ -539,7 +539,7 @@ def test_maintain_compacts_repaired(
     [sealed] = [w.receipt for w in archive.snapshot().windows if w.supersedes]
     assert len(sealed.replaces) == 2 * BATCHES
     assert damaged not in sealed.replaces
-    refuse_changed(growing, cluster, is_mended=True)
+    refuse_changed(growing, cluster, is_repaired=True)
 
 
 @pytest.mark.parametrize("partition_by", [["topic", "date"], ["topic", "date", "hour"]])
@@ -570,7 +570,7 @@ def test_repair_of_compacted(
     assert report.summary()["records"] == 72 - lost
     repair(archive, pipeline)
 
-    refuse_changed(pipeline, cluster, is_mended=True)
+    refuse_changed(pipeline, cluster, is_repaired=True)
     assert validate_archive(archive, cluster).summary()["records"] == 72
     assert damaged not in {file.path for file in archive_files(archive.snapshot())}
 

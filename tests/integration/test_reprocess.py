@@ -24,11 +24,11 @@ from kafka_drain.windows.obsolete_files import remove_superseded
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut, parse_cut
 from kafka_drain.windows.reprocess.run import (
-    finish_piece,
+    finish_group,
     finish_reprocess,
     open_reprocess,
     plan_reprocess,
-    prepare_piece,
+    prepare_group,
 )
 from kafka_drain.windows.reprocess.state import ReprocessPlan, newest_generation
 from tests.brute_force import data_files, offsets_in_files
@@ -69,30 +69,30 @@ def send_hour(send: Callable[..., None], topic: str, number: int) -> None:
 
 
 @pytest.fixture
-def drain_piece(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
-    """Drain and seal a piece as the command does, but in the shared Spark session."""
+def drain_file_group(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
+    """Drain and seal a group as the command does, but in the shared Spark session."""
     from kafka_drain_spark.window import run_window
 
     def run(plan: ReprocessPlan, key: str, pipeline: Pipeline, *, seal: bool = True) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            job = prepare_piece(plan, key, pipeline, cluster, Path(folder))
+            job = prepare_group(plan, key, pipeline, cluster, Path(folder))
             spec = WindowSpec.read(Path(folder) / "window.json")
             write_private(job.result_path, run_window(spark, spec))
             if seal:
-                finish_piece(plan, job, cluster, run="tests", say=print)
+                finish_group(plan, job, cluster, run="tests", say=print)
 
     return run
 
 
 @pytest.fixture
-def reprocess(cluster: KafkaCluster, drain_piece: Callable[..., None]) -> Callable[..., Any]:
+def reprocess(cluster: KafkaCluster, drain_file_group: Callable[..., None]) -> Callable[..., Any]:
     """Reprocess an archive as the command does."""
 
     def run(pipeline: Pipeline, cut: Cut | None, **options: Any) -> ReprocessPlan:
         plan = plan_reprocess(pipeline, cluster, cut, **options)
         open_reprocess(plan, cluster, run="tests", say=print)
         for key in plan.waiting:
-            drain_piece(plan, key, pipeline)
+            drain_file_group(plan, key, pipeline)
         finish_reprocess(plan, run="tests", say=print)
         return plan
 
@@ -182,21 +182,21 @@ def test_reprocess_to_another_format(
 def test_reprocess_killed_between_steps(
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    drain_piece: Callable[..., None],
+    drain_file_group: Callable[..., None],
     reprocess: Callable[..., Any],
 ) -> None:
     """After each step the archive holds each offset once; the same command goes on."""
     archive = Archive.at(pipeline.archive)
     cut = Cut(offsets={TopicPartition((pipeline.topics or [""])[0], 0): 0})
-    plan = plan_reprocess(pipeline, cluster, cut, offsets_a_piece=10)
-    first, second, third = plan.pieces
+    plan = plan_reprocess(pipeline, cluster, cut, offsets_per_group=10)
+    first, second, third = plan.groups
 
     open_reprocess(plan, cluster, run="killed", say=print)
     refuse_changed(archive, cluster)
     open_reprocess(plan, cluster, run="again", say=print)
     assert [each.number for each in archive.snapshot().generations] == [1, 2]
-    drain_piece(plan, first, pipeline)
-    drain_piece(plan, second, pipeline, seal=False)
+    drain_file_group(plan, first, pipeline)
+    drain_file_group(plan, second, pipeline, seal=False)
     refuse_changed(archive, cluster)
     with pytest.raises(ConfigError, match=r"a reprocess from .* was started"):
         plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
@@ -225,21 +225,21 @@ def test_reprocess_same_batch_again(
 
     again = reprocess(pipeline, asked())
 
-    assert again.pieces == plan.pieces
+    assert again.groups == plan.groups
     refuse_changed(archive, cluster)
 
 
 def test_reprocess_killed_while_removing(
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    drain_piece: Callable[..., None],
+    drain_file_group: Callable[..., None],
     tmp_path: Path,
 ) -> None:
     """Killed at any change of the file system, the archive is whole, and the next run ends it."""
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
     open_reprocess(plan, cluster, run="tests", say=print)
-    for key in plan.pieces:
-        drain_piece(plan, key, pipeline)
+    for key in plan.groups:
+        drain_file_group(plan, key, pipeline)
     for number in count(1):
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
@@ -312,19 +312,19 @@ def test_reprocess_expired(
 def test_reprocess_compacted(
     pipeline: Pipeline,
     cluster: KafkaCluster,
-    drain_piece: Callable[..., None],
+    drain_file_group: Callable[..., None],
     topic: str,
     send: Callable[..., None],
 ) -> None:
     """A window with fewer records than the files that it would replace isn't sealed."""
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
-    (key,) = plan.pieces
+    (key,) = plan.groups
     # As if the files held a record that Kafka has compacted since.
-    plan.pieces[key].records[TopicPartition(topic, 0)] += 1
+    plan.groups[key].records[TopicPartition(topic, 0)] += 1
     open_reprocess(plan, cluster, run="tests", say=print)
 
     with pytest.raises(DataLossError, match=rf"{topic}-0 6 instead of 7.*only copy"):
-        drain_piece(plan, key, pipeline)
+        drain_file_group(plan, key, pipeline)
 
     assert key in plan.waiting
     refuse_changed(Archive.at(pipeline.archive), cluster)
@@ -356,15 +356,15 @@ def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> No
 
 
 def test_reprocess_abandoned_half_way(
-    pipeline: Pipeline, cluster: KafkaCluster, drain_piece: Callable[..., None]
+    pipeline: Pipeline, cluster: KafkaCluster, drain_file_group: Callable[..., None]
 ) -> None:
-    """Pieces that are sealed stand by themselves, and another reprocess may begin."""
+    """Groups that are sealed stand by themselves, and another reprocess may begin."""
     archive = Archive.at(pipeline.archive)
-    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_a_piece=1)
+    plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_per_group=1)
     open_reprocess(plan, cluster, run="tests", say=print)
-    first, second, _ = plan.pieces
-    drain_piece(plan, first, pipeline)
-    drain_piece(plan, second, pipeline, seal=False)
+    first, second, _ = plan.groups
+    drain_file_group(plan, first, pipeline)
+    drain_file_group(plan, second, pipeline, seal=False)
 
     abandon_reprocess(plan_abandon(archive), run="tests", say=print)
 
@@ -376,16 +376,16 @@ def test_reprocess_abandoned_half_way(
 
 
 def test_reprocess_abandoned_meanwhile(
-    pipeline: Pipeline, cluster: KafkaCluster, drain_piece: Callable[..., None]
+    pipeline: Pipeline, cluster: KafkaCluster, drain_file_group: Callable[..., None]
 ) -> None:
-    """A piece that is drained while its reprocess is abandoned isn't sealed."""
+    """A group that is drained while its reprocess is abandoned isn't sealed."""
     archive = Archive.at(pipeline.archive)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
     open_reprocess(plan, cluster, run="tests", say=print)
-    (key,) = plan.pieces
+    (key,) = plan.groups
     (archive.root / "maintenance" / "reprocess.json").unlink()
 
     with pytest.raises(ConfigError, match="was abandoned in the meantime"):
-        drain_piece(plan, key, pipeline)
+        drain_file_group(plan, key, pipeline)
 
     refuse_changed(archive, cluster)

@@ -56,7 +56,7 @@ def read_closed(
         ReceiptError: When a receipt is damaged.
     """
     replaced, gone = {*going, *snapshot.replaced}, {*going, *snapshot.superseded}
-    mended = [
+    repaired = [
         file
         for window in snapshot.sealed
         if window.kind is WindowKind.REPAIR
@@ -68,7 +68,7 @@ def read_closed(
         if _is_gone(generation, gone):
             continue
         receipts = [
-            r for r in generation.receipts() if not _is_superseded(r, gone, replaced, mended)
+            r for r in generation.receipts() if not _is_superseded(r, gone, replaced, repaired)
         ]
         topic_ids, document = snapshot.topic_ids(generation), generation.document
         sealed = [(generation, receipt, document.format) for receipt in receipts]
@@ -76,7 +76,7 @@ def read_closed(
             ClosedSegments(
                 name=f"generation {generation.number}",
                 receipts=receipts,
-                files=[*_files(sealed, replaced), *_fitting(mended, topic_ids)],
+                files=[*_files(sealed, replaced), *_fitting(repaired, topic_ids)],
                 file_format=document.format,
                 partition_by=document.partition_by,
             )
@@ -84,11 +84,11 @@ def read_closed(
     standing = [
         window
         for window in snapshot.sealed
-        if not _is_superseded(window.receipt, gone, replaced, mended)
+        if not _is_superseded(window.receipt, gone, replaced, repaired)
     ]
     backfills = [window for window in standing if window.kind is WindowKind.BACKFILL]
-    found += _of_backfills(backfills, replaced, mended)
-    found += [_of_window(window, replaced, mended) for window in standing if window.supersedes]
+    found += _of_backfills(backfills, replaced, repaired)
+    found += [_of_window(window, replaced, repaired) for window in standing if window.supersedes]
     return found
 
 
@@ -102,14 +102,14 @@ def _is_superseded(
     receipt: Receipt,
     gone: Collection[str],
     replaced: Collection[str],
-    mended: Iterable[ArchiveFile],
+    repaired: Iterable[ArchiveFile],
 ) -> bool:
     """Whether windows stand for all files of a segment, and no repair's file is left of it."""
     paths = [file.path for file in receipt.files]
     if not paths or all(path in gone for path in paths):
         return bool(paths)
     return all(path in replaced for path in paths) and not any(
-        _reaches(file, receipt) for file in mended
+        _reaches(file, receipt) for file in repaired
     )
 
 
@@ -125,11 +125,11 @@ def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
     )
 
 
-def _fitting(mended: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> list[ArchiveFile]:
+def _fitting(repaired: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> list[ArchiveFile]:
     """Return the repairs' files that count in the same offsets; where they lie is seen later."""
     return [
         file
-        for file in mended
+        for file in repaired
         if all(topic_ids.get(name, id_) == id_ for name, id_ in file.topic_ids.items())
     ]
 
@@ -146,14 +146,14 @@ def _files(
 
 
 def _of_window(
-    window: SnapshotWindow, replaced: Collection[str], mended: Iterable[ArchiveFile]
+    window: SnapshotWindow, replaced: Collection[str], repaired: Iterable[ArchiveFile]
 ) -> ClosedSegments:
     plan, receipt = window.plan, window.receipt
     own = _files([(window, receipt, plan.format)], replaced)
     return ClosedSegments(
         name=f"window {window.key}",
         receipts=[receipt],
-        files=[*own, *_fitting(mended, receipt.topics)],
+        files=[*own, *_fitting(repaired, receipt.topics)],
         file_format=plan.format,
         partition_by=plan.partition_by,
         is_compacted=window.is_maintained,
@@ -163,7 +163,7 @@ def _of_window(
 def _of_backfills(
     windows: Iterable[SnapshotWindow],
     replaced: Collection[str],
-    mended: Sequence[ArchiveFile],
+    repaired: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
     """Put the windows of data intervals together that are written alike."""
     own = sorted(
@@ -176,7 +176,7 @@ def _of_backfills(
         yield ClosedSegments(
             name=f"{len(members):,} windows",
             receipts=[window.receipt for window in members],
-            files=[*files, *_fitting(mended, first.receipt.topics)],
+            files=[*files, *_fitting(repaired, first.receipt.topics)],
             file_format=first.plan.format,
             partition_by=first.plan.partition_by,
         )

@@ -104,11 +104,11 @@ def _read_once(snapshot: Snapshot, generation: SnapshotGeneration) -> Generation
     if receipt is not None:
         findings += _compare_with_receipt(generation, manifest, checkpoint, receipt, findings)
         if _listed(generation, sealed) != so_far:
-            mended = _mended(snapshot, generation, manifest, last_sealed)
-            sealed, new = _without(manifest, mended).split(last_sealed, so_far.files)
+            repaired = _repaired(snapshot, generation, manifest, last_sealed)
+            sealed, new = _without(manifest, repaired).split(last_sealed, so_far.files)
             if _listed(generation, sealed) != so_far:
                 sealed, new, found = _compare_files(
-                    snapshot, generation, manifest, receipt, findings, mended
+                    snapshot, generation, manifest, receipt, findings, repaired
                 )
                 findings += found
     return GenerationState(
@@ -121,7 +121,7 @@ def _listed(generation: Generation, files: Iterable[SinkFile]) -> FileSet:
     return FileSet().plus((prefix + file.path, file.size) for file in files)
 
 
-def _mended(
+def _repaired(
     snapshot: Snapshot, generation: Generation, manifest: Manifest, last_sealed: int
 ) -> frozenset[str]:
     """Return listed files, relative to the data folder, that windows stand for.
@@ -205,7 +205,7 @@ def _compare_files(
     manifest: Manifest,
     newest: Receipt,
     known: Iterable[Finding],
-    mended: Collection[str],
+    repaired: Collection[str],
 ) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
     """Say in what the manifest differs from the receipts; reads all receipts."""
     receipts = list(_readable(generation, generation.receipt_names()))
@@ -223,7 +223,7 @@ def _compare_files(
                 findings.append(
                     Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail)
                 )
-        elif sink_file.path in mended:
+        elif sink_file.path in repaired:
             continue
         elif is_of_sealed_batch(sink_file, manifest.compacted, newest.last_batch):
             sealing = (

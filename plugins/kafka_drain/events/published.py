@@ -17,11 +17,11 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.proof.sealed_files import readable_receipts
 from kafka_drain.storage.json_files import create_document, read_note, write_document
 
-__all__ = ["Telling", "begin_telling", "note_windows", "untold_windows"]
+__all__ = ["Publication", "begin_publication", "note_windows", "unpublished_windows"]
 
 
 @dataclass(frozen=True)
-class Telling:
+class Publication:
     """What a run is to publish about an archive's generations.
 
     Attributes:
@@ -66,7 +66,7 @@ class Telling:
         write_document(_path(self.archive), _document(self.run, self.before, now))
 
 
-def begin_telling(archive: Archive, run: str | None) -> Telling:
+def begin_publication(archive: Archive, run: str | None) -> Publication:
     """Return what a run is to publish. Must be called before the run seals anything.
 
     An archive without a note, such as one of an older release, gets one here: segments sealed
@@ -83,17 +83,19 @@ def begin_telling(archive: Archive, run: str | None) -> Telling:
         create_document(path, _document(run, newest, newest))
     document = read_note(path, "run", "before", "told")
     if document is None:
-        return Telling(archive, run, {})
+        return Publication(archive, run, {})
     is_again = run is not None and document["run"] == run
-    return Telling(archive, run, document["before" if is_again else "told"])
+    return Publication(archive, run, document["before" if is_again else "told"])
 
 
-def untold_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> list[Receipt]:
+def unpublished_windows(
+    archive: Archive, receipts: Iterable[Receipt], run: str | None
+) -> list[Receipt]:
     """Return the receipts of windows that no other run has published, according to the notes."""
-    return [receipt for receipt in receipts if not _is_told(archive, receipt, run)]
+    return [receipt for receipt in receipts if not _is_published(archive, receipt, run)]
 
 
-def _is_told(archive: Archive, receipt: Receipt, run: str | None) -> bool:
+def _is_published(archive: Archive, receipt: Receipt, run: str | None) -> bool:
     note = read_note(_window_path(archive, receipt), "run", "sha256")
     if note is None:
         return False

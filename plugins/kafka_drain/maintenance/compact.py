@@ -23,7 +23,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Reason
-from kafka_drain.maintenance.compaction_plan import Compaction, plan_pieces
+from kafka_drain.maintenance.compaction_plan import Compaction, plan_groups
 from kafka_drain.maintenance.compaction_proof import prove_compaction
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
@@ -83,7 +83,7 @@ def plan_compactions(
         ReceiptError: When a receipt is damaged.
     """
     closed = read_closed(snapshot, generations, going)
-    return [found for segments in closed for found in plan_pieces(segments, target_bytes)]
+    return [found for segments in closed for found in plan_groups(segments, target_bytes)]
 
 
 def run_compaction(
@@ -113,15 +113,15 @@ def prepare_compaction(
     archive: Archive, compaction: Compaction, pipeline: Pipeline, folder: Path
 ) -> WindowJob:
     """Freeze a compaction's window, and assemble the arguments of spark-submit."""
-    piece, snapshot = compaction.piece, archive.snapshot()
+    group, snapshot = compaction.group, archive.snapshot()
     window = Window(archive.root, f"compact_{next_number(snapshot):04d}")
     freeze_window(
         window,
-        piece.ranges,
-        replaces=piece.replaces,
+        group.ranges,
+        replaces=group.replaces,
         file_format=compaction.file_format,
         partition_by=compaction.partition_by,
-        replaced=piece.replaced(),
+        replaced=group.replaced(),
     )
     attempt = uuid4().hex[:8]
     spec_path, result_path = folder / "compact.json", folder / "result.json"
@@ -135,7 +135,7 @@ def prepare_compaction(
             {"data_folder": data_folder, "file_format": file_format, "files": files}
             for (data_folder, file_format), files in sources.items()
         ],
-        records=sum(piece.records.values()),
+        records=sum(group.records.values()),
         files=compaction.new_files,
         file_format=compaction.file_format,
         writer_options=_writer_options(compaction, pipeline),
@@ -154,12 +154,12 @@ def prepare_compaction(
         folder=folder,
         fixed=SPARK_CONF,
     )
-    return WindowJob(application, result_path, window, piece.ranges, attempt)
+    return WindowJob(application, result_path, window, group.ranges, attempt)
 
 
 def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:
     """Return the pipeline's options if it still writes this format, otherwise the defaults."""
-    file_format, piece = compaction.file_format, compaction.piece
+    file_format, group = compaction.file_format, compaction.group
     options = {"compression": COMPRESSIONS[file_format][0]}
     if pipeline.format == file_format:
         options = {"compression": pipeline.compression, **pipeline.sink_options}
@@ -168,7 +168,7 @@ def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str
     if file_format == "parquet":
         # Parquet limits a row group by its size in memory, which is close to its size on disk.
         lowest, highest = ROW_GROUP_BYTES
-        wanted = piece.bytes * ROW_GROUP_RECORDS // max(1, sum(piece.records.values()))
+        wanted = group.bytes * ROW_GROUP_RECORDS // max(1, sum(group.records.values()))
         options.setdefault("parquet.block.size", str(min(max(wanted, lowest), highest)))
     return options
 
@@ -184,10 +184,10 @@ def finish_compaction(
     """Prove that the new files hold what the old receipts say, each once, and seal them."""
     result, files, findings = read_written(job, say)
     snapshot = archive.snapshot()
-    piece, window = compaction.piece, job.window
-    topics = {name: id_ for receipt in piece.receipts for name, id_ in receipt.topics.items()}
+    group, window = compaction.group, job.window
+    topics = {name: id_ for receipt in group.receipts for name, id_ in receipt.topics.items()}
     proof = prove_compaction(
-        window.name, piece, job.ranges, files, result["fingerprint"], _deletions(snapshot, topics)
+        window.name, group, job.ranges, files, result["fingerprint"], _deletions(snapshot, topics)
     )
     refuse_findings(window, [*findings, *proof.findings])
     if not proof.is_compared:
@@ -199,10 +199,10 @@ def finish_compaction(
         proof.gaps,
         identity=Identity(document.pipeline, document.cluster_id, topics),
         window=window.key,
-        replaces=piece.replaces,
+        replaces=group.replaces,
         fingerprint=result["fingerprint"],
-        acknowledged=[text for receipt in piece.receipts for text in receipt.acknowledged],
-        provenance={receipt.where: receipt.sha256 for receipt in piece.receipts},
+        acknowledged=[text for receipt in group.receipts for text in receipt.acknowledged],
+        provenance={receipt.where: receipt.sha256 for receipt in group.receipts},
         sealed_at=now_text(),
     )
     return seal_superseding(archive, window, receipt, run=run, say=say)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
-from kafka_drain.windows.rewrite_groups import Piece, split_pieces
+from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
 if TYPE_CHECKING:
     from kafka_drain.archive.closed_segments import ClosedSegments
     from kafka_drain.archive.files import ArchiveFile
 
-__all__ = ["PIECE_FILES", "Compaction", "fewest_files", "known_gaps", "plan_pieces", "split_gaps"]
+__all__ = ["GROUP_FILES", "Compaction", "fewest_files", "known_gaps", "plan_groups", "split_gaps"]
 
 #: Number of target-size files to write at once; a compaction needs their space in addition to that
 #: of the old files.
-PIECE_FILES = 32
+GROUP_FILES = 32
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Compaction:
 
     Attributes:
         name: The generation or window that they belong to, for display.
-        piece: Their segments.
+        group: Their segments.
         files: The files.
         file_format: Format of the new files.
         partition_by: Partition columns of the new files' folders.
@@ -36,7 +36,7 @@ class Compaction:
     """
 
     name: str
-    piece: Piece
+    group: FileGroup
     files: Sequence[ArchiveFile]
     file_format: str
     partition_by: Sequence[str]
@@ -45,8 +45,8 @@ class Compaction:
     def line(self) -> str:
         """Return a line of text for the user that says what it does."""
         return (
-            f"{self.name}: {len(self.files):,} files, {self.piece.bytes:,} bytes, "
-            f"{self.piece.offsets:,} offsets, to about {self.new_files:,} files"
+            f"{self.name}: {len(self.files):,} files, {self.group.bytes:,} bytes, "
+            f"{self.group.offsets:,} offsets, to about {self.new_files:,} files"
         )
 
 
@@ -59,7 +59,7 @@ def fewest_files(files: Iterable[ArchiveFile], target_bytes: int) -> int:
     return sum(max(1, -(-size // target_bytes)) for size in folders.values())
 
 
-def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]:
+def plan_groups(segments: ClosedSegments, target_bytes: int) -> list[Compaction]:
     """Select groups worth compacting: those with over twice as many files as necessary.
 
     A compaction leaves at most twice as many, so that it isn't repeated.
@@ -67,22 +67,22 @@ def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
     if segments.is_compacted or not segments.receipts:
         return []
     by_path = {file.path: file for file in segments.files}
-    pieces = split_pieces(
+    groups = split_groups(
         segments.receipts,
         [file.sealed for file in segments.files if file.sealed is not None],
         0,
         lambda receipt: sum(file.bytes for file in receipt.files),
-        PIECE_FILES * target_bytes,
+        GROUP_FILES * target_bytes,
     )
     found = []
-    for piece in pieces:
-        files = [by_path[path] for path in piece.replaces]
+    for group in groups:
+        files = [by_path[path] for path in group.replaces]
         fewest = fewest_files(files, target_bytes)
-        if len(files) > 2 * fewest and all(_is_within(file, piece) for file in files):
+        if len(files) > 2 * fewest and all(_is_within(file, group) for file in files):
             found.append(
                 Compaction(
                     name=segments.name,
-                    piece=piece,
+                    group=group,
                     files=files,
                     file_format=segments.file_format,
                     partition_by=segments.partition_by,
@@ -92,10 +92,10 @@ def plan_pieces(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
     return found
 
 
-def _is_within(file: ArchiveFile, piece: Piece) -> bool:
+def _is_within(file: ArchiveFile, group: FileGroup) -> bool:
     """Whether a file lies within the group; a repair's file may reach into open segments."""
     return all(
-        any(offset in r for r in piece.ranges.get(content.tp, []))
+        any(offset in r for r in group.ranges.get(content.tp, []))
         for content in (file.sealed.contents if file.sealed else ())
         for offset in (content.first, content.last)
     )

@@ -15,7 +15,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import known_gaps, split_gaps
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import without_held
-from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.rewrite_groups import FileGroup
 
 __all__ = ["CompactionProof", "prove_compaction", "sealed_fingerprint"]
 
@@ -38,7 +38,7 @@ class CompactionProof:
 
 def prove_compaction(
     name: str,
-    piece: Piece,
+    group: FileGroup,
     ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
     files: Sequence[CommittedFile],
     fingerprint: str,
@@ -52,28 +52,28 @@ def prove_compaction(
 
     Args:
         name: The window, for the findings.
-        piece: The group of segments that was compacted.
+        group: The group of segments that was compacted.
         ranges: The window's offsets, sorted and disjoint for each partition.
         files: The new files.
         fingerprint: The fingerprint of their records.
         deletions: Receipts of what retention has deleted, of topics with the same ids.
     """
-    known = known_gaps([*piece.receipts, *deletions])
+    known = known_gaps([*group.receipts, *deletions])
     gaps, lost = split_gaps(without_held(ranges, files), known)
     findings = []
     records: dict[TopicPartition, int] = {}
     for file in files:
         for content in file.contents:
             records[content.tp] = records.get(content.tp, 0) + content.records
-    for tp in sorted({*records, *piece.records}):
-        new, old = records.get(tp, 0), piece.records.get(tp, 0)
+    for tp in sorted({*records, *group.records}):
+        new, old = records.get(tp, 0), group.records.get(tp, 0)
         if new != old:
             detail = f"holds {new:,} records, the old files held {old:,}"
             findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
     for tp, missing in lost.items():
         detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and wasn't a gap before"
         findings.append(Finding(Reason.OFFSET_MISSING, tp, detail))
-    sealed = sealed_fingerprint(piece.receipts, sum(piece.records.values()))
+    sealed = sealed_fingerprint(group.receipts, sum(group.records.values()))
     if sealed is not None and fingerprint != sealed:
         detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
         findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
@@ -89,13 +89,13 @@ def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:
     """
     value = held = 0
     for receipt in receipts:
-        if receipt.fingerprint is None or _is_mended(receipt):
+        if receipt.fingerprint is None or _is_repaired(receipt):
             return None
         value ^= int(receipt.fingerprint, 16)
         held += receipt.records
     return f"{value:016x}" if held == records else None
 
 
-def _is_mended(receipt: Receipt) -> bool:
+def _is_repaired(receipt: Receipt) -> bool:
     """Whether a window already held part of a segment when it was sealed."""
     return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

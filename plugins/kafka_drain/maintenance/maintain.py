@@ -75,7 +75,7 @@ class MaintenancePlan:
             "roll": self.roll,
             "compactions": len(self.compactions),
             "compacted_files": sum(len(found.files) for found in self.compactions),
-            "compacted_bytes": sum(found.piece.bytes for found in self.compactions),
+            "compacted_bytes": sum(found.group.bytes for found in self.compactions),
             "deleted_files": sum(len(found.files) for found in self.deletions),
             "deleted_bytes": sum(found.bytes for found in self.deletions),
         }
@@ -135,7 +135,7 @@ def _without_half_sent(
         halves = {
             name
             for name, through in sent
-            if len({has_sent(through, receipt) for receipt in found.piece.receipts}) > 1
+            if len({has_sent(through, receipt) for receipt in found.group.receipts}) > 1
         }
         if halves:
             who = ", ".join(sorted(halves))
@@ -233,12 +233,12 @@ def _compact(
     say: Callable[[str], None],
 ) -> list[str]:
     archive = plan.archive
-    progress = Progress("bytes", sum(found.piece.bytes for found in plan.compactions))
+    progress = Progress("bytes", sum(found.group.bytes for found in plan.compactions))
     done, sealed = 0, list[str]()
     for found in plan.compactions:
         receipt = run_compaction(archive, found, pipeline, runner, run=run, say=say)
         sealed.append(receipt.window)
-        done += found.piece.bytes
+        done += found.group.bytes
         say(
             f"maintain {archive.root}: window {receipt.window} holds {receipt.records:,} records "
             f"of {len(found.files):,} files in {len(receipt.files):,}"

@@ -23,7 +23,7 @@ from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.windows.obsolete_files import next_number
-from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
 __all__ = ["Deletion", "is_too_old", "plan_deletions", "seal_deletions"]
@@ -124,7 +124,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
         file_format=deletion.files[0].file_format,
         partition_by=[],
         before=time_text(deletion.before_ms),
-        replaced=Piece(ranges, paths, deletion.bytes, deletion.records).replaced(),
+        replaced=FileGroup(ranges, paths, deletion.bytes, deletion.records).replaced(),
     )
     document = snapshot.document
     receipt = seal_deletion(

@@ -9,6 +9,7 @@ from datetime import datetime
 from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, ended_of, proof_of
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
 from kafka_drain.pages.humanize import is_web_address, many, size_text, time_text
 from kafka_drain.pages.overview import (
@@ -21,7 +22,6 @@ from kafka_drain.pages.overview import (
 )
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.rendering import render
-from kafka_drain.pages.standing import ACTIVE, Proof, cell_colour, ended_of, proof_of
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
 __all__ = ["Drained", "archive_page", "coverage_map"]
@@ -102,7 +102,7 @@ def archive_page(
         verdict=row.verdict,
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
-        verdict_class=verdict_class(row.standing(now).kind),
+        verdict_class=verdict_class(row.status(now).kind),
         verdict_text=verdict_text(row, now),
         seen=Seen.of(row.overview, now) if row.overview else None,
         tasks=[_Task.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],

@@ -8,17 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from kafka_drain.gaps import is_harmless
-from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
-from kafka_drain.pages.rendering import render
-from kafka_drain.pages.standing import (
+from kafka_drain.pages.archive_status import (
     ACTIVE,
+    ArchiveStatus,
     LastRun,
-    Standing,
+    archive_status,
     headline_kind,
     is_older,
     last_run,
-    standing_of,
 )
+from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
+from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
 
 __all__ = [
@@ -128,11 +128,11 @@ class ArchiveRow:
             return "unreadable"
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
-    def standing(self, now: datetime) -> Standing:
+    def status(self, now: datetime) -> ArchiveStatus:
         """Return how the archive is shown."""
         overview = self.overview or {}
         expires_at = overview.get("expires_at")
-        return standing_of(
+        return archive_status(
             is_readable=not self.problem,
             verdict=overview.get("verdict"),
             last=last_run(run.state for run in self.runs),
@@ -210,15 +210,15 @@ class _Line:
     """A row of the list."""
 
     row: ArchiveRow
-    standing: Standing
+    status: ArchiveStatus
     badge: Note
     seen: Seen | None
 
     @classmethod
     def of(cls, row: ArchiveRow, now: datetime) -> _Line:
-        standing = row.standing(now)
+        status = row.status(now)
         seen = None if row.overview is None else Seen.of(row.overview, now)
-        return cls(row, standing, _badge(row, standing), seen)
+        return cls(row, status, _badge(row, status), seen)
 
 
 def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
@@ -230,9 +230,9 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
         home: Address of Airflow's home page; empty if this page is embedded in Airflow.
     """
     lines = sorted(
-        (_Line.of(row, now) for row in rows), key=lambda line: (line.standing.rank, line.row.name)
+        (_Line.of(row, now) for row in rows), key=lambda line: (line.status.rank, line.row.name)
     )
-    bad = sum(line.standing.is_urgent for line in lines)
+    bad = sum(line.status.is_urgent for line in lines)
     headline, kind = _headline(lines)
     return render(
         "overview.html",
@@ -258,13 +258,13 @@ def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
     records, size = (sum(overview[key] for overview in seen) for key in ("records", "bytes"))
     held = f"{many(records, 'record')} in {size_text(size)}"
     archives = many(len(lines), "archive")
-    kind = headline_kind(line.standing for line in lines)
+    kind = headline_kind(line.status for line in lines)
     if kind == "bad":
-        bad = sum(line.standing.is_urgent for line in lines)
+        bad = sum(line.status.is_urgent for line in lines)
         return f"{bad:,} of {archives} needing attention; {held}", kind
     if kind == "good":
         return f"{archives}, no problems: {held}", kind
-    waiting = sum(line.standing.kind != "good" for line in lines)
+    waiting = sum(line.status.kind != "good" for line in lines)
     return f"{archives}, {waiting:,} not validated yet: {held}", kind
 
 
@@ -278,7 +278,7 @@ def verdict_text(row: ArchiveRow, now: datetime) -> str:
     """Return the verdict of one archive, or why there is none."""
     if row.problem:
         return row.problem
-    words, found = row.standing(now).words.capitalize(), _findings(row)
+    words, found = row.status(now).words.capitalize(), _findings(row)
     return f"{words} ({found})" if found else words
 
 
@@ -287,12 +287,12 @@ def _findings(row: ArchiveRow) -> str:
     return ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
 
 
-def _badge(row: ArchiveRow, standing: Standing) -> Note:
-    kind = f"badge {standing.kind}"
+def _badge(row: ArchiveRow, status: ArchiveStatus) -> Note:
+    kind = f"badge {status.kind}"
     if row.verdict == "findings" and row.overview:
         first = next(iter(row.overview.get("findings", {})), "")
         return Note(f"findings: {first}" if first else "findings", kind, _findings(row))
-    return Note(standing.words, kind, row.problem)
+    return Note(status.words, kind, row.problem)
 
 
 def _ago(moment: str | None, now: datetime) -> Note:

@@ -122,7 +122,7 @@ def _replaced(window: SnapshotWindow) -> dict[str, Any] | None:
 def _replaced_by_whole(
     sealed: Sequence[SnapshotWindow], damage: Mapping[Window, Sequence[Finding]]
 ) -> frozenset[str]:
-    """Return the files that whole windows stand for; a window may be mended by another one."""
+    """Return the files that whole windows stand for; a window may be repaired by another one."""
     replaced: frozenset[str] = frozenset()
     while True:
         whole = (w for w in sealed if all(f.subject in replaced for f in damage[w]))

@@ -294,13 +294,13 @@ def standing_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]
     repair; also a window that an own window has replaced but a killed run has not removed.
     """
     found = {w.key: w for w in own_windows(snapshot, window) if w.is_sealed}
-    mending = [w for w in snapshot.sealed if w.receipt.replaces and w.kind is WindowKind.REPAIR]
+    repairs = [w for w in snapshot.sealed if w.receipt.replaces and w.kind is WindowKind.REPAIR]
     while True:
         held = {file.path for w in found.values() for file in w.receipt.files}
         gone = {path for w in found.values() for path in w.receipt.replaces}
         more = {
             w.key: w
-            for w in mending
+            for w in repairs
             if w.key not in found
             and (held.intersection(w.receipt.replaces) or gone & {f.path for f in w.receipt.files})
         }

@@ -15,7 +15,7 @@ from kafka_drain.proof.window_checks import check_files
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local
-from kafka_drain.windows.removal import Standing, relied_on, removable
+from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
 
 __all__ = ["next_number", "remove_superseded", "remove_unsealed"]
 
@@ -59,7 +59,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     snapshot = refuse_unsound(archive.snapshot()).snapshot
     sealed = [window for window in snapshot.sealed if window.supersedes]
     there = _there(archive, snapshot.superseded)
-    relied = relied_on(map(_standing, sealed), there)
+    relied = relied_on(map(_replacing, sealed), there)
     damage = {
         window.key: check_files(window, window.receipt, deep=True, superseded=snapshot.superseded)
         for window in sealed
@@ -90,9 +90,9 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     return {"removed_files": files, "removed_bytes": size}
 
 
-def _standing(window: SnapshotWindow) -> Standing:
+def _replacing(window: SnapshotWindow) -> ReplacingWindow:
     receipt = window.receipt
-    return Standing(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
+    return ReplacingWindow(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:

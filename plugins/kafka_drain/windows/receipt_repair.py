@@ -27,16 +27,16 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
-from kafka_drain.windows.mend_steps import Seen, Step, judge_sealed
+from kafka_drain.windows.repair_steps import Seen, Step, judge_sealed
 
-__all__ = ["Mend", "Mending", "mend_sealed", "plan_mending"]
+__all__ = ["DocumentRepair", "DocumentRepairPlan", "plan_document_repair", "repair_documents"]
 
 # Each fix can reveal further damage: below a journal entry, or before a receipt.
 ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class DocumentRepair:
     """A damaged file and what to do about it.
 
     Attributes:
@@ -71,28 +71,28 @@ class Mend:
 
 
 @dataclass(frozen=True)
-class Mending:
+class DocumentRepairPlan:
     """What a repair does about damaged sealed documents.
 
     Attributes:
         root: The archive's folder.
-        mends: The action for each damaged file.
+        repairs: The action for each damaged file.
     """
 
     root: UPath
-    mends: Sequence[Mend]
+    repairs: Sequence[DocumentRepair]
 
     @property
-    def to_do(self) -> list[Mend]:
+    def to_do(self) -> list[DocumentRepair]:
         """The actions that a repair can take."""
-        return [mend for mend in self.mends if mend.step is not Step.REFUSE]
+        return [repair for repair in self.repairs if repair.step is not Step.REFUSE]
 
     def lines(self) -> list[Line]:
         """Return the actions as lines of text for the user."""
-        return [mend.line(self.root) for mend in self.mends]
+        return [repair.line(self.root) for repair in self.repairs]
 
 
-def plan_mending(root: UPath, *, forget: bool = False) -> Mending:
+def plan_document_repair(root: UPath, *, forget: bool = False) -> DocumentRepairPlan:
     """Plan how to repair damaged sealed documents, without changing anything.
 
     Args:
@@ -102,10 +102,10 @@ def plan_mending(root: UPath, *, forget: bool = False) -> Mending:
     Raises:
         LockedError: When the journal keeps changing while it is read.
     """
-    return Mending(root, _Look(root, forget).look())
+    return DocumentRepairPlan(root, _Look(root, forget).look())
 
 
-def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False) -> None:
+def repair_documents(root: UPath, say: Callable[[str], None], *, forget: bool = False) -> None:
     """Restore named documents from their copies, move aside unreadable ones that nothing names.
 
     The caller holds the leases of the archive, of its maintenance and of its windows. If killed, it
@@ -114,24 +114,24 @@ def mend_sealed(root: UPath, say: Callable[[str], None], *, forget: bool = False
     Raises:
         ArchiveError: When the archive isn't writable.
     """
-    told: set[Mend] = set()
+    told: set[DocumentRepair] = set()
     for _ in range(ROUNDS):
-        mending = plan_mending(root, forget=forget)
-        for mend in mending.mends:
-            if mend not in told:
-                say(mend.line(root))
-                told.add(mend)
-        if not mending.to_do:
+        plan = plan_document_repair(root, forget=forget)
+        for repair in plan.repairs:
+            if repair not in told:
+                say(repair.line(root))
+                told.add(repair)
+        if not plan.to_do:
             return
-        for mend in mending.to_do:
-            _carry_out(root, mend, say)
+        for repair in plan.to_do:
+            _carry_out(root, repair, say)
 
 
-def _carry_out(root: UPath, mend: Mend, say: Callable[[str], None]) -> None:
-    path = root / mend.where
-    if mend.seen is not Seen.MISSING:
-        say(f"repair {root}: renamed {mend.where} to {_set_aside(path, mend.seen)}")
-    if mend.step is Step.RESTORE and not create_text(path, mend.content.decode("utf-8")):
+def _carry_out(root: UPath, repair: DocumentRepair, say: Callable[[str], None]) -> None:
+    path = root / repair.where
+    if repair.seen is not Seen.MISSING:
+        say(f"repair {root}: renamed {repair.where} to {_set_aside(path, repair.seen)}")
+    if repair.step is Step.RESTORE and not create_text(path, repair.content.decode("utf-8")):
         raise ArchiveError(f"{path} was just written by another run; repair again")
 
 
@@ -168,9 +168,9 @@ class _Look:
         # Files that a damaged journal doesn't name may still have been sealed.
         self._is_sure = forget or not self._journal.problems
         self._named_by_windows: dict[str, str] = {}
-        self._mends: list[Mend] = []
+        self._repairs: list[DocumentRepair] = []
 
-    def look(self) -> list[Mend]:
+    def look(self) -> list[DocumentRepair]:
         """Return the damaged files."""
         torn = self._torn_entry()
         if torn is not None and torn.step is Step.SET_ASIDE:
@@ -187,9 +187,9 @@ class _Look:
         for generation in reversed(generations):
             is_open = generation is generations[-1]
             following = self._look_at_receipts(generation, following, is_open=is_open)
-        return self._mends
+        return self._repairs
 
-    def _torn_entry(self) -> Mend | None:
+    def _torn_entry(self) -> DocumentRepair | None:
         """Find a half-written newest entry: neither journal.json nor a receipt refers to it.
 
         What it was going to note still exists, and is noted again.
@@ -210,7 +210,7 @@ class _Look:
             step = judge_sealed(
                 Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
             )
-            return Mend(where, Seen.UNREADABLE, step, is_named)
+            return DocumentRepair(where, Seen.UNREADABLE, step, is_named)
         return None
 
     def _entries_known(self) -> list[int]:
@@ -365,7 +365,7 @@ class _Look:
         )
         if step is not Step.LEAVE:
             is_named = sha256 is not None or is_suspected
-            self._mends.append(Mend(where, seen, step, is_named, copy or b"", way_out))
+            self._repairs.append(DocumentRepair(where, seen, step, is_named, copy or b"", way_out))
         if step is Step.RESTORE:
             return copy
         return content if seen is Seen.CHANGED else None

@@ -9,11 +9,11 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
 
-__all__ = ["Replaced", "Standing", "relied_on", "removable", "replaced_by"]
+__all__ = ["Replaced", "ReplacingWindow", "relied_on", "removable", "replaced_by"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReplacingWindow:
     """A sealed window that replaces intact files.
 
     Attributes:
@@ -52,7 +52,7 @@ def replaced_by(paths: Collection[str], windows: Iterable[Receipt]) -> Replaced 
     return None
 
 
-def relied_on(windows: Iterable[Standing], there: Collection[str]) -> frozenset[str]:
+def relied_on(windows: Iterable[ReplacingWindow], there: Collection[str]) -> frozenset[str]:
     """Return the windows that readers depend on once the given files are gone.
 
     These are the windows that replace the files; if another window replaces a window's own files,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import begin_journal_anew, refuse_unsound
+from kafka_drain.archive.journal.checks import recreate_journal, refuse_unsound
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
@@ -30,7 +30,11 @@ from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
-from kafka_drain.windows.receipt_repair import Mending, mend_sealed, plan_mending
+from kafka_drain.windows.receipt_repair import (
+    DocumentRepairPlan,
+    plan_document_repair,
+    repair_documents,
+)
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 
@@ -78,7 +82,7 @@ class RepairPreview:
         is_sound: Whether the archive has no errors now.
     """
 
-    documents: Mending
+    documents: DocumentRepairPlan
     plan: RepairPlan | None
     is_sound: bool
 
@@ -96,10 +100,10 @@ def preview_repair(request: RepairRequest, say: Callable[[str], None]) -> Repair
         KafkaDrainError: When the archive can't be validated, and no document can be restored.
     """
     archive = request.archive
-    documents = plan_mending(archive.root, forget=request.new_journal)
+    documents = plan_document_repair(archive.root, forget=request.new_journal)
     _say_all(documents.lines(), say)
     if request.new_journal and not documents.to_do:
-        begin_journal_anew(archive, say, dry_run=True)
+        recreate_journal(archive, say, dry_run=True)
     try:
         report = request.validate(say, writes=False)
         plan = plan_repair(archive, report)
@@ -166,7 +170,7 @@ def _repair_documents(request: RepairRequest, *, run: str, say: Callable[[str], 
     """Restore or move aside damaged sealed documents, then recreate the journal if requested."""
     root = request.archive.root
     # Without a lease: if nothing is wrong, a drain may be running.
-    documents = plan_mending(root, forget=request.new_journal)
+    documents = plan_document_repair(root, forget=request.new_journal)
     if not documents.to_do and not request.new_journal:
         _say_all(documents.lines(), say)
         return
@@ -175,9 +179,9 @@ def _repair_documents(request: RepairRequest, *, run: str, say: Callable[[str], 
         hold_lease(root / "maintenance", run=run, say=say),
         wait_for_lease(root / "windows", run=run, say=say),
     ):
-        mend_sealed(root, say, forget=request.new_journal)
+        repair_documents(root, say, forget=request.new_journal)
         if request.new_journal:
-            begin_journal_anew(request.archive, say, dry_run=False)
+            recreate_journal(request.archive, say, dry_run=False)
 
 
 def repair_manifest(plan: RepairPlan) -> int:

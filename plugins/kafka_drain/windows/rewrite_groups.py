@@ -16,11 +16,11 @@ from typing import Any
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 
-__all__ = ["Piece", "split_pieces"]
+__all__ = ["FileGroup", "split_groups"]
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileGroup:
     """A group of segments that is rewritten into one window.
 
     Attributes:
@@ -54,13 +54,13 @@ class Piece:
         }
 
 
-def split_pieces(
+def split_groups(
     receipts: Sequence[Receipt],
     files: Iterable[SealedFile],
     first: int,
     size_of: Callable[[Receipt], int],
-    piece_size: int,
-) -> list[Piece]:
+    group_size: int,
+) -> list[FileGroup]:
     """Divide segments into groups.
 
     Args:
@@ -69,7 +69,7 @@ def split_pieces(
         files: The sealed files that readers take.
         first: Index of the first segment to rewrite; moved back if a file would be split.
         size_of: Returns the size of a segment.
-        piece_size: A group ends with the segment that reaches this size.
+        group_size: A group ends with the segment that reaches this size.
     """
     segments = _Segments(receipts)
     spans = [(span, file) for file in files if (span := segments.span(file))]
@@ -81,7 +81,7 @@ def split_pieces(
     for number in range(first, len(receipts)):
         size += size_of(receipts[number])
         end = number + 1
-        if end == len(receipts) or (size >= piece_size and end in uncut):
+        if end == len(receipts) or (size >= group_size and end in uncut):
             ends.append(end)
             size = 0
     own: list[list[SealedFile]] = [[] for _ in ends]
@@ -90,7 +90,7 @@ def split_pieces(
             own[bisect_right(ends, low)].append(file)
     starts = [first, *ends]
     return [
-        _piece(receipts[start:end], held)
+        _group(receipts[start:end], held)
         for start, end, held in zip(starts, ends, own, strict=False)
     ]
 
@@ -131,13 +131,13 @@ def _boundaries(segments: int, spans: Iterable[tuple[int, int]]) -> set[int]:
     return set(range(segments + 1)) - cut
 
 
-def _piece(receipts: Sequence[Receipt], files: Sequence[SealedFile]) -> Piece:
+def _group(receipts: Sequence[Receipt], files: Sequence[SealedFile]) -> FileGroup:
     ranges: dict[TopicPartition, list[OffsetRange]] = {}
     for receipt in receipts:
         for part in receipt.partitions:
             ranges.setdefault(part.tp, []).append(part.range)
     merged = {tp: merge(rs) for tp, rs in ranges.items()}
-    return Piece(
+    return FileGroup(
         ranges={tp: rs for tp, rs in merged.items() if count(rs)},
         replaces=sorted(file.path for file in files),
         bytes=sum(file.bytes for file in files),

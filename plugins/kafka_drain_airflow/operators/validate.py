@@ -99,7 +99,7 @@ class ValidateManifestOperator(SparkJobOperator):
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
-        from kafka_drain.events.published import begin_telling
+        from kafka_drain.events.published import begin_publication
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.executor_reading import read_by_spark
@@ -109,7 +109,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain_airflow.observability.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
-        telling = begin_telling(archive, context.get("run_id"))
+        publication = begin_publication(archive, context.get("run_id"))
         report = validate_archive(
             archive,
             cluster,
@@ -132,10 +132,10 @@ class ValidateManifestOperator(SparkJobOperator):
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         # Also what an attempt has sealed that failed since, or a command at a terminal.
-        sealed = list(telling.receipts(report.sealed))
+        sealed = list(publication.receipts(report.sealed))
         extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, extra)
-        telling.note(sealed)
+        publication.note(sealed)
         return summary
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
@@ -149,7 +149,7 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate_window(
         self, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.events.published import note_windows, untold_windows
+        from kafka_drain.events.published import note_windows, unpublished_windows
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.windows.backfill import refuse_incomplete, sealed_windows
         from kafka_drain.windows.backfill_plan import plan_backfill
@@ -165,7 +165,7 @@ class ValidateManifestOperator(SparkJobOperator):
             self.log.info("%s", line)
         summary = plan.to_dict()
         run = context.get("run_id")
-        sealed = untold_windows(plan.archive, sealed_windows(plan), run)
+        sealed = unpublished_windows(plan.archive, sealed_windows(plan), run)
         tell_validated(self.outlets, context, summary | {"segments": segment_events(sealed)})
         note_windows(plan.archive, sealed, run)
         return summary

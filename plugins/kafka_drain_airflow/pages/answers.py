@@ -102,7 +102,7 @@ def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
             "name": row.name,
             "archive": row.archive,
             "verdict": row.verdict,
-            "standing": row.standing(now).words,
+            "standing": row.status(now).words,
             "problem": row.problem,
             "overview": row.overview,
         }

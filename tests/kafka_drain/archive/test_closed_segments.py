@@ -50,41 +50,41 @@ def compactions(made: MadeArchive) -> list[Compaction]:
     )
 
 
-def test_plan_compactions_mended_window(made: MadeArchive) -> None:
+def test_plan_compactions_repaired_window(made: MadeArchive) -> None:
     """What a repair has drained of a window is put together with what was sound."""
     files = seal_hours(made, range(3))
-    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
 
     [found] = compactions(made)
 
-    assert found.piece.replaces == sorted([*files[1:], mended.path])
-    assert found.piece.records == {P0: 30, P1: 30}
-    assert found.piece.ranges == {tp: [OffsetRange(0, 30)] for tp in (P0, P1)}
+    assert found.group.replaces == sorted([*files[1:], repaired.path])
+    assert found.group.records == {P0: 30, P1: 30}
+    assert found.group.ranges == {tp: [OffsetRange(0, 30)] for tp in (P0, P1)}
 
 
-def test_plan_compactions_mended_and_compacted(made: MadeArchive) -> None:
-    """A window whose sound and mended files are compacted isn't looked at again."""
+def test_plan_compactions_repaired_and_compacted(made: MadeArchive) -> None:
+    """A window whose sound and repaired files are compacted isn't looked at again."""
     files = seal_hours(made, range(3))
-    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, files[:1])
     whole = {tp: dense(0, 30) for tp in (P0, P1)}
-    paths = [*files[1:], mended.path]
+    paths = [*files[1:], repaired.path]
     made.seal_window("compact_0001", whole, paths, partition_by=["topic"])
     later = seal_hours(made, range(3, 6))
 
     [found] = compactions(made)
 
-    assert found.piece.replaces == sorted(later)
-    assert found.piece.ranges == {tp: [OffsetRange(30, 60)] for tp in (P0, P1)}
+    assert found.group.replaces == sorted(later)
+    assert found.group.ranges == {tp: [OffsetRange(30, 60)] for tp in (P0, P1)}
 
 
-def test_plan_compactions_mended_reprocess(made: MadeArchive) -> None:
-    """A reprocess' window that a repair has mended is compacted with what was drained again."""
+def test_plan_compactions_repaired_reprocess(made: MadeArchive) -> None:
+    """A reprocess' window that a repair has repaired is compacted with what was drained again."""
     old = [file.path for n in range(3) for file in made.seal({P0: dense(5 * n, 5 * n + 5)})]
     rows = {P0: dense(0, 5), P1: dense(0, 5)}
     made.open_generation()
     files = made.seal_window("reprocess_0001_0001", rows, old, partition_by=["topic"])
     halves = [{P0: dense(0, 2)}, {P0: dense(2, 5)}]
-    mended = [
+    repaired = [
         file.path
         for n, half in enumerate(halves)
         for file in made.seal_window(f"repair_{n}", half, [files[0].path])
@@ -92,20 +92,20 @@ def test_plan_compactions_mended_reprocess(made: MadeArchive) -> None:
 
     [found] = compactions(made)
 
-    assert found.piece.replaces == sorted([*mended, files[1].path])
+    assert found.group.replaces == sorted([*repaired, files[1].path])
 
 
-def test_plan_deletions_mended_once(made: MadeArchive) -> None:
+def test_plan_deletions_repaired_once(made: MadeArchive) -> None:
     """A repair's file is deleted once, however many generations are closed."""
     [lost] = made.seal({P0: dense(0, 10)})
     made.open_generation()
     [sound] = made.seal({P0: dense(10, 20)})
     made.open_generation()
-    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost.path])
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost.path])
 
     [deletion] = plan_deletions(
         made.archive.snapshot(), made.archive.snapshot().generations[:-1], 1, LATER
     )
 
-    assert sorted(file.path for file in deletion.files) == sorted([sound.path, mended.path])
+    assert sorted(file.path for file in deletion.files) == sorted([sound.path, repaired.path])
     assert deletion.records == {P0: 20}

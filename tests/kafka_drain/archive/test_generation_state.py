@@ -123,7 +123,7 @@ def test_read_state_new_batch(generation: Generation) -> None:
 
 
 @pytest.fixture
-def mended(tmp_path: Path) -> Archive:
+def repaired(tmp_path: Path) -> Archive:
     """A sealed archive of which a file of batch 13 was lost and drained again before the seal."""
     archive = golden_copy(tmp_path / "mended")
     generation = archive.generation(1)
@@ -159,21 +159,21 @@ def mended(tmp_path: Path) -> Archive:
     return archive
 
 
-def test_read_state_mended_before_seal(mended: Archive) -> None:
+def test_read_state_repaired_before_seal(repaired: Archive) -> None:
     """A file that a window held when its batch was sealed may stay in the manifest."""
-    state = state_of(mended.generation(1))
+    state = state_of(repaired.generation(1))
 
     assert state.findings == []
     assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
-    assert errors(validate_archive(mended, golden_cluster()).findings) == []
+    assert errors(validate_archive(repaired, golden_cluster()).findings) == []
 
 
-def test_read_state_mended_before_and_after_seal(mended: Archive) -> None:
+def test_read_state_repaired_before_and_after_seal(repaired: Archive) -> None:
     """Of two files that windows stand for, the one that its receipt seals is still expected."""
-    generation = mended.generation(1)
+    generation = repaired.generation(1)
     sealed = generation.read_receipt(generation.receipt_names()[-2]).files[0].path
-    window = mended.snapshot().windows[0]
-    other = Window(mended.root, "repair_2")
+    window = repaired.snapshot().windows[0]
+    other = Window(repaired.root, "repair_2")
     write_document(other.folder / "plan.json", window.plan.content())
     other.write_receipt(replace(window.receipt, window=other.key, files=(), replaces=(sealed,)))
 
@@ -183,9 +183,9 @@ def test_read_state_mended_before_and_after_seal(mended: Archive) -> None:
     assert (len(state.sealed), len(state.new)) == (SEALED - 1, 0)
 
 
-def test_read_state_mended_compacted(mended: Archive) -> None:
+def test_read_state_repaired_compacted(repaired: Archive) -> None:
     """A compaction that forgot the batches, with a later one among them, changes nothing of it."""
-    generation = mended.generation(1)
+    generation = repaired.generation(1)
     add_batch(generation, 14, END, 50)
     folder = Path(str(generation.data)) / "_spark_metadata"
     logs = [folder / name for name in ("9.compact", "10", "11", "12", "13", "14")]

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.topic_settings import noted_topic_settings, write_topic_settings
-from kafka_drain.events.published import begin_telling, note_windows, untold_windows
+from kafka_drain.events.published import begin_publication, note_windows, unpublished_windows
 from kafka_drain.findings import errors
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.proof.report import note_overview, write_report
@@ -43,10 +43,10 @@ def test_validate_note_unreadable(archive: Archive, name: str, content: bytes) -
     paths = add_batch(archive.generation(1), 14, 42, 50)
     note_batch(archive.generation(1), 14, paths, 42, 50)
 
-    telling = begin_telling(archive, "run")
+    publication = begin_publication(archive, "run")
     report = validate_archive(archive, golden_cluster(), run="run")
     overview = note_overview(archive, report, write_report(archive, report, "run"))
-    telling.note(telling.receipts(report.sealed))
+    publication.note(publication.receipts(report.sealed))
     write_topic_settings(archive.root, {"flights": TopicSettings(2, 1)})
     again = validate_archive(archive, golden_cluster(), run="again")
 
@@ -60,28 +60,28 @@ def test_validate_note_unreadable(archive: Archive, name: str, content: bytes) -
 
 
 @BLANK
-def test_begin_telling_unreadable(archive: Archive, content: bytes) -> None:
+def test_begin_publication_unreadable(archive: Archive, content: bytes) -> None:
     """What was told is told again when nobody can say: at least once."""
-    begin_telling(archive, "before")
+    begin_publication(archive, "before")
     (Path(str(archive.root)) / "told" / "generations.json").write_bytes(content)
 
-    told = [receipt.name for receipt in begin_telling(archive, "run").receipts()]
+    told = [receipt.name for receipt in begin_publication(archive, "run").receipts()]
 
     assert told == archive.generation(1).receipt_names()
 
 
 @BLANK
-def test_untold_windows_unreadable(tmp_path: Path, content: bytes) -> None:
+def test_unpublished_windows_unreadable(tmp_path: Path, content: bytes) -> None:
     """A window whose note can't be read is told again."""
     made = MadeArchive(tmp_path / "archive", {"flights": "id"})
     made.seal_window("w", {P0: dense(0, 3)})
     [receipt] = [window.receipt for window in made.archive.snapshot().windows]
     note_windows(made.archive, [receipt], "before")
-    assert untold_windows(made.archive, [receipt], "run") == []
+    assert unpublished_windows(made.archive, [receipt], "run") == []
 
     (Path(str(made.root)) / "told" / "windows" / "w.json").write_bytes(content)
 
-    assert untold_windows(made.archive, [receipt], "run") == [receipt]
+    assert unpublished_windows(made.archive, [receipt], "run") == [receipt]
 
 
 def test_topic_settings_unreadable(archive: Archive) -> None:

@@ -67,7 +67,7 @@ def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int)
             [claim("g", 0, 10, left=2), claim("v", 2, 4), claim("w", 5, 6)],
             [("w", "[5, 6), as g")],
         ),
-        # Two segments of one generation leave their own each, sealed or not: one, or both, mended.
+        # Two segments of one generation leave their own each, sealed or not: one or both repaired.
         (
             [
                 claim("g", 0, 100, left=5),

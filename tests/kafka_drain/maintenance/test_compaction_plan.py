@@ -22,10 +22,10 @@ from kafka_drain.archive.receipts import (
 )
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import (
-    PIECE_FILES,
+    GROUP_FILES,
     fewest_files,
     known_gaps,
-    plan_pieces,
+    plan_groups,
     split_gaps,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
@@ -88,16 +88,16 @@ def segments(batches: int, files_a_batch: int, *, size: int = 10, **more: Any) -
     )
 
 
-def test_plan_pieces_small_files() -> None:
+def test_plan_groups_small_files() -> None:
     """Small files of several batches become one compaction that names their receipts."""
     found = segments(5, 2)
 
-    [compaction] = plan_pieces(found, TARGET)
+    [compaction] = plan_groups(found, TARGET)
 
-    assert compaction.piece.replaces == sorted(file.path for file in found.files)
-    assert compaction.piece.ranges == {TP: [OffsetRange(0, 100)]}
-    assert compaction.piece.receipts == found.receipts
-    assert sorted(file.path for file in compaction.files) == compaction.piece.replaces
+    assert compaction.group.replaces == sorted(file.path for file in found.files)
+    assert compaction.group.ranges == {TP: [OffsetRange(0, 100)]}
+    assert compaction.group.receipts == found.receipts
+    assert sorted(file.path for file in compaction.files) == compaction.group.replaces
     assert (compaction.name, compaction.file_format, compaction.partition_by) == (
         "generation 1",
         "parquet",
@@ -111,9 +111,9 @@ def test_plan_pieces_small_files() -> None:
     ("files", "size", "new_files"),
     [(2, 10, 0), (3, 10, 1), (4, TARGET // 2, 0), (5, TARGET // 2 - 100, 2), (5, 401, 0)],
 )
-def test_plan_pieces_worth_it(files: int, size: int, new_files: int) -> None:
+def test_plan_groups_worth_it(files: int, size: int, new_files: int) -> None:
     """It is worth it where the files are more than twice as many as there have to be."""
-    planned = plan_pieces(segments(files, 1, size=size), TARGET)
+    planned = plan_groups(segments(files, 1, size=size), TARGET)
 
     assert [compaction.new_files for compaction in planned] == [new_files] * bool(new_files)
 
@@ -123,25 +123,25 @@ def test_plan_pieces_worth_it(files: int, size: int, new_files: int) -> None:
     [(2, 10), (40, TARGET), (40, TARGET // 2)],
     ids=["two files", "large files", "half as large"],
 )
-def test_plan_pieces_not_worth_it(batches: int, size: int) -> None:
+def test_plan_groups_not_worth_it(batches: int, size: int) -> None:
     """Files aren't rewritten to become half as many or more."""
-    assert plan_pieces(segments(batches, 1, size=size), TARGET) == []
+    assert plan_groups(segments(batches, 1, size=size), TARGET) == []
 
 
-def test_plan_pieces_compacted_before() -> None:
+def test_plan_groups_compacted_before() -> None:
     """What a compaction wrote is left, however many files it needed."""
-    assert plan_pieces(segments(5, 2, is_compacted=True), TARGET) == []
+    assert plan_groups(segments(5, 2, is_compacted=True), TARGET) == []
 
 
-def test_plan_pieces_reaches_into_open_segments() -> None:
+def test_plan_groups_reaches_into_open_segments() -> None:
     """A repair's file that also holds offsets of the open generation waits until that is closed."""
     found = segments(5, 2)
     reaching = archive_file(99, 95, 120)
 
-    assert plan_pieces(replace(found, files=[*found.files, reaching]), TARGET) == []
+    assert plan_groups(replace(found, files=[*found.files, reaching]), TARGET) == []
 
 
-def test_plan_pieces_reaches_into_other_partition() -> None:
+def test_plan_groups_reaches_into_other_partition() -> None:
     """So does one with a partition that the closed segments don't have."""
     found = segments(5, 2)
     file = archive_file(99, 95, 99)
@@ -150,23 +150,23 @@ def test_plan_pieces_reaches_into_other_partition() -> None:
     sealed = replace(file.sealed, contents=(*file.sealed.contents, other))
     reaching = replace(file, sealed=sealed)
 
-    assert plan_pieces(replace(found, files=[*found.files, reaching]), TARGET) == []
-    assert plan_pieces(replace(found, files=[*found.files, file]), TARGET) != []
+    assert plan_groups(replace(found, files=[*found.files, reaching]), TARGET) == []
+    assert plan_groups(replace(found, files=[*found.files, file]), TARGET) != []
 
 
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 400))
-def test_plan_pieces_property(batches: int, files_a_batch: int, size: int) -> None:
+def test_plan_groups_property(batches: int, files_a_batch: int, size: int) -> None:
     """No file is in two compactions; each is of bounded size, and leaves at most half the files."""
     found = segments(batches, files_a_batch, size=size)
 
-    planned = plan_pieces(found, TARGET)
+    planned = plan_groups(found, TARGET)
 
-    paths = [path for compaction in planned for path in compaction.piece.replaces]
+    paths = [path for compaction in planned for path in compaction.group.replaces]
     assert len(set(paths)) == len(paths)
     for compaction in planned:
-        assert compaction.piece.bytes < PIECE_FILES * TARGET + size * files_a_batch
+        assert compaction.group.bytes < GROUP_FILES * TARGET + size * files_a_batch
         assert 2 * compaction.new_files <= len(compaction.files)
-        assert compaction.piece.offsets == 10 * len(compaction.files)
+        assert compaction.group.offsets == 10 * len(compaction.files)
 
 
 def test_fewest_files_folders() -> None:

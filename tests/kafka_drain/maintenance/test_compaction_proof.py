@@ -15,7 +15,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_proof import prove_compaction, sealed_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.rewrite_groups import FileGroup
 from tests.kafka_drain.drained import held
 from tests.kafka_drain.maintenance.test_compaction_plan import TP, receipt_of
 
@@ -43,18 +43,18 @@ def receipts(*fingerprints: str | None, **gaps: Any) -> list[Receipt]:
     return found
 
 
-def piece(sealed: Sequence[Receipt], records: int, **more: int) -> Piece:
+def group(sealed: Sequence[Receipt], records: int, **more: int) -> FileGroup:
     """What was compacted: partition 0's segments, with so many records."""
     whole = merge([part.range for receipt in sealed for part in receipt.partitions])
     found = {TP: records} | ({OTHER: more["other"]} if more else {})
-    return Piece({TP: whole}, ["a"], 1, found, sealed)
+    return FileGroup({TP: whole}, ["a"], 1, found, sealed)
 
 
 def prove(
     files: list[CommittedFile], sealed: Sequence[Receipt], records: int = 20, value: str = BOTH
 ) -> tuple[list[Gap], list[Finding]]:
     """Prove the files of a compaction of offsets 0 to 19."""
-    compacted = piece(sealed, records)
+    compacted = group(sealed, records)
     proof = prove_compaction("windows/c", compacted, compacted.ranges, files, value)
     return proof.gaps, proof.findings
 
@@ -112,7 +112,7 @@ def test_prove_compaction_known_gaps() -> None:
 def test_prove_compaction_deletions() -> None:
     """What retention has deleted is a gap; the fingerprint of what is left isn't known."""
     sealed = receipts(FIRST, SECOND)
-    compacted = piece(sealed, 10)
+    compacted = group(sealed, 10)
     deletion = receipt_of(0, 0, 10, {GapReason.DELETED: [R(0, 10)]})
     files = [held(TP, "x", range(10, 20))]
 
@@ -132,7 +132,7 @@ def test_prove_compaction_deletions() -> None:
 )
 def test_prove_compaction_other_partition(new: list[CommittedFile], old: dict[str, int]) -> None:
     """Each partition is counted by itself: one's records don't make up for another's."""
-    compacted = piece(receipts(None, None), 20, **old)
+    compacted = group(receipts(None, None), 20, **old)
 
     proof = prove_compaction("windows/c", compacted, compacted.ranges, new, BOTH)
 
@@ -142,7 +142,7 @@ def test_prove_compaction_other_partition(new: list[CommittedFile], old: dict[st
 
 
 @pytest.mark.parametrize(
-    ("fingerprints", "mended", "records", "known"),
+    ("fingerprints", "repaired", "records", "known"),
     [
         ((FIRST, SECOND), False, 20, BOTH),
         ((FIRST,), False, 10, FIRST),
@@ -157,14 +157,14 @@ def test_prove_compaction_other_partition(new: list[CommittedFile], old: dict[st
     ],
 )
 def test_sealed_fingerprint(
-    fingerprints: tuple[str | None, ...], mended: bool, records: int, known: str | None
+    fingerprints: tuple[str | None, ...], repaired: bool, records: int, known: str | None
 ) -> None:
     """It is known where each segment's is, of exactly the records that are there."""
-    sealed = receipts(*fingerprints, **({"window": [R(2, 4)]} if mended else {}))
+    sealed = receipts(*fingerprints, **({"window": [R(2, 4)]} if repaired else {}))
 
     assert sealed_fingerprint(sealed, records) == known
 
-    compacted = piece(sealed, records)
+    compacted = group(sealed, records)
     proof = prove_compaction("windows/c", compacted, compacted.ranges, [], BOTH)
     assert proof.is_compared is (known is not None)
 

@@ -1,4 +1,4 @@
-"""Contents of batches that aren't sealed yet: mended, beside a drain, expired, with other notes."""
+"""Contents of batches that aren't sealed yet: repaired, beside a drain, expired, other notes."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def check_twice(archive: Archive, expected: dict[str, int], **options: Any) -> R
     return report
 
 
-# mended batches
+# repaired batches
 
 
-def test_validate_mended_with_another_file_changed(
+def test_validate_repaired_with_another_file_changed(
     archive: Archive, generation: Generation, lost: None
 ) -> None:
     """Fault 87: a window for one lost file doesn't excuse what was changed in another."""
@@ -113,10 +113,10 @@ def test_validate_mended_with_another_file_changed(
     assert (errors(report.findings), report.receipts_written) == ([], 1)
 
 
-def test_validate_mended_as_spark_read(
+def test_validate_repaired_as_spark_read(
     archive: Archive, generation: Generation, lost: None
 ) -> None:
-    """A mended batch is compared whole, and sealed with the fingerprint of its own files."""
+    """A repaired batch is compared whole, and sealed with the fingerprint of its own files."""
     gone, kept = add_batch(generation, 14, END, NEXT)
     note_batch(generation, 14, [gone, kept], END, NEXT)
     gone.unlink()
@@ -135,7 +135,7 @@ def test_validate_mended_as_spark_read(
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_validate_mended_by_changed_window(
+def test_validate_repaired_by_changed_window(
     archive: Archive, generation: Generation, lost: None, is_readable: bool
 ) -> None:
     """Nor is a batch sealed that a window completes with other records than Spark read."""

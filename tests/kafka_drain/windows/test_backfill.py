@@ -124,13 +124,13 @@ def test_finish_backfill_force_after_repair(backfilled: Backfilled) -> None:
     before, made = backfilled.read(), backfilled.made
     lost, sound = backfilled.old
     (made.root / lost).unlink()
-    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
     assert backfilled.read() == before
     plan = backfilled.plan()
 
     backfilled.finish(plan, backfilled.drained(plan, ROWS))
 
-    assert plan.replaces == sorted([sound, mended.path])
+    assert plan.replaces == sorted([sound, repaired.path])
     assert plan.held == {P0: 10, P1: 10}
     assert backfilled.read() == before
     assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == [plan.window.key]
@@ -141,8 +141,8 @@ def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> N
     """Killed at any removal, each record is there once, and so it is after the next force."""
     before, made = backfilled.read(), backfilled.made
     lost, sound = backfilled.old
-    [mended] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
-    made.seal_window("repair_2", {P0: dense(0, 10)}, [mended.path])
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    made.seal_window("repair_2", {P0: dense(0, 10)}, [repaired.path])
     again = made.archive.snapshot().windows[-1].receipt.files[0].path
     made.seal_window(f"{HOUR.key}_2", ROWS, [sound, again], **backfilled.in_plan())
     for key in (HOUR.key, "repair_1", "repair_2")[:removed]:
@@ -159,7 +159,7 @@ def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> N
 
 
 def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
-    """A repair that has mended something else as well isn't replaced: refused, nothing changes."""
+    """A repair of something else as well isn't replaced: refused, nothing changes."""
     before = backfilled.made.seal_window("20260101T100000Z_20260101T110000Z", {P1: dense(50, 60)})
     lost = [backfilled.old[0], before[0].path]
     batch: Batch = {P0: dense(0, 10), P1: dense(50, 60)}

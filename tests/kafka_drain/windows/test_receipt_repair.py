@@ -12,7 +12,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import KEPT
-from kafka_drain.archive.journal.checks import begin_journal_anew
+from kafka_drain.archive.journal.checks import recreate_journal
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main
@@ -22,8 +22,8 @@ from kafka_drain.errors import ArchiveError, CheckpointError
 from kafka_drain.findings import errors
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.mend_steps import Seen, Step
-from kafka_drain.windows.receipt_repair import mend_sealed, plan_mending
+from kafka_drain.windows.receipt_repair import plan_document_repair, repair_documents
+from kafka_drain.windows.repair_steps import Seen, Step
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
@@ -137,27 +137,27 @@ COPIED: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("what", COPIED)
-def test_mend_from_copies(what: str, copy: Path) -> None:
+def test_repair_documents_from_copies(what: str, copy: Path) -> None:
     """What was sealed and has a copy comes back byte for byte, and is named."""
     before = content_of(copy)
     COPIED[what](copy)
     said: list[str] = []
 
-    planned = plan_mending(copy_root(copy))
-    mend_sealed(copy_root(copy), said.append)
+    planned = plan_document_repair(copy_root(copy))
+    repair_documents(copy_root(copy), said.append)
 
     after = content_of(copy)
     assert before.items() <= after.items()
     assert planned.to_do
-    assert all(mend.step is Step.RESTORE for mend in planned.mends)
-    assert {mend.where for mend in planned.mends} == {
+    assert all(found.step is Step.RESTORE for found in planned.repairs)
+    assert {found.where for found in planned.repairs} == {
         line.split(": ")[1].split(" ")[0] for line in said if "restores it" in line
     }
     # What could be read is kept beside it.
     aside = after.keys() - before.keys()
-    changed = [mend for mend in planned.mends if mend.seen in (Seen.CHANGED, Seen.UNREADABLE)]
+    changed = [found for found in planned.repairs if found.seen in (Seen.CHANGED, Seen.UNREADABLE)]
     assert len(aside) == len(changed)
-    assert plan_mending(copy_root(copy)).mends == []
+    assert plan_document_repair(copy_root(copy)).repairs == []
     for _ in range(2):
         report = validate_archive(Archive.at(str(copy)), golden_cluster())
         assert errors(report.findings) == []
@@ -170,7 +170,7 @@ def copy_root(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("damage", [empty, half, zeros])
-def test_mend_never_sealed(damage: Callable[[str], Damage], copy: Path) -> None:
+def test_repair_documents_never_sealed(damage: Callable[[str], Damage], copy: Path) -> None:
     """Half a receipt that nothing names was never sealed: its batch is proven and sealed again."""
     archive = Archive.at(str(copy))
     add_batch(archive.generation(2), 3, END + 30, END + 40)
@@ -183,7 +183,7 @@ def test_mend_never_sealed(damage: Callable[[str], Damage], copy: Path) -> None:
         assert red.receipts_written == 0
 
     said: list[str] = []
-    mend_sealed(archive.root, said.append)
+    repair_documents(archive.root, said.append)
 
     assert "nothing names it" in said[0]
     assert sorted(path.name for path in (copy / torn).parent.glob("*.torn-*"))
@@ -195,14 +195,14 @@ def test_mend_never_sealed(damage: Callable[[str], Damage], copy: Path) -> None:
     )
 
 
-def test_mend_window_never_sealed(copy: Path) -> None:
+def test_repair_documents_window_never_sealed(copy: Path) -> None:
     """Half a window's receipt that nothing names: the window is begun, and not sealed."""
     archive = Archive.at(str(copy))
     key = "20120101T000000Z_20120101T010000Z"
     seal_rows(archive, key, {})
     empty(f"windows/{key}/receipt.json")(copy)
 
-    mend_sealed(archive.root, print)
+    repair_documents(archive.root, print)
 
     assert [w.key for w in archive.snapshot().windows if not w.is_sealed] == [key]
     assert Window(archive.root, key).read_plan().ranges == []
@@ -210,7 +210,7 @@ def test_mend_window_never_sealed(copy: Path) -> None:
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
 
 
-def test_mend_window_of_older_release(copy: Path) -> None:
+def test_repair_documents_window_of_older_release(copy: Path) -> None:
     """Before there was a journal: a window's receipt that is whole was sealed, and has to be."""
     both(remove("journal", "journal.json"), without_copies)(copy)
     path = copy / f"windows/{BACKFILL}/receipt.json"
@@ -218,16 +218,16 @@ def test_mend_window_of_older_release(copy: Path) -> None:
     path.write_bytes(content.replace(b"P", b"Q", 1).replace(b"window", b"windov", 1))
     changed = content_of(copy)
 
-    mend_sealed(copy_root(copy), print)
+    repair_documents(copy_root(copy), print)
     assert content_of(copy) == changed
 
     path.write_bytes(b"")
-    mend_sealed(copy_root(copy), print)
+    repair_documents(copy_root(copy), print)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_mend_named_by_compaction(is_named: bool, copy: Path) -> None:
+def test_repair_documents_named_by_compaction(is_named: bool, copy: Path) -> None:
     """Where neither the journal nor a receipt names one, a window that holds its records may."""
     newest = parse_receipt((copy / CLOSED[2]).read_bytes())
     path = copy / f"windows/{WINDOWS[3]}/receipt.json"
@@ -236,7 +236,7 @@ def test_mend_named_by_compaction(is_named: bool, copy: Path) -> None:
     path.write_bytes(replace(compacted, provenance=provenance).to_bytes())
     both(remove("journal", "journal.json", G2), half(CLOSED[2]))(copy)
 
-    mend_sealed(copy_root(copy), print)
+    repair_documents(copy_root(copy), print)
 
     assert (copy / CLOSED[2]).exists() == is_named
     if is_named:
@@ -257,14 +257,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_mend_without_copy(what: str, copy: Path) -> None:
+def test_repair_documents_without_copy(what: str, copy: Path) -> None:
     """What is named and has no copy is never set aside: the file to restore is named."""
     without_copies(copy)
     empty(REFUSED[what])(copy)
     before = content_of(copy)
     said: list[str] = []
 
-    mend_sealed(copy_root(copy), said.append)
+    repair_documents(copy_root(copy), said.append)
 
     assert content_of(copy) == before
     (line,) = said
@@ -277,7 +277,7 @@ def test_mend_without_copy(what: str, copy: Path) -> None:
         assert report.receipts_written == 0
 
 
-def test_mend_beside_damaged_journal(copy: Path) -> None:
+def test_repair_documents_beside_damaged_journal(copy: Path) -> None:
     """What a damaged journal doesn't name may have been sealed."""
     without_copies(copy)
     entries(copy)[-1].unlink()
@@ -286,14 +286,14 @@ def test_mend_beside_damaged_journal(copy: Path) -> None:
     before = content_of(copy)
     said: list[str] = []
 
-    mend_sealed(copy_root(copy), said.append)
+    repair_documents(copy_root(copy), said.append)
 
     assert content_of(copy) == before
     assert "can't fix" in said[0]
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_mend_torn_entry(is_known: bool, copy: Path) -> None:
+def test_repair_documents_torn_entry(is_known: bool, copy: Path) -> None:
     """An entry that was never finished is noted again; one that journal.json names is damage."""
     newest = entries(copy)[-1]
     if not is_known:
@@ -306,7 +306,7 @@ def test_mend_torn_entry(is_known: bool, copy: Path) -> None:
         red = validate_archive(archive, golden_cluster())
         assert {str(finding.reason) for finding in errors(red.findings)} == {"journal_damaged"}
 
-    mend_sealed(archive.root, said.append)
+    repair_documents(archive.root, said.append)
 
     for _ in range(2):
         report = validate_archive(archive, golden_cluster())
@@ -315,7 +315,7 @@ def test_mend_torn_entry(is_known: bool, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["generation", "window"])
-def test_mend_never_begun(kind: str, copy: Path) -> None:
+def test_repair_documents_never_begun(kind: str, copy: Path) -> None:
     """Half a document in an otherwise empty folder: a generation or window that was never begun."""
     where = {"generation": "generations/0003/generation.json", "window": "windows/x/plan.json"}
     path = copy / where[kind]
@@ -323,7 +323,7 @@ def test_mend_never_begun(kind: str, copy: Path) -> None:
     path.write_bytes(b"{")
     archive = Archive.at(str(copy))
 
-    mend_sealed(archive.root, print)
+    repair_documents(archive.root, print)
 
     assert [generation.number for generation in archive.snapshot().generations] == [1, 2]
     assert "x" not in {window.key for window in archive.snapshot().windows}
@@ -331,13 +331,13 @@ def test_mend_never_begun(kind: str, copy: Path) -> None:
         assert errors(validate_archive(archive, golden_cluster()).findings) == []
 
 
-def mend_until(folder: str, change: int) -> None:
-    """Mend an archive, until the nth change of it."""
+def repair_until(folder: str, change: int) -> None:
+    """Repair an archive, until the nth change of it."""
     kill_at_change(folder, change)
-    mend_sealed(Archive.at(folder).root, print)
+    repair_documents(Archive.at(folder).root, print)
 
 
-def test_mend_killed(copy: Path, tmp_path: Path) -> None:
+def test_repair_documents_killed(copy: Path, tmp_path: Path) -> None:
     """Killed before any change of the file system, a repair is done again to its end."""
     before = content_of(copy)
     shutil.copyfile(copy / NEWEST, copy / f"{G2}/receipts/000000000003.json")
@@ -351,12 +351,12 @@ def test_mend_killed(copy: Path, tmp_path: Path) -> None:
     while code:
         change += 1
         again = shutil.copytree(copy, tmp_path / str(change))
-        code = run_forked(mend_until, str(again), change)
+        code = run_forked(repair_until, str(again), change)
 
-        mend_sealed(copy_root(again), print)
+        repair_documents(copy_root(again), print)
         after = content_of(again)
         assert before.items() <= after.items()
-        assert plan_mending(copy_root(again)).mends == []
+        assert plan_document_repair(copy_root(again)).repairs == []
         assert f"{G2}/receipts/000000000003.json" not in after
     assert change > 10
 
@@ -377,11 +377,11 @@ def test_repair_new_journal_beside_others(
     assert content_of(copy) == before
 
 
-def test_mend_sound(copy: Path) -> None:
+def test_repair_documents_sound(copy: Path) -> None:
     """Nothing is done, nor said, where nothing is wrong."""
     before = content_of(copy)
 
-    mend_sealed(copy_root(copy), pytest.fail)
+    repair_documents(copy_root(copy), pytest.fail)
 
     assert content_of(copy) == before
 
@@ -400,11 +400,11 @@ def test_copies_bounded(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [*(f"folder of {key}" for key in WINDOWS), "all windows"])
-def test_mend_window_gone(what: str, copy: Path) -> None:
+def test_repair_documents_window_gone(what: str, copy: Path) -> None:
     """Of a window that is gone, plan and receipt come back; its files are missed by name."""
     GONE[what](copy)
 
-    mend_sealed(copy_root(copy), print)
+    repair_documents(copy_root(copy), print)
 
     for _ in range(2):
         # What was in it can be asked of a real Kafka alone.
@@ -423,7 +423,7 @@ def test_roll_beside_damaged_receipt(where: str, copy: Path) -> None:
     for _ in range(2):
         with pytest.raises(CheckpointError, match=r"receipt_corrupt: .*kafka-drain repair"):
             plan_roll(archive, golden_cluster())
-    mend_sealed(archive.root, print)
+    repair_documents(archive.root, print)
 
     assert plan_roll(archive, golden_cluster()).reason.startswith("archive was moved")
 
@@ -431,7 +431,7 @@ def test_roll_beside_damaged_receipt(where: str, copy: Path) -> None:
 def repair(root: Path, monkeypatch: pytest.MonkeyPatch, *options: str, cluster: Any = None) -> int:
     """Run the command at a terminal, with the golden archive's Kafka."""
     monkeypatch.setattr(
-        "kafka_drain.cli.commands.repair.the_cluster", lambda _: cluster or golden_cluster()
+        "kafka_drain.cli.commands.repair.cluster_from", lambda _: cluster or golden_cluster()
     )
     return main(["repair", str(root), *options])
 
@@ -485,7 +485,7 @@ def test_repair_new_journal(
         red = validate_archive(archive, cluster)
         assert errors(red.findings)
         assert red.receipts_written == 0
-    monkeypatch.setattr("kafka_drain.cli.commands.repair.the_cluster", lambda _: cluster)
+    monkeypatch.setattr("kafka_drain.cli.commands.repair.cluster_from", lambda _: cluster)
 
     assert main(["repair", str(copy), "--new-journal", "--apply"]) == 0, capsys.readouterr().err
 
@@ -509,8 +509,8 @@ def test_new_journal_closed_generation(damage: Callable[[str], Damage], copy: Pa
     damage(CLOSED[2])(copy)
     archive = Archive.at(str(copy))
 
-    mend_sealed(archive.root, print, forget=True)
-    begin_journal_anew(archive, print, dry_run=False)
+    repair_documents(archive.root, print, forget=True)
+    recreate_journal(archive, print, dry_run=False)
 
     for _ in range(2):
         # Whether Kafka still has them, a real one alone can say.
@@ -555,7 +555,7 @@ def test_archive_document_lost(copy: Path) -> None:
             refused()
 
 
-def test_mend_on_s3(made: Path, bucket: str) -> None:
+def test_repair_documents_on_s3(made: Path, bucket: str) -> None:
     """A store has no rename: what is set aside is copied there, and the rest is the same."""
     archive = Archive.at(f"{bucket}/archive")
     archive.root.fs.put(f"{made}/", archive.root.path, recursive=True)
@@ -564,11 +564,11 @@ def test_mend_on_s3(made: Path, bucket: str) -> None:
         (archive.root / where).write_bytes(b"{")
     (archive.root / "archive.json").unlink()
 
-    mend_sealed(archive.root, print)
+    repair_documents(archive.root, print)
 
     for where in (NEWEST, "archive.json"):
         assert (archive.root / where).read_bytes() == (made / where).read_bytes()
     assert not (archive.root / torn).exists()
     aside = sorted(path.name for path in (archive.root / torn).parent.glob("*torn*"))
     assert [name[:22] for name in aside] == [f"00000000000{n}.json.torn" for n in (2, 3)]
-    assert plan_mending(archive.root).mends == []
+    assert plan_document_repair(archive.root).repairs == []

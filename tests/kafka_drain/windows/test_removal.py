@@ -11,17 +11,17 @@ import pytest
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.windows.removal import Replaced, Standing, relied_on, removable, replaced_by
+from kafka_drain.windows.removal import Replaced, ReplacingWindow, relied_on, removable, replaced_by
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
 
 #: b stands for the files of a generation, c for one of b's, d for c's; e has files of its own.
 WINDOWS = [
-    Standing("e", {"e1"}, {"g3"}),
-    Standing("d", {"d1"}, {"c1"}),
-    Standing("c", {"c1"}, {"b1"}),
-    Standing("b", {"b1", "b2"}, {"g1", "g2"}),
+    ReplacingWindow("e", {"e1"}, {"g3"}),
+    ReplacingWindow("d", {"d1"}, {"c1"}),
+    ReplacingWindow("c", {"c1"}, {"b1"}),
+    ReplacingWindow("b", {"b1", "b2"}, {"g1", "g2"}),
 ]
 
 
@@ -48,7 +48,7 @@ def test_relied_on(there: set[str], relied: set[str]) -> None:
 
 def test_relied_on_circle() -> None:
     """Windows that claim to stand for each other end the search."""
-    circle = [Standing("a", {"a1"}, {"b1"}), Standing("b", {"b1"}, {"a1"})]
+    circle = [ReplacingWindow("a", {"a1"}, {"b1"}), ReplacingWindow("b", {"b1"}, {"a1"})]
 
     assert relied_on(circle, {"a1"}) == {"a", "b"}
 

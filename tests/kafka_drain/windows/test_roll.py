@@ -327,7 +327,7 @@ def test_roll_command(
     leave = ["--leave-unsealed"] if make is gives_up else []
     assert plan_roll(archive, cluster, leave_unsealed=bool(leave)).discards is discards
     windows = [window.key for window in archive.snapshot().windows]
-    monkeypatch.setattr("kafka_drain.cli.commands.roll.the_cluster", lambda _: cluster)
+    monkeypatch.setattr("kafka_drain.cli.commands.roll.cluster_from", lambda _: cluster)
 
     assert main(["roll", str(archive.root), *leave, *flags]) == code
 
@@ -374,7 +374,7 @@ def test_readers_of_unsealed_twice(archive: Archive) -> None:
         assert (errors(report.findings), report.receipts_written) == ([], written)
 
 
-def test_readers_of_unsealed_mended(archive: Archive) -> None:
+def test_readers_of_unsealed_repaired(archive: Archive) -> None:
     """What a repair drained of a file that had lost it, readers get from the window, once."""
     generation = archive.generation(2)
     drained, _ = add_batch(generation, 0, END, END + 8)

@@ -50,12 +50,12 @@ from kafka_drain.offsets import OffsetRange, merge
 
 __all__ = [
     "SealedState",
-    "begin_journal_anew",
     "check_sealed_state",
     "generation_differs",
     "note_of_holes",
     "note_of_segment",
     "note_of_window",
+    "recreate_journal",
     "refuse_unsound",
 ]
 
@@ -165,7 +165,7 @@ def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
     return found
 
 
-def begin_journal_anew(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
+def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
     """Let what is there be what was sealed: what is missing, and has no copy, is forgotten.
 
     The caller holds the leases of the archive, of its maintenance and of its windows.

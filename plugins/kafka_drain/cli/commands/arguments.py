@@ -24,11 +24,11 @@ __all__ = [
     "add_job",
     "add_kafka",
     "add_spark",
+    "cluster_from",
     "json_file",
     "names_kafka",
     "pairs",
-    "the_cluster",
-    "the_registry",
+    "registry_from",
 ]
 
 _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -137,7 +137,7 @@ def names_kafka(options: argparse.Namespace) -> bool:
     return bool(options.bootstrap_servers or options.kafka_config)
 
 
-def the_cluster(options: argparse.Namespace) -> KafkaCluster:
+def cluster_from(options: argparse.Namespace) -> KafkaCluster:
     settings: dict[str, Any] = {}
     if options.kafka_config:
         settings |= json_file(options.kafka_config)
@@ -151,7 +151,7 @@ def the_cluster(options: argparse.Namespace) -> KafkaCluster:
     return KafkaCluster(KafkaConfig(settings))
 
 
-def the_registry(options: argparse.Namespace) -> SchemaRegistry | None:
+def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:
     path = options.registry_config
     return SchemaRegistry(json_file(path)) if path else None
 

@@ -9,9 +9,9 @@ from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_apply,
     add_job,
-    the_cluster,
+    cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.console import say
 from kafka_drain.cli.foreground import runner_of
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     With --force it replaces archived files, and then requires --apply.
     """
-    pipeline, cluster = the_pipeline(options), the_cluster(options)
+    pipeline, cluster = pipeline_from(options), cluster_from(options)
     plan = plan_backfill(
         pipeline,
         cluster,

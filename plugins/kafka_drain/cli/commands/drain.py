@@ -9,10 +9,10 @@ from kafka_drain.cli.commands.arguments import (
     add_dry_run,
     add_format,
     add_job,
-    the_cluster,
-    the_registry,
+    cluster_from,
+    registry_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
@@ -63,10 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Drain what Kafka holds now."""
-    pipeline = the_pipeline(options)
+    pipeline = pipeline_from(options)
     if options.log_level:
         pipeline = pipeline.with_log_level(options.log_level)
-    cluster = the_cluster(options)
+    cluster = cluster_from(options)
     if not acts(options):
         plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
         say_lines(plan.lines())
@@ -79,6 +79,6 @@ def run(options: argparse.Namespace) -> int:
         say=say,
         show=say_lines,
         acknowledge_expired=options.acknowledge_expired,
-        registry=the_registry(options),
+        registry=registry_from(options),
     )
     return answer_fields(options, result)

@@ -8,9 +8,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
-    the_cluster,
+    cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
@@ -22,14 +22,14 @@ __all__ = ["add_arguments", "run"]
 def run(options: argparse.Namespace) -> int:
     """Show what maintenance would do; with --apply, do it."""
     Archive.at(options.archive).require()  # without one, there is no pipeline either
-    pipeline = the_pipeline(options)
+    pipeline = pipeline_from(options)
     if not acts(options):
         plan = plan_maintenance(pipeline)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     # It plans, and says its plan, after it has removed what a killed run left behind.
     figures = run_maintenance(
-        pipeline, the_cluster(options), runner_of(options.master), run="terminal", say=say
+        pipeline, cluster_from(options), runner_of(options.master), run="terminal", say=say
     )
     return answer_fields(options, figures)
 

@@ -9,7 +9,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import json_file, pairs
 from kafka_drain.config.pipeline import Pipeline
 
-__all__ = ["the_pipeline"]
+__all__ = ["pipeline_from"]
 
 #: Flags that are also keys of a pipeline.
 FLAGS = (
@@ -24,7 +24,7 @@ FLAGS = (
 )
 
 
-def the_pipeline(options: argparse.Namespace) -> Pipeline:
+def pipeline_from(options: argparse.Namespace) -> Pipeline:
     """Build a pipeline from the archive, then the file, then the flags; later ones win."""
     archive = Archive.at(options.archive)
     keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}

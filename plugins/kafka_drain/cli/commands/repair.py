@@ -10,9 +10,9 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_deep,
     add_job,
-    the_cluster,
+    cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     request = RepairRequest(
         archive,
-        the_cluster(options),
+        cluster_from(options),
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
         new_journal=options.new_journal,
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     if acts(options):
         report = run_repair(
             request,
-            lambda: the_pipeline(options),
+            lambda: pipeline_from(options),
             runner_of(options.master),
             run="terminal",
             say=say,

@@ -9,9 +9,9 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_format,
     add_job,
-    the_cluster,
+    cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.console import say
 from kafka_drain.cli.foreground import runner_of
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         newest_generation=lambda: newest_generation(archive),
     )
     archive.require()  # without one, there is no pipeline either
-    pipeline, cluster = the_pipeline(options), the_cluster(options)
+    pipeline, cluster = pipeline_from(options), cluster_from(options)
     plan = plan_reprocess(pipeline, cluster, cut)
     runner = runner_of(options.master)
     return answer_plan(

@@ -10,10 +10,10 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
+    cluster_from,
     pairs,
-    the_cluster,
 )
-from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     if options.abandon:
         return _abandon(archive, options)
-    request, cluster = request_of(options), the_cluster(options)
+    request, cluster = request_of(options), cluster_from(options)
     republish = plan_republish(
         archive, cluster, request, now=utc_now(), say=say, apply=acts(options)
     )
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             engines = Engines(
                 str(archive.root),
                 cluster,
-                the_pipeline(options),
+                pipeline_from(options),
                 folder,
                 runner_of(options.master),
                 options.processes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_apply, add_archive, add_kafka, the_cluster
+from kafka_drain.cli.commands.arguments import add_apply, add_archive, add_kafka, cluster_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.windows.roll import plan_roll, run_roll
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Close the open generation and open the next one; with --apply, even if that discards."""
-    archive, cluster = Archive.at(options.archive), the_cluster(options)
+    archive, cluster = Archive.at(options.archive), cluster_from(options)
     if acts(options):
         plan = run_roll(
             archive,

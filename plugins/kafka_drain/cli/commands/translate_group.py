@@ -13,8 +13,8 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_archive,
     add_kafka,
+    cluster_from,
     json_file,
-    the_cluster,
 )
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table, say
@@ -72,7 +72,7 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan a group's offsets in the target; commit them, or restore the previous ones."""
-    archive, cluster = Archive.at(options.archive), the_cluster(options)
+    archive, cluster = Archive.at(options.archive), cluster_from(options)
     archive.require()
     to_group = options.to_group or options.group
     if not to_group or not options.group:

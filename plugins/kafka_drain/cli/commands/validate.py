@@ -12,8 +12,8 @@ from kafka_drain.cli.commands.arguments import (
     add_dry_run,
     add_kafka,
     add_spark,
+    cluster_from,
     names_kafka,
-    the_cluster,
 )
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Validate an archive and seal what is proven."""
     archive = Archive.at(options.archive)
-    cluster = the_cluster(options) if names_kafka(options) else None
+    cluster = cluster_from(options) if names_kafka(options) else None
     report = validate_archive(
         archive,
         cluster,
@@ -61,11 +61,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _by_spark(options: argparse.Namespace) -> ReadFiles:
     # Not at the top: few validations need Spark, and importing it takes longer than they do.
-    from kafka_drain.cli.commands.pipeline_arguments import the_pipeline
+    from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
     from kafka_drain.cli.foreground import runner_of
     from kafka_drain.proof.executor_reading import read_by_spark
 
     return read_by_spark(
-        the_pipeline(options),
+        pipeline_from(options),
         runner_of(options.master),
     )

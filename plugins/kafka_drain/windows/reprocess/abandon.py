@@ -17,7 +17,7 @@ from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
     reprocess_path,
-    sealing_pieces,
+    sealing_groups,
     unfinished_reprocess,
 )
 
@@ -49,7 +49,7 @@ class AbandonPlan:
         return {
             "archive": str(self.reprocess.archive.root),
             "since": self.reprocess.since,
-            "sealed": len(self.reprocess.pieces) - waiting,
+            "sealed": len(self.reprocess.groups) - waiting,
             "unsealed": waiting,
         }
 
@@ -86,7 +86,7 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]
     archive = plan.reprocess.archive
     with (
         hold_lease(archive.root / "maintenance", run=run, say=say),
-        sealing_pieces(archive, run=run, say=say),
+        sealing_groups(archive, run=run, say=say),
     ):
         for key in plan.reprocess.waiting:
             folder = Window(archive.root, key).folder

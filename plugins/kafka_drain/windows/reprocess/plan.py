@@ -1,7 +1,7 @@
 """Plan which segments a reprocess drains again, in which groups, replacing which files.
 
     cut        the first segment to drain again: by batch, time or offsets
-    pieces     groups of segments from there on, each drained into its own window
+    groups     of segments from there on, each drained into its own window
     replaces   the files from which readers get these segments now, whichever segment owns them
 
 Plain arithmetic.
@@ -19,12 +19,12 @@ from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.intervals import milliseconds, parse_time, time_text
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.windows.rewrite_groups import Piece, split_pieces
+from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
-__all__ = ["OFFSETS_A_PIECE", "Cut", "comparable_receipts", "parse_cut", "plan_pieces"]
+__all__ = ["OFFSETS_PER_GROUP", "Cut", "comparable_receipts", "parse_cut", "plan_groups"]
 
 #: Number of offsets to drain at once; sealed groups needn't be drained again after a kill.
-OFFSETS_A_PIECE = 10_000_000
+OFFSETS_PER_GROUP = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -130,19 +130,19 @@ def comparable_receipts(
     return receipts[start:]
 
 
-def plan_pieces(
+def plan_groups(
     receipts: Sequence[Receipt],
     files: Iterable[SealedFile],
     cut: Cut,
-    offsets_a_piece: int = OFFSETS_A_PIECE,
-) -> list[Piece]:
+    offsets_per_group: int = OFFSETS_PER_GROUP,
+) -> list[FileGroup]:
     """Divide the segments from a cut on into groups.
 
     Args:
         receipts: Receipts of all generations that refer to the same topics, oldest first.
         files: The sealed files that readers take.
         cut: Where to start.
-        offsets_a_piece: A group ends with the segment that reaches this number of offsets.
+        offsets_per_group: A group ends with the segment that reaches this number of offsets.
 
     Raises:
         ConfigError: When no segment is at or after the cut.
@@ -150,4 +150,4 @@ def plan_pieces(
     first = next((n for n, receipt in enumerate(receipts) if cut.is_reached(receipt)), None)
     if first is None:
         raise ConfigError(f"nothing is sealed from {cut} on; there is nothing to reprocess")
-    return split_pieces(receipts, files, first, lambda receipt: receipt.offsets, offsets_a_piece)
+    return split_groups(receipts, files, first, lambda receipt: receipt.offsets, offsets_per_group)

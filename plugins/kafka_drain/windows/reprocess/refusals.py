@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.windows.reprocess.state import ReprocessPlan
 
-__all__ = ["abandoning", "refuse_expired", "refuse_taken"]
+__all__ = ["abandoning", "refuse_already_replaced", "refuse_expired"]
 
 
 def abandoning(root: object) -> str:
@@ -31,7 +31,7 @@ def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
         DataLossError: Names the offsets.
     """
     waiting = [
-        (tp, r) for piece in plan.waiting.values() for tp, rs in piece.ranges.items() for r in rs
+        (tp, r) for group in plan.waiting.values() for tp, rs in group.ranges.items() for r in rs
     ]
     first = cluster.earliest({tp for tp, _ in waiting})
     gone = [range_name(tp, r) for tp, r in waiting if r.start < first[tp]]
@@ -47,14 +47,14 @@ def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:
         )
 
 
-def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
+def refuse_already_replaced(plan: ReprocessPlan, snapshot: Snapshot) -> None:
     """Refuse if another window has replaced files that an unfinished reprocess would replace.
 
     Raises:
         ArchiveError: Names the window, which belongs to a repair or to maintenance.
     """
-    waiting = {path for piece in plan.waiting.values() for path in piece.replaces}
-    others = (w.receipt for w in snapshot.sealed if w.key not in plan.pieces) if waiting else ()
+    waiting = {path for group in plan.waiting.values() for path in group.replaces}
+    others = (window.receipt for window in snapshot.sealed if window.key not in plan.groups)
     other = replaced_by(waiting, others)
     if other is not None:
         raise ArchiveError(

@@ -31,20 +31,20 @@ from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.obsolete_files import next_number, remove_superseded
 from kafka_drain.windows.reprocess.plan import (
-    OFFSETS_A_PIECE,
+    OFFSETS_PER_GROUP,
     Cut,
     comparable_receipts,
-    plan_pieces,
+    plan_groups,
 )
 from kafka_drain.windows.reprocess.refusals import (
     abandoning,
+    refuse_already_replaced,
     refuse_expired,
-    refuse_taken,
 )
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
     reprocess_path,
-    sealing_pieces,
+    sealing_groups,
     unfinished_reprocess,
 )
 from kafka_drain.windows.roll import plan_roll, roll
@@ -57,11 +57,11 @@ from kafka_drain.windows.window_jobs import (
 )
 
 __all__ = [
-    "finish_piece",
+    "finish_group",
     "finish_reprocess",
     "open_reprocess",
     "plan_reprocess",
-    "prepare_piece",
+    "prepare_group",
     "run_reprocess",
 ]
 
@@ -71,7 +71,7 @@ def plan_reprocess(
     cluster: KafkaCluster,
     cut: Cut | None,
     *,
-    offsets_a_piece: int = OFFSETS_A_PIECE,
+    offsets_per_group: int = OFFSETS_PER_GROUP,
 ) -> ReprocessPlan:
     """Plan a reprocess, without changing anything.
 
@@ -79,7 +79,7 @@ def plan_reprocess(
         pipeline: What was drained, and how to write the new files.
         cluster: The Kafka cluster to drain from.
         cut: Where to start; None to resume an unfinished reprocess.
-        offsets_a_piece: Number of offsets to drain at once.
+        offsets_per_group: Number of offsets to drain at once.
 
     Raises:
         ConfigError: When nothing is sealed from there on, or another reprocess is unfinished.
@@ -101,7 +101,7 @@ def plan_reprocess(
                 f"{archive.root}: a reprocess from {begun.since} was started and hasn't finished; "
                 f"run that one again first, or end it with {abandoning(archive.root)}"
             )
-        refuse_taken(begun, snapshot)
+        refuse_already_replaced(begun, snapshot)
         refuse_expired(begun, cluster)
         return begun
     if cut is None:
@@ -118,7 +118,7 @@ def plan_reprocess(
         for file in archive_files(snapshot)
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
-    pieces = plan_pieces(receipts, files, cut, offsets_a_piece)
+    groups = plan_groups(receipts, files, cut, offsets_per_group)
     number = next_number(snapshot)
     plan = ReprocessPlan(
         archive=archive,
@@ -128,7 +128,7 @@ def plan_reprocess(
         compression=pipeline.compression,
         partition_by=list(pipeline.partition_by),
         topic_ids=topic_ids,
-        pieces={f"reprocess_{number:04d}_{n:04d}": piece for n, piece in enumerate(pieces, 1)},
+        groups={f"reprocess_{number:04d}_{n:04d}": group for n, group in enumerate(groups, 1)},
     )
     refuse_expired(plan, cluster)
     return plan
@@ -147,7 +147,7 @@ def open_reprocess(
     with hold_lease(archive.root, run=run, say=say):
         if not create_document(reprocess_path(archive), plan.document()):
             there = unfinished_reprocess(archive)
-            if there is None or there.pieces != plan.pieces:
+            if there is None or there.groups != plan.groups:
                 raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")
         newest = archive.snapshot().open_generation
         if newest is not None and newest.number == plan.closes:
@@ -186,19 +186,19 @@ def run_reprocess(
         LockedError: When a drain holds the archive's lease; a retry may help.
         ConfigError: When another reprocess was faster.
         SparkJobError: When Spark failed; a retry drains what isn't sealed.
-        KafkaDrainError: As `finish_piece` and `finish_reprocess` do.
+        KafkaDrainError: As `finish_group` and `finish_reprocess` do.
     """
     open_reprocess(plan, cluster, run=run, say=say)
     for key in plan.waiting:
         with private_folder() as folder:
-            job = prepare_piece(plan, key, pipeline, cluster, folder)
+            job = prepare_group(plan, key, pipeline, cluster, folder)
             job.run(runner)
-            receipt = finish_piece(plan, job, cluster, run=run, say=say)
+            receipt = finish_group(plan, job, cluster, run=run, say=say)
         say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
     return finish_reprocess(plan, run=run, say=say)
 
 
-def prepare_piece(
+def prepare_group(
     plan: ReprocessPlan, key: str, pipeline: Pipeline, cluster: KafkaCluster, folder: Path
 ) -> WindowJob:
     """Freeze the window of a group, and prepare its drain.
@@ -206,23 +206,23 @@ def prepare_piece(
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
     """
-    piece, window = plan.pieces[key], Window(plan.archive.root, key)
+    group, window = plan.groups[key], Window(plan.archive.root, key)
     freeze_window(
         window,
-        piece.ranges,
-        replaces=piece.replaces,
+        group.ranges,
+        replaces=group.replaces,
         file_format=plan.file_format,
         partition_by=plan.partition_by,
-        replaced=piece.replaced(),
+        replaced=group.replaced(),
     )
     # Use the format it was started with, whatever the pipeline says by now.
     pipeline = pipeline.model_copy(
         update={"format": plan.file_format, "compression": plan.compression}
     )
-    return prepare_window(window, piece.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
+    return prepare_window(window, group.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
 
 
-def finish_piece(
+def finish_group(
     plan: ReprocessPlan,
     job: WindowJob,
     cluster: KafkaCluster,
@@ -239,15 +239,15 @@ def finish_piece(
         SparkJobError: When the job failed.
         LockedError: When another window has replaced the files in the meantime.
     """
-    piece = plan.pieces[job.window.key]
+    group = plan.groups[job.window.key]
     document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
     receipt = prove_window(job, cluster, identity, say)
     way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"
-    refuse_fewer(job.window, receipt, piece.records, way_out)
-    with sealing_pieces(plan.archive, run=run, say=say):
+    refuse_fewer(job.window, receipt, group.records, way_out)
+    with sealing_groups(plan.archive, run=run, say=say):
         there = unfinished_reprocess(plan.archive)
-        if there is None or job.window.key not in there.pieces:
+        if there is None or job.window.key not in there.groups:
             raise ConfigError(
                 f"{plan.archive.root}: the reprocess from {plan.since} was abandoned in the "
                 "meantime"

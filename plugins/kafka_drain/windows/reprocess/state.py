@@ -15,13 +15,13 @@ from kafka_drain.archive.window import Window, range_rows, ranges_of
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.json_files import read_document
 from kafka_drain.storage.lease import wait_for_lease
-from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.rewrite_groups import FileGroup
 
 __all__ = [
     "ReprocessPlan",
     "newest_generation",
     "reprocess_path",
-    "sealing_pieces",
+    "sealing_groups",
     "unfinished_reprocess",
 ]
 
@@ -38,7 +38,7 @@ class ReprocessPlan:
         compression: Compression of the new files.
         partition_by: Partition columns of the new files' folders.
         topic_ids: Ids of the topics that the offsets refer to.
-        pieces: The groups to drain again, by the name of their window, in the order of offsets.
+        groups: The groups to drain again, by the name of their window, in the order of offsets.
         begun: Whether it was started before and is now resumed.
     """
 
@@ -49,15 +49,15 @@ class ReprocessPlan:
     compression: str
     partition_by: list[str]
     topic_ids: dict[str, str]
-    pieces: dict[str, Piece]
+    groups: dict[str, FileGroup]
     begun: bool = False
 
     @property
-    def waiting(self) -> dict[str, Piece]:
+    def waiting(self) -> dict[str, FileGroup]:
         """The groups that aren't sealed yet."""
         return {
-            key: piece
-            for key, piece in self.pieces.items()
+            key: group
+            for key, group in self.groups.items()
             if not Window(self.archive.root, key).has_receipt()
         }
 
@@ -66,31 +66,31 @@ class ReprocessPlan:
         name = f"reprocess {self.archive.root}"
         totals = self.to_dict()
         lines = [
-            f"{name}: from {self.since}: {totals['offsets']:,} offsets in {len(self.pieces):,} "
+            f"{name}: from {self.since}: {totals['offsets']:,} offsets in {len(self.groups):,} "
             f"windows replace {totals['files']:,} files, {totals['bytes']:,} bytes; Kafka holds "
             "all of them",
             f"{name}: new files are {self.file_format}, by {', '.join(self.partition_by) or '-'}; "
             f"drains continue in generation {self.closes + 1}",
         ]
         if self.begun:
-            sealed = len(self.pieces) - len(self.waiting)
+            sealed = len(self.groups) - len(self.waiting)
             lines.append(
-                f"{name}: resumes; {sealed:,} of {len(self.pieces):,} windows are sealed already"
+                f"{name}: resumes; {sealed:,} of {len(self.groups):,} windows are sealed already"
             )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan's figures as JSON types."""
-        pieces = self.pieces.values()
+        groups = self.groups.values()
         return {
             "archive": str(self.archive.root),
             "since": self.since,
-            "windows": len(self.pieces),
+            "windows": len(self.groups),
             "waiting": len(self.waiting),
-            "offsets": sum(piece.offsets for piece in pieces),
-            "records": sum(sum(piece.records.values()) for piece in pieces),
-            "files": sum(len(piece.replaces) for piece in pieces),
-            "bytes": sum(piece.bytes for piece in pieces),
+            "offsets": sum(group.offsets for group in groups),
+            "records": sum(sum(group.records.values()) for group in groups),
+            "files": sum(len(group.replaces) for group in groups),
+            "bytes": sum(group.bytes for group in groups),
         }
 
     def document(self) -> dict[str, Any]:
@@ -106,11 +106,11 @@ class ReprocessPlan:
             "pieces": [
                 {
                     "window": key,
-                    "ranges": range_rows(piece.ranges),
-                    "replaces": piece.replaces,
-                    "replaced": piece.replaced(),
+                    "ranges": range_rows(group.ranges),
+                    "replaces": group.replaces,
+                    "replaced": group.replaced(),
                 }
-                for key, piece in self.pieces.items()
+                for key, group in self.groups.items()
             ],
         }
 
@@ -126,8 +126,8 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         document = read_document(reprocess_path(archive), "since", "closes", "pieces")
     except FileNotFoundError:
         return None
-    pieces = {
-        row["window"]: Piece(
+    groups = {
+        row["window"]: FileGroup(
             ranges=ranges_of(row["ranges"]),
             replaces=row["replaces"],
             bytes=row["replaced"]["bytes"],
@@ -146,7 +146,7 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         compression=document["compression"],
         partition_by=document["partition_by"],
         topic_ids=document["topics"],
-        pieces=pieces,
+        groups=groups,
         begun=True,
     )
 
@@ -160,7 +160,7 @@ def newest_generation(archive: Archive) -> int:
 
 
 @contextmanager
-def sealing_pieces(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
+def sealing_groups(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
     """Prevent a group from being sealed while its reprocess is abandoned, and vice versa.
 
     Raises:

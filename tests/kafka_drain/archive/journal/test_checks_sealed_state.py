@@ -19,7 +19,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.journal.checks import begin_journal_anew, check_sealed_state
+from kafka_drain.archive.journal.checks import check_sealed_state, recreate_journal
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
@@ -484,7 +484,7 @@ def test_newest_receipts_lost_before_journal(
 
     assert_found_twice(copy, HOW[how], "segment_hole")
     for _ in range(2):
-        begin_journal_anew(Archive.at(str(copy)), print, dry_run=False)
+        recreate_journal(Archive.at(str(copy)), print, dry_run=False)
         assert_found_twice(copy, HOW[how], "segment_hole")
 
 
@@ -684,7 +684,7 @@ def test_repair_dry_run_changes_nothing(
     (root / "journal.json").unlink()
     before = everything(root)
     monkeypatch.setattr(
-        "kafka_drain.cli.commands.repair.the_cluster", lambda options: golden_cluster()
+        "kafka_drain.cli.commands.repair.cluster_from", lambda options: golden_cluster()
     )
 
     run_command(["repair", str(root), "--dry-run"])
@@ -796,9 +796,9 @@ def test_journal_begun_anew(what: str, copy: Path) -> None:
     archive = Archive.at(str(copy))
 
     said: list[str] = []
-    begin_journal_anew(archive, said.append, dry_run=True)
+    recreate_journal(archive, said.append, dry_run=True)
     assert sealed_now(copy) == before
-    begin_journal_anew(archive, said.append, dry_run=False)
+    recreate_journal(archive, said.append, dry_run=False)
     assert ": forgets " in said[0]
 
     for _ in range(2):

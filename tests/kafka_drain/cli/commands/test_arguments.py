@@ -70,7 +70,7 @@ def test_dry_run_changes_nothing(
     golden_copy(archive)
     before = content_of(archive)
     monkeypatch.setattr(
-        f"kafka_drain.cli.commands.{command}.the_cluster", lambda _: golden_cluster()
+        f"kafka_drain.cli.commands.{command}.cluster_from", lambda _: golden_cluster()
     )
 
     kafka = "--bootstrap-servers=127.0.0.1:1"
@@ -86,7 +86,7 @@ def test_drain_dry_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A drain's dry run says what it would read, and makes no archive."""
-    monkeypatch.setattr("kafka_drain.cli.commands.drain.the_cluster", lambda _: golden_cluster())
+    monkeypatch.setattr("kafka_drain.cli.commands.drain.cluster_from", lambda _: golden_cluster())
 
     assert main(["drain", str(tmp_path / "new"), "--topic", P0.topic, "--dry-run"]) == 0
 
@@ -134,8 +134,8 @@ def test_backfill_acts(
     sealed_copy(tmp_path / "archive")
     module = "kafka_drain.cli.commands.backfill"
     pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
-    monkeypatch.setattr(f"{module}.the_pipeline", lambda _: pipeline)
-    monkeypatch.setattr(f"{module}.the_cluster", lambda _: golden_cluster())
+    monkeypatch.setattr(f"{module}.pipeline_from", lambda _: pipeline)
+    monkeypatch.setattr(f"{module}.cluster_from", lambda _: golden_cluster())
     monkeypatch.setattr(f"{module}.plan_backfill", lambda *_, **__: Plan())
     monkeypatch.setattr(f"{module}.run_backfill", begin)
     command = [

@@ -49,17 +49,17 @@ def pipeline(archive: Archive) -> Pipeline:
 def begun(pipeline: Pipeline) -> ReprocessPlan:
     """A reprocess of its last batches that was killed while its first window was drained."""
     cluster: Any = golden_cluster()
-    plan = plan_reprocess(pipeline, cluster, CUT, offsets_a_piece=1)
+    plan = plan_reprocess(pipeline, cluster, CUT, offsets_per_group=1)
     open_reprocess(plan, cluster, run="tests", say=print)
-    key, piece = next(iter(plan.pieces.items()))
+    key, group = next(iter(plan.groups.items()))
     window = Window(plan.archive.root, key)
     freeze_window(
         window,
-        piece.ranges,
-        replaces=piece.replaces,
+        group.ranges,
+        replaces=group.replaces,
         file_format="parquet",
         partition_by=["topic"],
-        replaced=piece.replaced(),
+        replaced=group.replaced(),
     )
     (window.folder / "data").mkdir()
     (window.folder / "data" / "part-0.parquet").write_bytes(b"half a file")
@@ -77,7 +77,7 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
         "archive": "",
         "since": str(CUT),
         "sealed": 0,
-        "unsealed": len(begun.pieces),
+        "unsealed": len(begun.groups),
     }
     abandon_reprocess(plan, run="tests", say=print)
 

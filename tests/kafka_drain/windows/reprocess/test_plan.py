@@ -1,4 +1,4 @@
-"""Where a reprocess starts, and into which pieces it goes."""
+"""Where a reprocess starts, and into which groups it goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_drain.archive.receipts import (
 )
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
-from kafka_drain.windows.reprocess.plan import Cut, comparable_receipts, parse_cut, plan_pieces
+from kafka_drain.windows.reprocess.plan import Cut, comparable_receipts, parse_cut, plan_groups
 
 TP = TopicPartition("t", 0)
 
@@ -79,34 +79,34 @@ def archived(ends: list[int]) -> list[Receipt]:
         (Cut(offsets={TP: 20}), 20),
     ],
 )
-def test_plan_pieces_cut(cut: Cut, first: int) -> None:
+def test_plan_groups_cut(cut: Cut, first: int) -> None:
     """A reprocess starts with the whole segment that holds what was named."""
     files = [file(0, 10), file(10, 20), file(20, 30)]
 
-    (piece,) = plan_pieces(archived([10, 20, 30]), files, cut)
+    (group,) = plan_groups(archived([10, 20, 30]), files, cut)
 
-    assert piece.ranges == {TP: [OffsetRange(first, 30)]}
-    assert piece.replaces == sorted(f.path for f in files if f.contents[0].first >= first)
-    assert piece.records == {TP: 30 - first}
+    assert group.ranges == {TP: [OffsetRange(first, 30)]}
+    assert group.replaces == sorted(f.path for f in files if f.contents[0].first >= first)
+    assert group.records == {TP: 30 - first}
 
 
 @pytest.mark.parametrize(
     "cut", [Cut(batch=(1, 3)), Cut(batch=(2, 0)), Cut(time_ms=30), Cut(offsets={TP: 30})]
 )
-def test_plan_pieces_behind_the_end(cut: Cut) -> None:
+def test_plan_groups_behind_the_end(cut: Cut) -> None:
     """What nothing sealed reaches is refused."""
     with pytest.raises(ConfigError, match="nothing is sealed from"):
-        plan_pieces(archived([10, 20, 30]), [], cut)
+        plan_groups(archived([10, 20, 30]), [], cut)
 
 
-def test_plan_pieces_cuts_no_file() -> None:
-    """Where a window's file holds several segments, the piece takes them all."""
+def test_plan_groups_cuts_no_file() -> None:
+    """Where a window's file holds several segments, the group takes them all."""
     files = [file(0, 10), file(10, 30), file(30, 40)]
 
-    pieces = plan_pieces(archived([10, 20, 30, 40]), files, Cut(batch=(1, 2)), offsets_a_piece=1)
+    groups = plan_groups(archived([10, 20, 30, 40]), files, Cut(batch=(1, 2)), offsets_per_group=1)
 
-    assert [piece.ranges[TP] for piece in pieces] == [[OffsetRange(10, 30)], [OffsetRange(30, 40)]]
-    assert [piece.replaces for piece in pieces] == [["10-30"], ["30-40"]]
+    assert [group.ranges[TP] for group in groups] == [[OffsetRange(10, 30)], [OffsetRange(30, 40)]]
+    assert [group.replaces for group in groups] == [["10-30"], ["30-40"]]
 
 
 @given(
@@ -114,25 +114,25 @@ def test_plan_pieces_cuts_no_file() -> None:
     st.data(),
     st.integers(1, 50),
 )
-def test_plan_pieces_property(lengths: list[int], data: Any, offsets_a_piece: int) -> None:
-    """Pieces tile the offsets from the cut's segment on; each file from there on is in one."""
+def test_plan_groups_property(lengths: list[int], data: Any, offsets_per_group: int) -> None:
+    """Groups tile the offsets from the cut's segment on; each file from there on is in one."""
     ends = [sum(lengths[: n + 1]) for n in range(len(lengths))]
     bounds = sorted({0, ends[-1], *data.draw(st.lists(st.sampled_from(ends)))})
     files = [file(a, b) for a, b in pairwise(bounds)]
     asked = data.draw(st.integers(0, len(lengths) - 1))
     segments = archived(ends)
 
-    pieces = plan_pieces(segments, files, Cut(batch=(1, asked)), offsets_a_piece)
+    groups = plan_groups(segments, files, Cut(batch=(1, asked)), offsets_per_group)
 
-    held = [r for piece in pieces for r in piece.ranges.get(TP, [])]
+    held = [r for group in groups for r in group.ranges.get(TP, [])]
     start = held[0].start if held else ends[-1]
     assert start <= segments[asked].starts[TP]
     assert count(held) == ends[-1] - start
-    named = Counter(path for piece in pieces for path in piece.replaces)
+    named = Counter(path for group in groups for path in group.replaces)
     assert named == Counter(f.path for f in files if f.contents[0].first >= start)
     assert not any(f.contents[0].first < start <= f.contents[0].last for f in files)
-    for piece in pieces:
-        assert sum(piece.records.values()) == piece.offsets
+    for group in groups:
+        assert sum(group.records.values()) == group.offsets
 
 
 def test_comparable_receipts_topic_made_again() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.windows.reprocess.refusals import refuse_expired, refuse_taken
+from kafka_drain.windows.reprocess.refusals import refuse_already_replaced, refuse_expired
 from kafka_drain.windows.reprocess.state import ReprocessPlan
-from kafka_drain.windows.rewrite_groups import Piece
+from kafka_drain.windows.rewrite_groups import FileGroup
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -28,10 +28,10 @@ def made(tmp_path: Path) -> MadeArchive:
 
 
 def plan_of(made: MadeArchive, *, begun: bool = False) -> ReprocessPlan:
-    """A reprocess of both batches, each a piece."""
+    """A reprocess of both batches, each a group."""
     files = [file.path for file in made.files()]
-    pieces = {
-        f"reprocess_{number:04d}": Piece(
+    groups = {
+        f"reprocess_{number:04d}": FileGroup(
             {tp: [OffsetRange(5 * number, 5 * number + 5)] for tp in (P0, P1)},
             files[2 * number : 2 * number + 2],
             1,
@@ -40,7 +40,7 @@ def plan_of(made: MadeArchive, *, begun: bool = False) -> ReprocessPlan:
         for number in (0, 1)
     }
     return ReprocessPlan(
-        made.archive, "test", 1, "parquet", "zstd", ["topic"], {"t": "id"}, pieces, begun
+        made.archive, "test", 1, "parquet", "zstd", ["topic"], {"t": "id"}, groups, begun
     )
 
 
@@ -50,9 +50,9 @@ def kafka(first: int, other: int) -> Any:
 
 
 def seal(made: MadeArchive, plan: ReprocessPlan, number: int) -> None:
-    """Seal a piece's window."""
+    """Seal a group's window."""
     key = f"reprocess_{number:04d}"
-    made.seal_window(key, {P0: dense(5 * number, 5 * number + 5)}, plan.pieces[key].replaces)
+    made.seal_window(key, {P0: dense(5 * number, 5 * number + 5)}, plan.groups[key].replaces)
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
@@ -99,34 +99,34 @@ def test_refuse_expired_begun(made: MadeArchive) -> None:
 def test_refuse_expired_many(made: MadeArchive) -> None:
     """Of many ranges five are named."""
     plan = plan_of(made)
-    plan.pieces["reprocess_0000"].ranges[P0][:] = [OffsetRange(n, n + 1) for n in range(5)]
+    plan.groups["reprocess_0000"].ranges[P0][:] = [OffsetRange(n, n + 1) for n in range(5)]
     with pytest.raises(DataLossError, match=r"only copy of (t:0:\d-\d, ){4}t:0:4-5 …: Kafka's"):
         refuse_expired(plan, kafka(9, 0))
-    del plan.pieces["reprocess_0001"]
+    del plan.groups["reprocess_0001"]
     with pytest.raises(DataLossError, match=r"only copy of (t:0:\d-\d, ){4}t:0:4-5: Kafka's"):
         refuse_expired(plan, kafka(9, 0))
 
 
-def test_refuse_taken(made: MadeArchive) -> None:
-    """Another window that stands for a file of an unsealed piece is named; its own are none."""
+def test_refuse_already_replaced(made: MadeArchive) -> None:
+    """Another window that stands for a file of an unsealed group is named; its own are none."""
     plan = plan_of(made)
-    first, second = (sorted(piece.replaces) for piece in plan.pieces.values())
-    refuse_taken(plan, plan.archive.snapshot())
+    first, second = (sorted(group.replaces) for group in plan.groups.values())
+    refuse_already_replaced(plan, plan.archive.snapshot())
     seal(made, plan, 0)
-    # One for files of a piece that is sealed, one for others, one that isn't sealed.
+    # One for files of a group that is sealed, one for others, one that isn't sealed.
     made.seal_window("repair_1", {P0: dense(0, 5)}, first)
     made.seal_window("repair_2", {P0: dense(0, 5)}, ["other"])
     made.seal_window("repair_3", {P0: dense(0, 5)}, second)
     (made.root / "windows/repair_3/receipt.json").unlink()
-    refuse_taken(plan, plan.archive.snapshot())
+    refuse_already_replaced(plan, plan.archive.snapshot())
 
     made.seal_window("repair_4", {P0: dense(5, 10)}, ["other", *second])
 
     with pytest.raises(ArchiveError) as raised:
-        refuse_taken(plan, plan.archive.snapshot())
+        refuse_already_replaced(plan, plan.archive.snapshot())
     assert str(raised.value).startswith(
         f"{made.root}: window repair_4 has replaced 2 files, such as {second[0]}, since the "
         "reprocess was started: it can't replace them any more. End it with `kafka-drain "
     )
     seal(made, plan, 1)
-    refuse_taken(plan, plan.archive.snapshot())
+    refuse_already_replaced(plan, plan.archive.snapshot())

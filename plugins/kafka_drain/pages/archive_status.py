@@ -14,17 +14,17 @@ from kafka_drain.gaps import is_harmless
 
 __all__ = [
     "ACTIVE",
+    "ArchiveStatus",
     "Ended",
     "LastRun",
     "Proof",
-    "Standing",
+    "archive_status",
     "cell_colour",
     "ended_of",
     "headline_kind",
     "is_older",
     "last_run",
     "proof_of",
-    "standing_of",
 ]
 
 #: Airflow's states of a run or task that hasn't finished.
@@ -74,7 +74,7 @@ def is_older(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ArchiveStatus:
     """How an archive is shown in a list.
 
     Attributes:
@@ -96,9 +96,9 @@ class Standing:
 _WAITS = 3
 
 
-def standing_of(
+def archive_status(
     *, is_readable: bool, verdict: str | None, last: LastRun, is_older: bool, expires_soon: bool
-) -> Standing:
+) -> ArchiveStatus:
     """Return how an archive is shown.
 
     Args:
@@ -109,25 +109,25 @@ def standing_of(
         expires_soon: Whether Kafka may soon delete records that aren't drained.
     """
     if not is_readable:
-        return Standing("unreadable", "bad", 1)
+        return ArchiveStatus("unreadable", "bad", 1)
     if verdict is None:
         if last is LastRun.FAILED:
-            return Standing("not validated, last run failed", "bad", 1)
+            return ArchiveStatus("not validated, last run failed", "bad", 1)
         if last is LastRun.SUCCESS:
-            return Standing("not validated", "warning", 2)
-        return Standing("not validated", "quiet", _WAITS)
+            return ArchiveStatus("not validated", "warning", 2)
+        return ArchiveStatus("not validated", "quiet", _WAITS)
     if verdict != "complete":
-        return Standing(verdict, "bad", 0)
+        return ArchiveStatus(verdict, "bad", 0)
     if is_older and last is LastRun.FAILED:
-        return Standing("was complete, last run failed", "warning", 2)
+        return ArchiveStatus("was complete, last run failed", "warning", 2)
     if is_older and last is LastRun.SUCCESS:
-        return Standing("was complete, not validated since", "warning", 2)
-    return Standing("complete", "good", 2 if expires_soon else 4)
+        return ArchiveStatus("was complete, not validated since", "warning", 2)
+    return ArchiveStatus("complete", "good", 2 if expires_soon else 4)
 
 
-def headline_kind(standings: Iterable[Standing]) -> str:
+def headline_kind(statuses: Iterable[ArchiveStatus]) -> str:
     """Return the headline's colour for all archives: green only if all are proven."""
-    known = list(standings)
+    known = list(statuses)
     if any(one.is_urgent for one in known):
         return "bad"
     return "good" if known and all(one.kind == "good" for one in known) else "quiet"

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kafka_drain.windows.mend_steps import Seen, Step, judge_sealed
+from kafka_drain.windows.repair_steps import Seen, Step, judge_sealed
 
 BOTH = (False, True)
 

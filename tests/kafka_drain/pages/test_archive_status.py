@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.pages.standing import (
+from kafka_drain.pages.archive_status import (
     ACTIVE,
+    ArchiveStatus,
     Ended,
     LastRun,
     Proof,
-    Standing,
+    archive_status,
     cell_colour,
     ended_of,
     headline_kind,
     is_older,
     last_run,
     proof_of,
-    standing_of,
 )
 
 ANY = object()
@@ -29,7 +29,7 @@ VERDICTS = (None, "findings", "complete", "a later release's word")
 SUCCESS, FAILED, RUNNING, NONE = LastRun.SUCCESS, LastRun.FAILED, LastRun.RUNNING, LastRun.NONE
 
 #: Readable, verdict, run that ended last, validated too early for it; words, colour, urgent.
-STANDINGS: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
+STATUSES: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
     ((NO, ANY, ANY, ANY), ("unreadable", "bad", YES)),
     ((YES, None, NONE, ANY), ("not validated", "quiet", NO)),
     ((YES, None, RUNNING, ANY), ("not validated", "quiet", NO)),
@@ -48,16 +48,16 @@ STANDINGS: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
 
 @pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, LastRun, (YES, NO))), ids=str)
 @pytest.mark.parametrize("expires_soon", [YES, NO])
-def test_standing_of(seen: tuple[Any, ...], expires_soon: bool) -> None:
+def test_archive_status(seen: tuple[Any, ...], expires_soon: bool) -> None:
     """An archive is green only when its last validation was complete, and no run ended since."""
     [(words, kind, is_urgent)] = [
         shown
-        for wanted, shown in STANDINGS
+        for wanted, shown in STATUSES
         if all(a is ANY or a == b for a, b in zip(wanted, seen, strict=True))
     ]
     is_readable, verdict, last, is_older = seen
 
-    found = standing_of(
+    found = archive_status(
         is_readable=is_readable,
         verdict=verdict,
         last=last,
@@ -69,10 +69,10 @@ def test_standing_of(seen: tuple[Any, ...], expires_soon: bool) -> None:
     assert found.is_urgent is (is_urgent or (kind == "good" and expires_soon))
 
 
-def test_standing_of_order() -> None:
+def test_archive_status_order() -> None:
     """What is wrong comes before what can't be read, and that before what may become wrong."""
     ranks = [
-        standing_of(
+        archive_status(
             is_readable=is_readable, verdict=verdict, last=last, is_older=True, expires_soon=False
         ).rank
         for is_readable, verdict, last in (
@@ -148,7 +148,7 @@ def test_headline_kind(kinds: tuple[str, ...]) -> None:
     """All archives together are green only when each is, and there is one."""
     ranks = {"good": 4, "quiet": 3, "warning": 2, "bad": 0}
 
-    found = headline_kind(Standing("", kind, ranks[kind]) for kind in kinds)
+    found = headline_kind(ArchiveStatus("", kind, ranks[kind]) for kind in kinds)
 
     urgent = {"warning", "bad"}.intersection(kinds)
     assert found == ("bad" if urgent else "good" if set(kinds) == {"good"} else "quiet")
