@@ -198,7 +198,7 @@ def test_repair_topic_made_again_meanwhile(
         make_again(admin, cluster, make_topic, topic)
         send(topic, records(40), 0)
 
-    with pytest.raises(TopicError, match="was deleted or made again while"):
+    with pytest.raises(TopicError, match="was deleted or recreated while"):
         repair(archive, pipeline, before=replace_topic)
 
     assert not any(window.is_sealed for window in archive.snapshot().windows)

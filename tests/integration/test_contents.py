@@ -186,7 +186,7 @@ def test_windows_content_changed_before_seal(
     windows = f"{archive_folder}/windows"
     Path(committed_files(archive)[0]["path"]).unlink()
 
-    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*, Spark read "):
+    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*; Spark read "):
         repair(archive, pipeline, after=lambda: change_one(windows, 3))
 
     assert not any(window.is_sealed for window in archive.snapshot().windows)
@@ -196,7 +196,7 @@ def test_windows_content_changed_before_seal(
 
     # Offsets 0 to 2 are before the generation.
     interval = Interval.parse(["2013-01-01T12:00:00+00:00", "2013-01-01T13:00:00+00:00"])
-    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*, Spark read "):
+    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*; Spark read "):
         backfill(pipeline, interval, after=lambda: change_one(windows))
     assert validate_archive(archive, cluster).complete
 
