@@ -301,7 +301,7 @@ def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_pat
 @pytest.mark.parametrize(
     ("archive", "says"),
     [
-        ("file", ["file is a file, expected a folder", "choose another archive"]),
+        ("file", ["file is a file, not a folder", "choose another archive"]),
         ("file/archive", ["file/archive can't be made", "file is a file"]),
         ("full", ["full isn't empty and isn't an archive", "choose an empty or new folder"]),
     ],
@@ -328,7 +328,7 @@ def test_drain_folder_without_right(tmp_path: Path, bootstrap_servers: str) -> N
         tmp_path,
         *("drain", tmp_path / "theirs" / "new", "--topic", "t", *kafka),
         code=USAGE,
-        says=["can't be written", "no right to write to"],
+        says=["can't be written", "no write permission for"],
     )
 
 
