@@ -371,10 +371,10 @@ def test_drain_checkpoint_missing(copied: Path, bootstrap_servers: str) -> None:
             {"PATH": "{empty}", "JAVA_HOME": None},
             ["No Java found", "no java is on the PATH", "Install a JDK or JRE of version 17 or 21"],
         ),
-        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, where no bin/java is", "17 or 21"]),
+        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, which has no bin/java", "17 or 21"]),
         (
             {"KAFKA_DRAIN_CACHE": "{empty}"},
-            ["connector jars aren't complete", "{empty}", "Run `kafka-drain jars`"],
+            ["connector jars are incomplete", "{empty}", "run `kafka-drain jars`"],
         ),
     ],
 )

@@ -294,7 +294,7 @@ def times_in_files(archive: Archive) -> dict[int, list[int]]:
         (-171_595 * 86_400_000, "of one of two days"),
         (-171_596 * 86_400_000, "of one of two days"),
         (-62_135_769_600_001, "before the year 1"),
-        (1 << 62, "beyond what Spark can hold"),
+        (1 << 62, "outside the years -290,308 to 294,247 that Spark can represent"),
     ],
 )
 def test_drain_time_refused(

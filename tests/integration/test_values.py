@@ -288,5 +288,5 @@ def test_drain_bad_columns(
     send(topic, [(None, b"{}", None, START)])
     columns = {"encoding": "json", "columns": "id BIGINTEGER"}
 
-    with pytest.raises(ConfigError, match=r"values.columns can't be columns: .*BIGINTEGER"):
+    with pytest.raises(ConfigError, match=r"columns can't be used for columns: .*BIGINTEGER"):
         drain(pipeline_of(topic, archive_folder, columns))

@@ -211,7 +211,8 @@ def test_preflight_other_cluster(tmp_path: Path, folder: Path) -> None:
         pipeline_to(folder),
         cluster_of(id="cluster-2"),
         ArchiveError,
-        "from Kafka cluster cluster-1, but the connection 'kafka_default' leads to cluster cluster-2",
+        "from Kafka cluster cluster-1, but the connection 'kafka_default' leads to cluster "
+        "cluster-2",
     )
 
 
@@ -353,7 +354,7 @@ def test_preflight_cursor_expired(tmp_path: Path, folder: Path, first: int) -> N
         pipeline_to(folder),
         cluster_of(first=first),
         DataLossError,
-        rf"no longer holds .* drained: a-0 \[20, {first}\); retention has passed the cursor",
+        rf"no longer holds .* drained yet: a-0 \[20, {first}\); retention has passed the cursor",
     )
 
 
