@@ -302,7 +302,7 @@ def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_pat
     ("archive", "says"),
     [
         ("file", ["file is a file, not a folder", "choose another archive"]),
-        ("file/archive", ["file/archive can't be made", "file is a file"]),
+        ("file/archive", ["file/archive can't be created", "file is a file"]),
         ("full", ["full isn't empty and isn't an archive", "choose an empty or new folder"]),
     ],
 )
@@ -582,7 +582,7 @@ def test_republish_damaged_after_plan(
 
     message = failure_of(job, spark, monkeypatch)
 
-    assert message.endswith("Spark reads 19 rows, the files hold 20; nothing was sent")
+    assert message.endswith("Spark reads 19 rows, but the files hold 20; nothing was sent")
     ends = cluster.latest([TopicPartition(target, p) for p in (0, 1)], "read_uncommitted")
     assert set(ends.values()) == {0}
 

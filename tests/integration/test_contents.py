@@ -291,8 +291,8 @@ def times_in_files(archive: Archive) -> dict[int, list[int]]:
 @pytest.mark.parametrize(
     ("time", "why"),
     [
-        (-171_595 * 86_400_000, "of one of two days"),
-        (-171_596 * 86_400_000, "of one of two days"),
+        (-171_595 * 86_400_000, "on one of two days"),
+        (-171_596 * 86_400_000, "on one of two days"),
         (-62_135_769_600_001, "before the year 1"),
         (1 << 62, "outside the years -290,308 to 294,247 that Spark can represent"),
     ],
