@@ -60,7 +60,7 @@ def with_decoded(records: DataFrame, values: Mapping[str, Any] | None) -> DataFr
         return _from_json(records, values) if _is_json(values) else _from_avro(records, values)
     except PySparkException as error:
         said = "values.columns" if _is_json(values) else "values.reader_schema"
-        message = f"{said} can't be used for columns: {explain(error)}; correct it"
+        message = f"{said} can't be converted to columns: {explain(error)}; correct it"
         raise JobFailed(message) from error
 
 

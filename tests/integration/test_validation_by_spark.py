@@ -105,7 +105,7 @@ def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fails(application: SparkApplication) -> None:
         """End without a word."""
 
-    says = "spark-submit exited before the reading of the files wrote a result"
+    says = "spark-submit exited before the file-reading job wrote a result"
     with pytest.raises(SparkJobError, match=says):
         validate(archive, read_by_spark(pipeline_of(archive), fails))
 

@@ -97,8 +97,7 @@ def refuse_expired(
     raise DataLossError(
         f"{lost}; retention has passed the cursor, and their records are lost unless another copy "
         "has them. To continue without them, acknowledge them: in the DAG's form under "
-        '"Acknowledge '
-        f'expired", or on the command line: {names}'
+        f'"Acknowledge expired", or on the command line: {names}'
     )
 
 

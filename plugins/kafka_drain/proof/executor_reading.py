@@ -32,7 +32,7 @@ class ReadingJob(SparkJob):
         answers_path: Where the application writes their contents.
     """
 
-    what = "reading of the files"
+    what = "file-reading job"
 
     files: int
     answers_path: Path

@@ -204,17 +204,17 @@ def _reader(
         reader = self_contained(_read_file(values.reader_schema), {})
         why = why_no_columns(reader)
         if why:
-            raise ConfigError(f"{values.reader_schema} can't be used for columns: {why}")
+            raise ConfigError(f"{values.reader_schema} can't be converted to columns: {why}")
         return reader, []
     candidates = _candidates(pipeline, schemas, registry)
     for schema in candidates:
         if not why_no_columns(schema.schema):
             newer = [f"{s.id}" for s in candidates[: candidates.index(schema)]]
             warning = f"the columns are those of schema id {schema.id}, because {', '.join(newer)} "
-            return schema.schema, [f"{warning}can't be used for columns"] if newer else []
+            return schema.schema, [f"{warning}can't be converted to columns"] if newer else []
     raise ConfigError(
-        f"no schema of {' and '.join(pipeline.subjects) or 'values.schema_files'} can be used for "
-        "columns; set one in values.reader_schema"
+        f"no schema of {' and '.join(pipeline.subjects) or 'values.schema_files'} can be converted "
+        "to columns; set one in values.reader_schema"
     )
 
 

@@ -160,7 +160,7 @@ def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
             DataLossError,
         ),
         (
-            "values.columns can't be used for columns: [PARSE_SYNTAX_ERROR] …; correct it",
+            "values.columns can't be converted to columns: [PARSE_SYNTAX_ERROR] …; correct it",
             ConfigError,
         ),
         ("Job aborted: No space left on device", SparkJobError),

@@ -104,7 +104,7 @@ def test_plan_values_contains_itself(registry: FakeRegistry, tmp_path: Path) -> 
     assert plan.spec == {"encoding": "avro", "reader": V2, "writers": {"7": V1, "9": V2}}
     assert list(plan.warnings) == [
         "values of schema id 12 aren't decoded: Order contains itself",
-        "the columns are those of schema id 9, because 12 can't be used for columns",
+        "the columns are those of schema id 9, because 12 can't be converted to columns",
     ]
 
 
@@ -189,7 +189,7 @@ def test_plan_values_files(tmp_path: Path) -> None:
     [
         (None, "can't be read"),
         ("{", "isn't an Avro schema"),
-        (json.dumps(NODE), "can't be used for columns: Order contains itself"),
+        (json.dumps(NODE), "can't be converted to columns: Order contains itself"),
     ],
 )
 def test_plan_values_bad_reader(text: str | None, says: str, tmp_path: Path) -> None:

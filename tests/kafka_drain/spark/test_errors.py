@@ -24,7 +24,7 @@ LAST_MS = 9_223_372_036_854_775
     ("message", "kind", "says"),
     [
         ("[KAFKA_DATA_LOSS.X] …", DataLossError, "Kafka lost offsets while the drain ran"),
-        ("values.columns can't be used for columns", ConfigError, "values.columns"),
+        ("values.columns can't be converted to columns", ConfigError, "values.columns"),
         (
             f"Job aborted (java.lang.RuntimeException: {UNKEPT}a-1 offset 7: its timestamp …)",
             SourceRecordError,
