@@ -237,7 +237,7 @@ def test_dockerfile_jars_layer_complete(tmp_path: Path) -> None:
     )
 
     # It got as far as looking into the cache, and that is empty.
-    assert "MachineError: the broker jars aren't complete" in run.stderr
+    assert "MachineError: the broker jars are incomplete" in run.stderr
 
 
 def test_dockerfile_uv_same_as_setup() -> None:

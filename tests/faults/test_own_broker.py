@@ -132,7 +132,7 @@ def test_drain_log_truncated(
         preflight(pipeline, cluster)
 
     assert 0 < end < 20
-    assert f"shorter than what was drained: {lost} ends at {end}, drained to 20." in (
+    assert f"shorter than what was drained: {lost} ends at {end}, drained up to 20." in (
         str(raised.value)
     )
     assert listing(Path(archive_folder)) == before

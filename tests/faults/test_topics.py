@@ -90,7 +90,7 @@ def test_drain_topic_made_again(
             drain(pipeline)
 
         assert f"topic id {new}, the archive has {old}" in str(raised.value)
-        assert "deleted and made again" in str(raised.value)
+        assert "deleted and recreated" in str(raised.value)
         assert listing(Path(archive_folder)) == before
 
 
@@ -198,7 +198,7 @@ def test_repair_topic_made_again_meanwhile(
         make_again(admin, cluster, make_topic, topic)
         send(topic, records(40), 0)
 
-    with pytest.raises(TopicError, match="was deleted or made again while"):
+    with pytest.raises(TopicError, match="was deleted or recreated while"):
         repair(archive, pipeline, before=replace_topic)
 
     assert not any(window.is_sealed for window in archive.snapshot().windows)
@@ -223,7 +223,7 @@ def test_drain_retention_passed_cursor(
     with pytest.raises(DataLossError) as raised:
         drain(pipeline)
 
-    assert f"{topic}-0 [10, 17), {topic}-1 [10, 30); retention passed" in str(raised.value)
+    assert f"{topic}-0 [10, 17), {topic}-1 [10, 30); retention has passed" in str(raised.value)
     assert f"{topic}-2" not in str(raised.value)
     assert listing(Path(archive_folder)) == before
 
@@ -340,7 +340,7 @@ def test_drain_open_transaction(
     # 5 to 8 in the transaction, 8 and 9 behind it: high watermark 10, last stable offset 5.
     assert hidden.hidden == {tp: 5}
     assert (
-        f"5 offsets are in or after an open transaction and wait for a later drain: {tp} 5"
+        f"5 offsets are in or after an open transaction and are left for a later drain: {tp} 5"
         in (hidden.warnings[0])
     )
     assert (report.complete, report.offsets, report.findings) == (True, 5, [])

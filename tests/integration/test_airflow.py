@@ -221,7 +221,7 @@ def test_drain_dag_with_nothing_new(drained: Drained) -> None:
 
     drained.run("drain_flights", "drain_2")
 
-    assert "drain flights: nothing new, every offset is drained" in drained.said
+    assert "drain flights: nothing new; every offset is drained" in drained.said
     assert manifest_files(drained.archive) == before == ["0"]
 
 

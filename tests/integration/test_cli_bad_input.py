@@ -301,8 +301,8 @@ def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_pat
 @pytest.mark.parametrize(
     ("archive", "says"),
     [
-        ("file", ["file is a file, expected a folder", "choose another archive"]),
-        ("file/archive", ["file/archive can't be made", "file is a file"]),
+        ("file", ["file is a file, not a folder", "choose another archive"]),
+        ("file/archive", ["file/archive can't be created", "file is a file"]),
         ("full", ["full isn't empty and isn't an archive", "choose an empty or new folder"]),
     ],
 )
@@ -328,7 +328,7 @@ def test_drain_folder_without_right(tmp_path: Path, bootstrap_servers: str) -> N
         tmp_path,
         *("drain", tmp_path / "theirs" / "new", "--topic", "t", *kafka),
         code=USAGE,
-        says=["can't be written", "no right to write to"],
+        says=["can't be written", "no write permission for"],
     )
 
 
@@ -371,10 +371,10 @@ def test_drain_checkpoint_missing(copied: Path, bootstrap_servers: str) -> None:
             {"PATH": "{empty}", "JAVA_HOME": None},
             ["No Java found", "no java is on the PATH", "Install a JDK or JRE of version 17 or 21"],
         ),
-        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, where no bin/java is", "17 or 21"]),
+        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, which has no bin/java", "17 or 21"]),
         (
             {"KAFKA_DRAIN_CACHE": "{empty}"},
-            ["connector jars aren't complete", "{empty}", "Run `kafka-drain jars`"],
+            ["connector jars are incomplete", "{empty}", "run `kafka-drain jars`"],
         ),
     ],
 )
@@ -582,7 +582,7 @@ def test_republish_damaged_after_plan(
 
     message = failure_of(job, spark, monkeypatch)
 
-    assert message.endswith("Spark reads 19 rows, the files hold 20; nothing was sent")
+    assert message.endswith("Spark reads 19 rows, but the files hold 20; nothing was sent")
     ends = cluster.latest([TopicPartition(target, p) for p in (0, 1)], "read_uncommitted")
     assert set(ends.values()) == {0}
 

@@ -73,7 +73,7 @@ def test_validation_of_many_files(tmp_path: Path) -> None:
         ),
     )
 
-    assert said[0] == "validate: 10,008 new files are read by Spark"
+    assert said[0] == "validate: reading 10,008 new files with Spark"
     assert {str(finding.reason) for finding in there.findings} >= {"file_corrupt", "file_missing"}
     assert there.findings == here.findings
     assert {**there.summary(), "seconds": 0} == {**here.summary(), "seconds": 0}
@@ -92,7 +92,7 @@ def test_validation_by_spark_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     there, said = validate(archive, by_spark(archive), cluster)
 
-    assert "24 new files are read by Spark" in said[0]
+    assert "reading 24 new files with Spark" in said[0]
     assert (here.complete, there.complete) == (True, True)
     assert (generation.folder / "receipts" / name).read_bytes() == receipt
 
@@ -105,7 +105,8 @@ def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fails(application: SparkApplication) -> None:
         """End without a word."""
 
-    with pytest.raises(SparkJobError, match="ended before the reading of the files wrote a result"):
+    says = "spark-submit exited before the file-reading job wrote a result"
+    with pytest.raises(SparkJobError, match=says):
         validate(archive, read_by_spark(pipeline_of(archive), fails))
 
     assert archive.generation(1).receipt_names() == []

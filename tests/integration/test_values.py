@@ -288,5 +288,6 @@ def test_drain_bad_columns(
     send(topic, [(None, b"{}", None, START)])
     columns = {"encoding": "json", "columns": "id BIGINTEGER"}
 
-    with pytest.raises(ConfigError, match=r"values.columns can't be columns: .*BIGINTEGER"):
+    says = r"values.columns can't be converted to columns: .*BIGINTEGER"
+    with pytest.raises(ConfigError, match=says):
         drain(pipeline_of(topic, archive_folder, columns))

@@ -1,8 +1,8 @@
-"""Whether what Spark read is of the topic that the archive means, or of one made again since.
+"""Check whether Spark read the archive's topic, or a later incarnation of it with the same name.
 
-A topic that is deleted and made again gets another id, and ids never come back: one that is the
-same before Spark's read and after it was the same throughout. So the drain asks again when Spark
-has ended, and leaves what it saw; validation seals no batch of which nobody can say it.
+A topic that is deleted and recreated gets a new id, and ids are never reused: a topic with the same
+id before and after Spark's read was the same topic throughout. The drain therefore asks again when
+Spark has finished and records the ids; validation doesn't seal a batch whose topic is in doubt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Life(str, Enum):
-    """Which life of a topic Spark has read."""
+    """Which incarnation of a topic Spark has read."""
 
     SAME = "same"
     OTHER = "other"
@@ -41,27 +41,27 @@ class Life(str, Enum):
 
 
 def life_of(meant: str | None, after_read: str | None, now: str | None) -> Life:
-    """Say which life of a topic was read, after a drain whose preflight saw the one that is meant.
+    """Return which incarnation of a topic was read, given that preflight saw the expected one.
 
     Args:
-        meant: The id that the archive has; None when it has none.
-        after_read: The id that the topic had when Spark had read; None when nobody has asked.
-        now: The id that it has; None when there is no such topic any more.
+        meant: The topic id in the archive; None when it has none.
+        after_read: The topic id after Spark had read; None when no drain recorded it.
+        now: The current topic id; None when the topic no longer exists.
     """
     if meant is None:
         return Life.UNKNOWN
     if after_read is not None:
         return Life.SAME if after_read == meant else Life.OTHER
-    # It may have been made again before it was read, or after that.
+    # It may have been recreated before or after it was read.
     return Life.SAME if now == meant else Life.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """What a drain saw when Spark had read.
+    """The topic ids that a drain saw after Spark had read.
 
     Attributes:
-        last_batch: The last batch that was read by then.
+        last_batch: The last batch that had been read by then.
         topics: Topic ids by topic.
     """
 
@@ -70,16 +70,16 @@ class ReadFrom:
 
 
 def write_read_from(generation: Generation, seen: ReadFrom) -> None:
-    """Leave what a drain saw when Spark had read."""
+    """Record the topic ids that a drain saw after Spark had read."""
     document = {"last_batch": seen.last_batch, "topics": dict(seen.topics)}
     write_document(generation.folder / "read_from.json", document)
 
 
 def read_from(generation: Generation) -> ReadFrom | None:
-    """Return what the newest drain that came to its end saw.
+    """Return the topic ids recorded by the newest drain that finished.
 
     Returns:
-        None when there was none, or what it left can't be read: what Kafka says now decides then.
+        None when there is no readable record: Kafka's current topic ids are decisive then.
     """
     found = read_note(generation.folder / "read_from.json", "last_batch", "topics")
     if found is None:
@@ -91,13 +91,13 @@ def read_from(generation: Generation) -> ReadFrom | None:
 
 
 def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, str]:
-    """Ask Kafka for the ids of those topics that exist.
+    """Ask Kafka for the ids of the topics that exist.
 
     Raises:
-        AuthorizationError: When a topic may not be described.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        AuthorizationError: When describing a topic isn't permitted.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
-    # The list leaves out internal topics, which aren't made again.
+    # The list leaves out internal topics, which aren't recreated.
     listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
     there = cluster.topics(set(names) & listed)
     return {name: topic.id for name, topic in there.items()}
@@ -109,13 +109,13 @@ def other_lives(
     after_read: Mapping[str, str | None],
     now: Mapping[str, str],
 ) -> list[str]:
-    """Say of which topics another life may have been read, each with the ids that were seen.
+    """Describe the topics of which another incarnation may have been read, with the ids seen.
 
     Args:
-        meant: The ids that the archive has.
+        meant: The topic ids in the archive.
         names: The topics that were read.
-        after_read: The ids when Spark had read, where a drain has asked.
-        now: The ids of those that exist.
+        after_read: The topic ids after Spark had read, as far as a drain recorded them.
+        now: The current ids of the topics that exist.
     """
     found = []
     for name in sorted(names):
@@ -123,22 +123,22 @@ def other_lives(
         if life_of(meant.get(name), seen, now.get(name)) == Life.SAME:
             continue
         is_there = seen or now.get(name)
-        what = f"has topic id {is_there}" if is_there else "doesn't exist any more"
+        what = f"has topic id {is_there}" if is_there else "no longer exists"
         found.append(f"{name} {what}, the archive has {meant.get(name)}")
     return found
 
 
 def refuse_other_lives(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:
-    """Refuse what Spark has read, unless its topics are still those that were meant.
+    """Refuse what Spark has read unless its topics are still the expected ones.
 
     Args:
-        cluster: Where it was read from.
-        meant: The topics that were read, with their ids before it.
-        what: What isn't sealed then, for people.
+        cluster: The cluster it was read from.
+        meant: The topics that were read, with their ids before the read.
+        what: The consequence and what to do; ends the error message.
 
     Raises:
-        TopicError: Says of which topics another life may have been read, and what to do.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        TopicError: Names the topics of which another incarnation may have been read.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
     other = other_lives(meant, meant, {}, topic_ids_now(cluster, meant))
     if other:
@@ -146,8 +146,8 @@ def refuse_other_lives(cluster: KafkaCluster, meant: Mapping[str, str], what: st
 
 
 def made_again(other: Collection[str]) -> str:
-    """Say in words what happened to topics of which another life may have been read."""
+    """Describe what happened to topics of which another incarnation may have been read."""
     return (
-        f"a topic was deleted or made again while it was drained: {'; '.join(other)}. What Spark "
-        "read may be of another topic than the archive's"
+        f"a topic was deleted or recreated while it was being drained: {'; '.join(other)}. Spark "
+        "may have read a different topic than the archive's"
     )

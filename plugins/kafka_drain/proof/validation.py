@@ -1,7 +1,7 @@
-"""Validation of an archive: manifest, checkpoint, receipts, files and offsets against each other.
+"""Validate an archive: compare manifest, checkpoint, receipts, files and offsets with each other.
 
-Reads everything first and collects what is wrong; whether that is an error is the caller's to say.
-What is proven complete is sealed: one receipt a batch.
+Reads everything first and collects the findings; the caller decides whether to raise an error.
+Every batch that is proven complete is sealed with a receipt.
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ __all__ = ["Scope", "validate_archive"]
 
 Scope = Literal["open", "all"]
 
-#: So many receipts are read for the report's chart.
+#: Number of receipts that are read for the report's chart.
 CHARTED = 50
 _NOTHING: Ranges = MappingProxyType({})
 
-#: More new files than these may be read elsewhere: by the executors of a Spark cluster.
+#: Number of new files above which they may be read by the executors of a Spark cluster.
 MANY_FILES = 10_000
 
-#: Findings after which nothing is noted as sealed. A repair may fill a hole.
+#: Findings that prevent noting anything as sealed. A repair may still fill a hole.
 _NOT_NOTED = OF_SEALED | {Reason.SEGMENT_HOLE}
 
 
 @dataclass(frozen=True)
 class _Validation:
-    """What all steps of one validation need."""
+    """The state shared by all steps of one validation."""
 
     archive: Archive
     snapshot: Snapshot
@@ -121,22 +121,23 @@ def validate_archive(
 
     Args:
         archive: The archive.
-        cluster: Where the reasons of gaps are asked; without it, each gap is a finding and nothing
-            is sealed.
-        say: Takes a line of progress every two seconds.
-        scope: `all` checks every generation and receipt; `open` the generation that drains append
-            to, and trusts the receipts of the closed ones.
+        cluster: The cluster to ask for the reasons of gaps; without it, each gap is a finding and
+            nothing is sealed.
+        say: Receives a progress line every two seconds.
+        scope: `all` checks every generation and receipt; `open` checks only the generation that
+            drains append to, and trusts the receipts of the closed ones.
         deep: Also read all bytes of sealed files and compare them with what was sealed.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        run: Name of the run, by which a retry is told from another run; None for the time.
-        clock: The time; replaced in tests.
-        read_many: Reads the new files where there are more than MANY_FILES.
-        writes: Whether it seals and notes; otherwise nothing in the archive is changed.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        run: Name of the run, which distinguishes a retry from another run; None to use the current
+            time.
+        clock: Returns the current time; replaced in tests.
+        read_many: Reads the new files when there are more than MANY_FILES.
+        writes: Whether to seal batches and write notes; if False, the archive isn't changed.
 
     Raises:
-        ConfigError: When an acknowledged range can't be understood.
-        ArchiveError: When the folder is no archive, or one of another Kafka cluster.
-        KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
+        ConfigError: When an acknowledged range can't be parsed.
+        ArchiveError: When the folder isn't an archive, or is one of another Kafka cluster.
+        KafkaUnavailableError: When Kafka has to be asked and doesn't respond.
     """
     began = time.monotonic()
     acknowledged = parse_acknowledgements(acknowledge_expired)
@@ -184,7 +185,7 @@ def validate_archive(
 
 
 def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
-    """Keep what Kafka holds now, and find partitions that have stood still since an earlier run."""
+    """Record what Kafka holds now, and find partitions that are stuck since an earlier run."""
     archive = validation.archive
     if validation.cluster is None:
         return []
@@ -201,7 +202,7 @@ def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
 
 
 def _note(validation: _Validation) -> None:
-    """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
+    """Note newly sealed segments in the journal, unless a finding concerns what is sealed."""
     report, sealed, snapshot = validation.report, validation.sealed, validation.snapshot
     if validation.cluster is None or not validation.writes:
         return
@@ -230,7 +231,7 @@ def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> st
 def _validate_closed(
     validation: _Validation, generation: SnapshotGeneration, previous: str | None
 ) -> str | None:
-    """Check what the receipts of a closed generation seal; its manifest doesn't count any more."""
+    """Check what a closed generation's receipts seal; its manifest no longer matters."""
     report = validation.report
     listing = generation.list_data_files()
     sealed = check_all_sealed(
@@ -254,13 +255,13 @@ def _validate_closed(
 
 
 def _explain_windows(validation: _Validation) -> None:
-    """Say what damaged files of windows held, and whether Kafka still has it."""
+    """Determine what damaged window files held, and whether Kafka still has it."""
     document = validation.snapshot.document
     for window, files in validation.windows.damaged:
         try:
             file_format = window.plan.format
         except ArchiveError:
-            # A finding of its own.
+            # Reported as a separate finding.
             continue
         receipt = window.receipt
         lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
@@ -269,7 +270,7 @@ def _explain_windows(validation: _Validation) -> None:
 
 
 def _explain_holes(validation: _Validation) -> None:
-    """Say what Kafka has of offsets between two generations; who accepts their loss is noted."""
+    """Ask Kafka about offsets between two generations; collect holes that are harmless."""
     document, sealed = validation.snapshot.document, validation.sealed
     for hole in sealed.holes:
         topic_ids = {hole.tp.topic: hole.topic_id}
@@ -307,7 +308,7 @@ def _validate_open(
     document = generation.document
     identity = _identity(validation.snapshot, generation)
     state = read_state(validation.snapshot, generation)
-    # A whole validation looks at all batches of which the checkpoint still has the ends.
+    # A validation of scope `all` checks all batches whose ends the checkpoint still has.
     kept = max(CHARTED, len(state.checkpoint.ends)) if validation.whole else CHARTED
     newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
     state.findings.extend(_ends_elsewhere(state, newest))
@@ -342,7 +343,7 @@ def _validate_open(
             orphans,
             document.format,
         )
-    # A checkpoint that doesn't know the last batches can't say what they may hold.
+    # A checkpoint without the last batches can't determine which offsets they may hold.
     covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
     found += check_offsets(parts, files) if covered else check_duplicates(files)
     lost = lost_ranges(generation.root, sealed.damaged, document.format)
@@ -353,7 +354,7 @@ def _validate_open(
     report.findings += [windows.excuse(finding) for finding in sealed.findings]
     report.findings += found
     report.findings += [
-        Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
+        Finding(Reason.FILE_ORPHAN, path, "not in the manifest; readers ignore it")
         for path in orphans
     ]
     gaps = _explain(validation, identity, lost)
@@ -361,7 +362,7 @@ def _validate_open(
     contents = _compare(validation, state, identity, checked)
     report.findings += contents.findings
     if contents.files:
-        # What they held is missing, as that of a file that can't be read: a repair drains it again.
+        # Like an unreadable file's, their offsets count as missing: a repair drains them again.
         files = [file for file in files if file.path not in contents.paths]
         gaps += _explain(validation, identity, contents.ranges, were_read=contents.ranges)
     report.add_sealed(generation, state.receipt, sealed.receipts)
@@ -385,7 +386,7 @@ def _identity(snapshot: Snapshot, generation: SnapshotGeneration) -> Identity:
 
 
 def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:
-    """Find batches that the checkpoint lets end elsewhere than their receipts do."""
+    """Find batches whose end in the checkpoint differs from that in their receipt."""
     ends = {receipt.last_batch: receipt.ends for receipt in receipts}
     folder = f"{state.generation.name}/checkpoint"
     found = compare_with_receipts(state.checkpoint, ends, folder)
@@ -393,20 +394,20 @@ def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list
 
 
 def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:
-    """Return data files that neither manifest nor receipts list, relative to the archive."""
+    """Return data files that neither the manifest nor receipts list, relative to the archive."""
     generation = state.generation
     found = [
         f"{generation.data_name}/{path}" for path in listing if path not in state.manifest.files
     ]
     if found and state.receipt and state.receipt.files_so_far.files > len(state.sealed):
-        # Spark's `retention` hides files from the manifest; a cut manifest doesn't list them.
+        # Spark's `retention` option removes files from the manifest, and so does truncation.
         receipts = readable_receipts(generation, generation.receipt_names())
         found = list(set(found) - {file.path for receipt in receipts for file in receipt.files})
     return sorted(found)
 
 
 def _damaged_batches(state: GenerationState, findings: Iterable[Finding]) -> set[int | None]:
-    """Return the batches whose files something is wrong with; None for what is of no one file."""
+    """Return the batches with damaged files; None for an error that isn't about a single file."""
     batch_of: dict[str | TopicPartition, int | None] = {
         f"{state.generation.data_name}/{f.path}": f.batch for f in state.new
     }
@@ -419,21 +420,21 @@ def _compare(
     identity: Identity,
     checked: Sequence[CheckedSegment],
 ) -> CheckedContents:
-    """Compare the content of those segments with which nothing else is wrong."""
+    """Compare the contents of the segments that are intact otherwise."""
     windows, root = validation.windows, validation.archive.root
     same = windows.of_same_topics(identity)
     contents = check_contents(
         state.generation,
         checked,
         lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
-        # After the batches were listed: a drain of theirs that has ended left what it had read.
+        # Checked after listing the batches: a drain that has finished has recorded what it read.
         is_draining=is_held(root, clock=validation.clock),
     )
     if contents.pending:
         first = contents.pending[0].part
         validation.say(
-            f"validate: {first.name} and later ones wait: a drain holds the archive's lease, and "
-            "leaves what Spark read when it ends"
+            f"validate: {first.name} and later batches aren't sealed yet: a drain holds the "
+            "archive's lease, and records what Spark read only when it finishes"
         )
     return contents
 
@@ -444,7 +445,7 @@ def _of_same_topics(
     identity: Identity,
     proven: Sequence[CheckedSegment],
 ) -> list[CheckedSegment]:
-    """Return the segments up to the first that may have been read of a topic made again."""
+    """Return the segments up to the first that may have been read from a recreated topic."""
     if not proven:
         return []
     assert validation.cluster is not None
@@ -472,7 +473,7 @@ def _of_same_topics(
 
 
 def _topics_read(part: Segment) -> set[str]:
-    """Return the topics of which a segment has read offsets: others may be gone."""
+    """Return the topics that a segment has read offsets from: others may no longer exist."""
     return {tp.topic for tp, offsets in part.ranges.items() if len(offsets)}
 
 
@@ -511,7 +512,7 @@ def _seal(
             sealed_at=validation.now.isoformat(timespec="milliseconds"),
         )
         receipt = replace(receipt, journal=validation.sealed.journal.newest)
-        # Where another validation was faster, its receipt counts.
+        # If another validation was faster, its receipt counts.
         is_written = generation.write_receipt(receipt)
         before = generation.read_receipt(receipt.name)
         if is_written:
@@ -524,7 +525,7 @@ def _seal(
 def _claims(
     state: GenerationState, identity: Identity, proven: Iterable[CheckedSegment]
 ) -> Iterator[Claim]:
-    """Yield which offsets the generation will hold when it is sealed."""
+    """Yield the offsets that the generation will hold once the segments are sealed."""
     for each in proven:
         left = Counter[TopicPartition]()
         for gap in each.gaps:
@@ -538,11 +539,12 @@ def _claims(
 def _bounds(
     cluster: KafkaCluster, identity: Identity, partitions: set[TopicPartition]
 ) -> dict[TopicPartition, KafkaBounds]:
-    """Ask Kafka what it holds now of the partitions whose topic is still the same."""
+    """Ask Kafka for the current bounds of the partitions whose topic is still the same."""
     same = same_topics(identity, {tp.topic for tp in partitions}, cluster)
     wanted = [tp for tp in partitions if tp.topic in same]
     earliest = cluster.earliest(wanted)
-    # In this order, as what arrives between the two answers doesn't wait behind a transaction.
+    # In this order, so that records arriving between the two requests don't look as if they were
+    # behind an open transaction.
     end = cluster.latest(wanted, "read_uncommitted")
     stable = cluster.latest(wanted, "read_committed")
     return {tp: KafkaBounds(earliest[tp], stable[tp], max(end[tp], stable[tp])) for tp in wanted}

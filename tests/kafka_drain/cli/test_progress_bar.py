@@ -69,7 +69,7 @@ def test_bar_is_as_long_as_done(done: int, total: int, expected: str) -> None:
         ("26/11/22 12:00:00 ERROR Executor: exception in task 0.0", "red"),
         ("26/11/22 12:00:00 INFO Executor: no ERROR here", ""),
         ("drain a: 200,000 offsets planned", ""),
-        ("drain errors: nothing new, every offset is drained", ""),
+        ("drain errors: nothing new; every offset is drained", ""),
     ],
 )
 def test_styled(line: str, style: str) -> None:

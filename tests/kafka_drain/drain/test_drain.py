@@ -159,7 +159,10 @@ def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
             "FetchPosition{offset=110} is out of range for partition t-0)",
             DataLossError,
         ),
-        ("values.columns can't be columns: [PARSE_SYNTAX_ERROR] …; correct it", ConfigError),
+        (
+            "values.columns can't be converted to columns: [PARSE_SYNTAX_ERROR] …; correct it",
+            ConfigError,
+        ),
         ("Job aborted: No space left on device", SparkJobError),
         (None, SparkJobError),
     ],

@@ -53,7 +53,7 @@ def test_other_lives() -> None:
     assert found == [
         "b has topic id 9, the archive has 2",
         "c has topic id 7, the archive has 3",
-        "d doesn't exist any more, the archive has 4",
+        "d no longer exists, the archive has 4",
     ]
     assert other_lives(meant, ["a"], {}, {"a": "1"}) == []
 

@@ -460,7 +460,7 @@ def test_open_drain_to_file(cluster: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with (
-        pytest.raises(ArchiveError, match="is a file, expected a folder"),
+        pytest.raises(ArchiveError, match="is a file, not a folder"),
         open_drain(pipeline_to(tmp_path / "file"), cluster, tmp_path, run="r", say=print),
     ):
         pytest.fail("wasn't refused")
