@@ -1,4 +1,4 @@
-"""Which segments may be sealed, by what was found of their files and offsets. Plain values."""
+"""Which segments may be sealed, by what was found of their files and offsets. Opens nothing."""
 
 from __future__ import annotations
 
