@@ -120,7 +120,7 @@ def _drain(
     report = validate_archive(Archive.at(pipeline.archive), cluster, scope="open")
     proven = time.perf_counter() - began
     if not report.complete or report.records != partitions:
-        raise RuntimeError(f"{pipeline.name}: {report.lines()}")
+        raise RuntimeError(f"{pipeline.name}: {report.findings}")
     receipts = list(Path(pipeline.archive).glob("generations/0001/receipts/*.json"))
     size = sum(path.stat().st_size for path in receipts)
     return [

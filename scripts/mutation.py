@@ -40,6 +40,7 @@ DECIDING = {
     "proof.gap_classification": "",
     "proof.gap_explanation": "proof/test_validation_gap_since_read.py",
     "proof.offset_checks": "",
+    "proof.prove": "",
     "proof.segment_proof": "",
     "republish.planning.selection": "",
     "republish.planning.verdicts": "republish/verifying/test_result.py",

@@ -35,7 +35,7 @@ from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.report import note_overview, write_report
-from kafka_drain.proof.topic_lives import ReadFrom, write_read_from
+from kafka_drain.proof.topic_ids import ReadFrom, write_read_from
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import Row, TranslationPlan

@@ -76,7 +76,7 @@ def test_drain_disk_full(
     assert len(listed_files(archive)) == 2
     assert held(archive) == {0: list(range(11))}
     report = validate_archive(Archive.at(archive), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
 
 
 def test_drain_disk_full_before_it_starts(

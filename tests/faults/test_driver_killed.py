@@ -254,7 +254,7 @@ def test_drain_killed_at(moment: str, states: str, drain: Drain, cluster: KafkaC
     assert len(listed_files(folder)) == killed.batch + 2
     assert held(folder) == {0: list(range(RECORDS))}
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert {archive.root / path for path in orphans(report)} == left
     # Of what the killed drain had committed, it left no word of what Spark had read.
     unknown = killed.batch + killed.in_manifest

@@ -159,7 +159,7 @@ def test_drain_executors_stalled_and_killed(
     left = part_files(archive_folder) - listed_files(archive_folder)
     assert left >= {losing, torn}
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert {Path(archive_folder) / path for path in orphans(report)} == left
     assert len(report.findings) == len(left)
 

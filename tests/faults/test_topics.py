@@ -253,7 +253,7 @@ def test_drain_records_deleted_meanwhile(
     assert running.code() == 1
     assert manifest_files(Archive.at(archive_folder)) == ["0", "1"]
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert report.offsets == report.records == 200
     assert held(archive_folder) == {0: list(range(100)), 1: list(range(100))}
     before = listing(Path(archive_folder))

@@ -77,7 +77,7 @@ def test_drain_killed_and_run_again(
     drain(pipeline)
 
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert (report.offsets, report.records) == (RECORDS, RECORDS)
     rows = ds.dataset([file["path"] for file in committed_files(archive)]).to_table(
         columns=["partition", "offset"]

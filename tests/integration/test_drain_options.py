@@ -607,7 +607,7 @@ def test_drain_internal_topic(
     assert result["records"] > 0
     assert set(held(archive_folder)) == {name}
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
 
 
 def test_drain_pattern_matches_whole_names(

@@ -95,7 +95,7 @@ def check_exact(pipeline: Pipeline, cluster: Any) -> None:
     """Hold that every offset is in exactly one committed file."""
     archive = Archive.at(pipeline.archive)
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert (report.offsets, report.records) == (RECORDS, RECORDS)
     rows = ds.dataset([file["path"] for file in committed_files(archive)]).to_table(
         columns=["partition", "offset"]

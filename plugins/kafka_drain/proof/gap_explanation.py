@@ -14,7 +14,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.topic_lives import topic_ids_now
+from kafka_drain.proof.topic_ids import topic_ids_now
 
 __all__ = ["explain_gaps", "gap_findings", "same_topics", "split_compacted"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.archive.status import make_overview, write_overview
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.archive.watermarks import read_observations
@@ -22,8 +22,9 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import TopicPartition, count
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.report_text import report_lines
+from kafka_drain.proof.window_checks import CheckedWindows
 from kafka_drain.storage.json_files import write_document, write_text
+from kafka_drain.storage.lease import utc_now
 
 #: Number of batches in the report.
 BATCHES = 100
@@ -75,6 +76,8 @@ class Report:
         sealed: The added receipts, oldest first.
         seconds: Duration of the validation.
         cursor: Where the open generation's next batch starts.
+        newest: The open generation's newest receipt; None when nothing is sealed.
+        validated_at: When the validation began.
     """
 
     archive: str
@@ -96,6 +99,8 @@ class Report:
     sealed: list[Receipt] = field(default_factory=list)
     seconds: float = 0.0
     cursor: Mapping[TopicPartition, int] = field(default_factory=dict)
+    newest: Receipt | None = None
+    validated_at: datetime = field(default_factory=utc_now)
     rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 
     @property
@@ -219,6 +224,13 @@ class Report:
                 row = self._row(content.tp, receipt.topics, content.first)
                 row.records -= content.records
 
+    def add_windows(self, checked: CheckedWindows) -> None:
+        """Add the sealed windows, and what is wrong with their files."""
+        for window in checked.figures:
+            self.add_window(window.key, window.receipt, window.replaced)
+            self.add_damaged((file, window.receipt) for file in window.damaged)
+        self.findings += checked.findings
+
     def add_window(
         self, key: str, receipt: Receipt, replaced: Mapping[str, Any] | None = None
     ) -> None:
@@ -282,7 +294,7 @@ class Report:
         """Return the whole report as JSON types."""
         return {
             **self.summary(),
-            "validated_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "validated_at": self.validated_at.isoformat(timespec="seconds"),
             "partitions": self.partitions(),
             "generations": self.generations,
             "windows": self.windows,
@@ -300,10 +312,6 @@ class Report:
             ],
             "findings": [finding.to_dict() for finding in self.findings],
         }
-
-    def lines(self) -> list[str]:
-        """Return the report as text lines: one per partition, then the findings."""
-        return report_lines(self)
 
     def summary(self) -> dict[str, Any]:
         """Return a short form of the report, for an XCom."""
@@ -379,16 +387,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     observed, settings = read_observations(archive), noted_topic_settings(archive.root)
     name = report_path.rpartition("/")[2]
     overview = make_overview(
-        report.to_dict(), _last_receipt(archive), observed, settings, name, report.cursor
+        report.to_dict(), report.newest, observed, settings, name, report.cursor
     )
     write_overview(archive.root, overview)
     return overview
-
-
-def _last_receipt(archive: Archive) -> Receipt | None:
-    generation = archive.snapshot().open_generation
-    try:
-        return generation.last_receipt() if generation else None
-    except ReceiptError:
-        # The report has a finding for it.
-        return None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kafka_drain.proof.report import Report
+from kafka_drain.proof.report import Report
 
 __all__ = ["SHOWN", "gaps_text", "report_ending", "report_heading", "report_lines"]
 

@@ -1,4 +1,4 @@
-"""Decide which segments may be sealed, from the checks of their files and offsets. Plain values."""
+"""Decide which segments may be sealed, from what was found. Opens nothing."""
 
 from __future__ import annotations
 

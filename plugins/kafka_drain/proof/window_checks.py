@@ -14,11 +14,17 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity
 
-__all__ = ["HeldByWindows", "check_files", "check_windows", "refuse_fewer"]
+__all__ = [
+    "CheckedWindows",
+    "HeldByWindows",
+    "WindowFigures",
+    "check_files",
+    "check_windows",
+    "refuse_fewer",
+]
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 
@@ -82,33 +88,67 @@ class HeldByWindows:
         return finding
 
 
-def check_windows(snapshot: Snapshot, report: Report, *, deep: bool) -> HeldByWindows:
-    """Check the sealed windows of an archive; windows without a receipt hold nothing yet."""
-    # The comparison with the archive's journal reports damaged receipts.
+@dataclass(frozen=True)
+class WindowFigures:
+    """A sealed window's part of a report.
+
+    Attributes:
+        key: The window's name.
+        receipt: Its receipt.
+        replaced: Files, bytes and records of the intact files that it replaces, which are counted
+            elsewhere; None if it replaces none.
+        damaged: Its files that are gone or changed.
+    """
+
+    key: str
+    receipt: Receipt
+    replaced: Mapping[str, Any] | None
+    damaged: Sequence[SealedFile]
+
+
+@dataclass(frozen=True)
+class CheckedWindows:
+    """What was found of the sealed windows.
+
+    Attributes:
+        held: What they hold.
+        figures: Their part of a report.
+        findings: What is wrong with their files.
+    """
+
+    held: HeldByWindows
+    figures: Sequence[WindowFigures]
+    findings: Sequence[Finding]
+
+
+def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
+    """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
+    # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     sealed = snapshot.readable
     superseded = frozenset(
         path for window in sealed if window.supersedes for path in window.receipt.replaces
     )
     damage: dict[Window, list[Finding]] = {}
+    figures = []
     for window in sealed:
         receipt = window.receipt
         damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
-        report.add_window(window.key, receipt, _replaced(window))
         broken = {finding.subject for finding in damage[window]}
-        report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
+        files = [file for file in receipt.files if file.path in broken]
+        figures.append(WindowFigures(window.key, receipt, _replaced(window), files))
     replaced = _replaced_by_whole(sealed, damage)
     whole: list[SnapshotWindow] = []
     damaged: list[tuple[SnapshotWindow, list[SealedFile]]] = []
     for window in sealed:
-        files = window.receipt.files
+        files = list(window.receipt.files)
         broken = {finding.subject for finding in damage[window]} - replaced
         if broken:
             damaged.append((window, [file for file in files if file.path in broken]))
         elif not files or not all(file.path in superseded for file in files):
             whole.append(window)
     held = HeldByWindows(whole, replaced, superseded, damaged)
-    report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
-    return held
+    findings = [held.excuse(finding) for found in damage.values() for finding in found]
+    return CheckedWindows(held, figures, findings)
 
 
 def _replaced(window: SnapshotWindow) -> dict[str, Any] | None:

@@ -104,6 +104,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import note_overview, raise_findings, write_report
+        from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_overview
@@ -123,7 +124,7 @@ class ValidateManifestOperator(SparkJobOperator):
         if "ti" in context:
             # A failed task returns nothing, and its report is the one that is wanted.
             context["ti"].xcom_push(key=REPORT_KEY, value=path)
-        for line in report.lines():
+        for line in report_lines(report):
             self.log.info("%s", line)
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)

@@ -9,14 +9,8 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.proof.topic_lives import (
-    Life,
-    ReadFrom,
-    life_of,
-    other_lives,
-    read_from,
-    write_read_from,
-)
+from kafka_drain.proof.topic_ids import ReadFrom, read_from, write_read_from
+from kafka_drain.proof.topic_lives import Life, life_of, other_lives
 from kafka_drain.storage.json_files import write_document
 
 OLD, NEW = "old", "new"
