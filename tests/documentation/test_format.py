@@ -690,7 +690,9 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="format version 3"):
             parse(resealed(path, format_version=3))
-    with pytest.raises(ArchiveError, match="has archive format 2, this kafka-drain reads format 1"):
+    with pytest.raises(
+        ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
+    ):
         archive.require()
 
 

@@ -114,17 +114,17 @@ def refused(
         ),
         (
             ["--topic", "t", "--topic-pattern", "t.*"],
-            ["topics and topic_pattern contradict each other", "say exactly one of"],
+            ["topics and topic_pattern contradict each other", "give exactly one of"],
         ),
         (
             [
                 *("--topic", "t", "--source-option", "startingOffsets=earliest"),
                 *("--source-option", "startingTimestamp=2026-01-31T00:00:00Z"),
             ],
-            ["startingOffsets and startingTimestamp contradict", "say where to start once"],
+            ["startingOffsets and startingTimestamp contradict", "give only one starting position"],
         ),
         (["--topic-pattern", "("], ["topic_pattern", "'('", "regular expression"]),
-        ([], ["none is given", "say exactly one of topics, topic_pattern and assign"]),
+        ([], ["none is given", "give exactly one of topics, topic_pattern and assign"]),
     ],
 )
 def test_drain_options_not_acceptable(
@@ -170,7 +170,7 @@ def test_drain_pipeline_file_not_acceptable(
         ('{"sasl.password": "hunter2"', ["kafka.json isn't JSON"]),
         (
             '{"bootstrap.servers": "x:1", "security.protocol": "tls"}',
-            ["settings don't fit", '"security.protocol"'],
+            ["settings are invalid", '"security.protocol"'],
         ),
         (None, ["kafka.json can't be read"]),
     ],
@@ -217,7 +217,7 @@ def test_drain_broker_not_there(tmp_path: Path) -> None:
     file = tmp_path / "kafka.json"
     file.write_text(json.dumps({"bootstrap.servers": NOWHERE, "socket.timeout.ms": 1000}))
     arguments = ("--topic", "t", "--kafka-config", file)
-    says = [f"no answer from Kafka at {NOWHERE} within 1 s", "check that the broker runs"]
+    says = [f"no response from Kafka at {NOWHERE} within 1 s", "check that the broker is running"]
 
     refused(tmp_path, "drain", tmp_path / "new", *arguments, code=FAILED, says=says)
 
@@ -652,7 +652,7 @@ def test_archive_of_moved_folder(copied: Path) -> None:
     [
         (["--from-batch", "x"], ["from_batch = 'x'", "such as 1:7"]),
         (["--from-batch", "1", "--from-time", "2026-01-01"], ["exclude each other"]),
-        (["--from-batch", "1"], ["expected an archive that a drain made"]),
+        (["--from-batch", "1"], ["expected an archive created by a drain"]),
     ],
 )
 def test_reprocess_options_not_acceptable(
@@ -673,8 +673,8 @@ def test_reprocess_options_not_acceptable(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], ["expected an archive that a drain made"]),
-        (["--apply"], ["expected an archive that a drain made"]),
+        ([], ["expected an archive created by a drain"]),
+        (["--apply"], ["expected an archive created by a drain"]),
     ],
 )
 def test_maintain_without_archive(arguments: list[str], says: list[str], tmp_path: Path) -> None:

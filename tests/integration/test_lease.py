@@ -125,7 +125,7 @@ def test_drain_while_another_drains(
     assert second.code == 1
     assert second.out == ""
     assert "Traceback" not in second.err
-    assert "Try again when it has ended" in second.err
+    assert "Try again when it has finished" in second.err
     assert f"process {os.getpid()} (run scheduled__1)" in second.err
     assert before == after
     assert result["records"] == RECORDS
@@ -185,7 +185,7 @@ def test_drain_after_kill(
     assert early.code == 1
     assert f"process {killed.pid} (run terminal)" in early.err
     assert len(said) == 1
-    assert f"took over the lease of {left['holder']} (run terminal), which ran out" in said[0]
+    assert f"took over the lease of {left['holder']} (run terminal), which expired" in said[0]
     assert not (archive / "lock.json").exists()
     check_exact(pipeline, cluster)
 

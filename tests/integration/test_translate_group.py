@@ -286,7 +286,7 @@ def test_refused_while_group_reads(
     assert restored.translate("--to-group", group, "--apply") == 0
     with (
         consumer(bootstrap_servers, group, restored.target, protocol),
-        pytest.raises(GroupInUseError, match="--undo needs a group that nobody reads with"),
+        pytest.raises(GroupInUseError, match="--undo needs a group without active members"),
     ):
         restored.translate("--to-group", group, "--undo", "--apply")
 
@@ -609,14 +609,14 @@ def test_no_broker() -> None:
     """Where nobody answers, that is said within the time given."""
     groups = ConsumerGroups(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 1.0)
 
-    with pytest.raises(KafkaUnavailableError, match="no answer about group g"):
+    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
         groups.describe("g")
-    with pytest.raises(KafkaUnavailableError, match="no answer about group g"):
+    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
         groups.committed("g", [TopicPartition("t", 0)])
 
 
 def test_commit_to_missing_topic(restored: Restored) -> None:
     """An offset of a topic that isn't there is refused as such."""
-    with pytest.raises(TopicError, match="doesn't know a topic") as caught:
+    with pytest.raises(TopicError, match=r"a topic that Kafka at .* doesn't have") as caught:
         restored.groups.commit(restored.group, {TopicPartition("no-such", 0): Committed(1)})
     assert isinstance(caught.value.__cause__, KafkaException)

@@ -100,7 +100,7 @@ def test_operator_without_kafka(errors: Any) -> None:
     kind, message = errors["no broker"]
 
     assert kind == "KafkaUnavailableError"
-    assert "no answer from Kafka at 127.0.0.1:1" in message
+    assert "no response from Kafka at 127.0.0.1:1" in message
 
 
 def test_drain_operator_with_unknown_log_level(errors: Any) -> None:
@@ -116,7 +116,7 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
     kind, message = errors["no archive"]
 
     assert kind == "AirflowFailException"
-    assert "expected an archive that a drain made" in message
+    assert "expected an archive created by a drain" in message
     assert not archive.exists()
 
 

@@ -1,4 +1,4 @@
-"""File formats of the sink, their compressions, the writer's options and partition columns.
+"""The sink's file formats, compressions, writer options and partition columns.
 
 Opens nothing.
 """
@@ -19,7 +19,7 @@ __all__ = [
     "writer_defaults",
 ]
 
-#: File formats, each with the compressions that Spark writes and that can be read back without
+#: File formats, each with the compressions that Spark can write and that can be read without
 #: Spark; the first one is the default.
 COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "parquet": ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed"),
@@ -28,21 +28,21 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "orc": ("zstd", "snappy", "zlib", "lz4", "none"),
 }
 
-#: Column of ORC files: a record's time in milliseconds since 1970. ORC's own timestamps can't keep
-#: each of them.
+#: Column of ORC files: the record's timestamp in milliseconds since 1970, because ORC's own
+#: timestamps can't represent every value.
 MILLISECONDS = "timestampMillis"
 
-#: Columns that files can be partitioned by, each with its Spark SQL expression. Times are UTC.
+#: Columns that files can be partitioned by, each with its Spark SQL expression, in UTC.
 PARTITION_COLUMNS: dict[str, str] = {
     "topic": "topic",
-    # As numbers, which are compared for each record; Spark writes a date as yyyy-MM-dd.
+    # Numeric, which compares faster for each record; Spark writes a date as yyyy-MM-dd.
     "date": "to_date(timestamp)",
     "hour": "lpad(hour(timestamp), 2, '0')",
 }
 
 
 def partition_columns(partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the Spark SQL expression of each column that files are partitioned by."""
+    """Return the Spark SQL expressions of the columns that files are partitioned by."""
     return {column: PARTITION_COLUMNS[column] for column in partition_by}
 
 
@@ -66,10 +66,10 @@ _PER_FORMAT: dict[str, dict[str, Check]] = {
 
 
 def check_sink_options(file_format: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """Check the writer's options for a format and return them as Spark reads them.
+    """Check the writer options of a format and return them in Spark's form.
 
     Raises:
-        ConfigError: When a name is unknown for the format or a value not accepted.
+        ConfigError: When a name is unknown for the format, or a value isn't accepted.
     """
     known = _COMMON | _PER_FORMAT[file_format]
     checked: dict[str, str] = {}
@@ -81,10 +81,10 @@ def check_sink_options(file_format: str, options: Mapping[str, Any]) -> dict[str
 
 
 def writer_defaults(file_format: str, compression: str) -> dict[str, str]:
-    """Return the options of the file sink that are set unless a pipeline says otherwise.
+    """Return the file sink's default options, which a pipeline can override.
 
-    Parquet's dictionaries cost a third of a drain's time: Kafka's keys, offsets and timestamps
-    hardly repeat. zstd and gzip find what does repeat, and files are as small without them.
+    Parquet dictionaries cost a third of a drain's time, and Kafka's keys, offsets and timestamps
+    rarely repeat. zstd and gzip compress what does repeat just as small without them.
     """
     options = {"compression": compression}
     if file_format == "parquet" and compression in ("zstd", "gzip"):

@@ -69,7 +69,7 @@ class SchemaRegistry:
     def __post_init__(self) -> None:
         for name in self.settings:
             if name not in _ACCEPTED:
-                raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Schema Registry")
+                raise unknown(name, "hidden", _ACCEPTED, "setting of a Schema Registry")
         url = urlsplit(self.url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ConfigError(

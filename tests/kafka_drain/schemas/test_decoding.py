@@ -253,8 +253,8 @@ def test_frozen_values(registry: FakeRegistry, tmp_path: Path) -> None:
     [
         ({"encoding": "avro"}, "give registry_conn_id, or schema_files"),
         ({"encoding": "json"}, "values.columns is missing"),
-        ({"encoding": "json", "columns": "a INT", "subjects": ["a"]}, "values.subjects is for"),
-        (BY_REGISTRY | {"columns": "a INT"}, "values.columns is for encoding 'json'"),
+        ({"encoding": "json", "columns": "a INT", "subjects": ["a"]}, "values.subjects requires"),
+        (BY_REGISTRY | {"columns": "a INT"}, "values.columns requires encoding 'json'"),
         ({"encoding": "avro", "schema_files": {"-1": "/x"}}, "values.schema_files.-1"),
         ({"encoding": "avro", "schema_files": {"1": "/x"}, "subjects": ["a"]}, "registry_conn_id"),
         ({"encoding": "protobuf"}, "values.encoding = 'protobuf'"),
