@@ -40,7 +40,7 @@ def test_ui_port_taken(tmp_path: Path) -> None:
 
     assert ended.returncode == 1
     said = " ".join(ended.stdout.split())
-    assert f"port {port} is taken by another program, and nothing was started" in said
+    assert f"port {port} is in use by another program, and nothing was started" in said
     named = re.search(r"make ui PORT=(\d+)", said)
     assert named
     LocalAirflow(tmp_path, "", int(named[1])).require_port()
@@ -54,7 +54,7 @@ def test_airflow_port_taken(tmp_path: Path) -> None:
         other.listen()
         airflow = LocalAirflow(tmp_path / "demo", "", other.getsockname()[1])
 
-        with pytest.raises(AirflowError, match="is taken"):
+        with pytest.raises(AirflowError, match="is in use"):
             airflow.start()
 
     assert not (tmp_path / "demo").exists()
@@ -150,7 +150,7 @@ def test_airflow_ends_early(standalone: Callable[[str], LocalAirflow]) -> None:
     """Where Airflow ends while it starts, nothing that it has started is left."""
     airflow = standalone("sleep 1; exit 3")
 
-    with pytest.raises(AirflowError, match="ended with 3"):
+    with pytest.raises(AirflowError, match="exited with code 3"):
         airflow.start()
 
     assert airflow._standalone

@@ -95,7 +95,7 @@ def test_broker_killed_and_started_again(cluster: KafkaCluster) -> None:
 
 def test_broker_started_twice(cluster: KafkaCluster) -> None:
     """A second start in the same folder is refused and leaves the first alone."""
-    with pytest.raises(MachineError, match="already runs"):
+    with pytest.raises(MachineError, match="is already running"):
         KafkaCluster(cluster.folder).start()
     assert cluster.running_nodes() == [1]
 
@@ -107,7 +107,7 @@ def test_broker_port_taken(tmp_path: Path) -> None:
         listener.listen()
         port = listener.getsockname()[1]
 
-        with pytest.raises(MachineError, match=f"Port {port} on 127.0.0.1 is taken"):
+        with pytest.raises(MachineError, match=f"Port {port} on 127.0.0.1 is in use"):
             KafkaCluster(tmp_path / "broker", port=port).start()
 
     assert not (tmp_path / "broker").exists()

@@ -95,7 +95,7 @@ def test_ui_again_and_stop(folder: Path, said: str) -> None:
     """A second `make ui` says the same of what runs, whatever its port; `make stop` ends all."""
     again = run(folder, "ui", "--port", "1")
 
-    assert said.endswith(again.removeprefix("all of it runs already\n"))
+    assert said.endswith(again.removeprefix("everything is already running\n"))
     assert run(folder, "stop") == "Airflow stopped\nPostgreSQL stopped\nbroker stopped\n"
     assert LocalAirflow(folder, "").pid() is None
     assert not LocalPostgres(folder / "postgres").is_running()

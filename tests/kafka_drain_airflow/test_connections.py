@@ -62,7 +62,9 @@ def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> N
 def test_archive_access_unknown_connection() -> None:
     """A connection that doesn't exist is named, with how to make it."""
     with (
-        pytest.raises(ConfigError, match="no Airflow connection 'store'; make one of type Amazon"),
+        pytest.raises(
+            ConfigError, match="no Airflow connection 'store'; create one of type Amazon"
+        ),
         archive_access(ON_S3),
     ):
         pass
@@ -87,7 +89,9 @@ def test_schema_registry_unknown_connection() -> None:
     """A connection that doesn't exist is named, with how to make it."""
     values = {"encoding": "avro", "registry_conn_id": "nowhere"}
 
-    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Gen"):
+    with pytest.raises(
+        ConfigError, match="no Airflow connection 'nowhere'; create one of type Gen"
+    ):
         schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
 
 
@@ -155,13 +159,13 @@ def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, "'cluster' has no host; expected the Spark master"),
         (
             {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
-            "'cluster' has deploy-mode 'cluster', accepted: client",
+            "'cluster' has deploy-mode 'cluster'; accepted: client",
         ),
         (
             {"host": "yarn", "extra": {"spark-binary": "/tmp/mine"}},
-            "has spark-binary '/tmp/mine', accepted: spark-submit, spark2-submit, spark3-submit",
+            "has spark-binary '/tmp/mine'; accepted: spark-submit, spark2-submit, spark3-submit",
         ),
-        ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't base64"),
+        ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't valid base64"),
     ],
 )
 def test_spark_connection_refused(
@@ -174,7 +178,9 @@ def test_spark_connection_refused(
 
 def test_spark_connection_unknown() -> None:
     """A connection that doesn't exist is named; Airflow's provider would take YARN."""
-    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Spa"):
+    with pytest.raises(
+        ConfigError, match="no Airflow connection 'nowhere'; create one of type Spa"
+    ):
         spark_connection("nowhere")
 
 

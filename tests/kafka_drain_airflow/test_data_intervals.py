@@ -46,13 +46,15 @@ def test_window_interval_by_hand() -> None:
 
 def test_window_interval_without_dates() -> None:
     """A manual run of Airflow 3 without dates has no data interval: it has to name a window."""
-    with pytest.raises(ConfigError, match="name the window: window_start and window_end"):
+    with pytest.raises(
+        ConfigError, match="no data interval of its own; set window_start and window_end"
+    ):
         window_interval(context("manual", None, None), "window")
 
 
 def test_window_interval_dates_without_mode() -> None:
     """Dates that would be ignored are refused."""
-    with pytest.raises(ConfigError, match="need mode = window"):
+    with pytest.raises(ConfigError, match="require mode = window"):
         window_interval(context("manual"), "drain", "2026-01-01", "2026-01-02")
 
 

@@ -48,7 +48,7 @@ def test_backfill_timetable_shows_no_schedule() -> None:
 
     assert timetable.summary == "Backfills only"
     assert timetable.description == (
-        "No schedule: runs by hand, and by a backfill with data intervals by 0 * * * *"
+        "No schedule: runs are manual, or from a backfill with data intervals by 0 * * * *"
     )
     again = BackfillTimetable.deserialize(timetable.serialize())
     assert (again.summary, again.description) == (timetable.summary, timetable.description)

@@ -112,7 +112,7 @@ def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
         heard(*lines, task=task)
 
     assert len(task.pushed) == 1
-    assert caplog.messages == ["progress isn't kept: ConnectionError: no API server"]
+    assert caplog.messages == ["can't store progress: ConnectionError: no API server"]
 
 
 def test_hear_without_task() -> None:

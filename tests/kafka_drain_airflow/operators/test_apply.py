@@ -39,11 +39,26 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, str]] = {
     "told by a template": (REPUBLISH, {"apply": "True"}, True, ""),
     "told not to": (MAINTAIN, {"apply": False}, False, ""),
     # Until 0.4: a mirror that silently sends nothing any more would be found late.
-    "untold republish": (REPUBLISH, {}, True, "acts without apply, and from 0.4 on won't: set it"),
-    "untold maintenance": (MAINTAIN, {}, True, "acts without apply, and from 0.4 on won't: set it"),
+    "untold republish": (
+        REPUBLISH,
+        {},
+        True,
+        "applies its plan without apply set; from 0.4 on it won't: set it",
+    ),
+    "untold maintenance": (
+        MAINTAIN,
+        {},
+        True,
+        "applies its plan without apply set; from 0.4 on it won't: set it",
+    ),
     "untold reprocess": (REPROCESS, {}, False, ""),
-    "old": (REPROCESS, {"is_dry_run": False}, True, "dry_run goes away in 0.4: set apply, its"),
-    "old dry run": (REPUBLISH, {"is_dry_run": "true"}, False, "dry_run goes away in 0.4: set"),
+    "old": (REPROCESS, {"is_dry_run": False}, True, "dry_run will be removed in 0.4; set apply"),
+    "old dry run": (
+        REPUBLISH,
+        {"is_dry_run": "true"},
+        False,
+        "dry_run will be removed in 0.4; set",
+    ),
 }
 
 
