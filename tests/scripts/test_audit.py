@@ -58,7 +58,7 @@ def test_pins_of() -> None:
 )
 def test_pins_of_other_line(line: str) -> None:
     """What isn't pinned with a hash is refused."""
-    with pytest.raises(AuditError, match=r"is no `name==version` with hashes"):
+    with pytest.raises(AuditError, match=r"isn't `name==version` with hashes"):
         pins_of(f"{LOCK}{line}\n")
 
 
@@ -137,7 +137,7 @@ def test_main_nothing_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFix
         f"numpy==2.4.6 \\\n{HASHES}\n",
         "",
     ]
-    assert "no vulnerability is known of 3 pins" in capsys.readouterr().out
+    assert "no known vulnerabilities in 3 pins" in capsys.readouterr().out
 
 
 def test_main_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,4 +174,4 @@ def test_main_not_all_answered(
 
     assert audit.main([lock], command) == 2
 
-    assert "lacks 1 of 2 pins, as numpy==2.2.6" in capsys.readouterr().err
+    assert "lacks 1 of 2 pins, such as numpy==2.2.6" in capsys.readouterr().err

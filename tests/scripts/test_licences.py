@@ -105,12 +105,12 @@ EXEMPTION = Exemption(("GPL",), "for tests", optional=True)
     ("found", "run_time", "wrong"),
     [
         (package("a", "MIT"), True, None),
-        (package("a", "MIT", "GPL"), True, "a 1.0 says 'MIT', 'GPL', which isn't allowed"),
-        (package("a"), True, "a 1.0 says nothing of its licence, which isn't allowed"),
+        (package("a", "MIT", "GPL"), True, "a 1.0 states 'MIT', 'GPL', which isn't allowed"),
+        (package("a"), True, "a 1.0 states no licence, which isn't allowed"),
         (package("exempt", "GPL"), False, None),
         (package("exempt", "GPL"), True, "exempt 1.0 is needed at run time"),
-        (package("exempt", "AGPL"), False, "exempt 1.0 says 'AGPL', its exemption was for 'GPL'"),
-        (package("exempt", "MIT"), False, "exempt 1.0 needs no exemption any more"),
+        (package("exempt", "AGPL"), False, "exempt 1.0 states 'AGPL'; its exemption is for 'GPL'"),
+        (package("exempt", "MIT"), False, "exempt 1.0 no longer needs its exemption"),
     ],
 )
 def test_check(found: Installed, run_time: bool, wrong: str | None) -> None:

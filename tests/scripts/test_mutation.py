@@ -58,13 +58,13 @@ def test_failures_without_reason(reasons: dict[Mutant, str]) -> None:
     """A change without a reason fails, however few there are."""
     found = failures(results(1, B), reasons)
 
-    assert found[0] == "no test notices kafka_drain.m.g: c => d"
+    assert found[0] == "no test detects kafka_drain.m.g: c => d"
     assert len(found) == 2
 
 
 def test_failures_too_many() -> None:
     """Reasons don't help where tests notice too few."""
-    too_few = ["tests notice less than 95% of the changes"]
+    too_few = ["tests detect less than 95% of the changes"]
     assert failures(results(6, A), {A: "the same"}) == too_few
     assert failures({}, {}) == too_few
 
