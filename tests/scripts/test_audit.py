@@ -163,7 +163,7 @@ def test_main_unreachable(
 
     error = capsys.readouterr().err
     assert f"audit: pip-audit ended with {status} and no report: ConnectionError: h\n" in error
-    assert "it needs the network" in error
+    assert "over the network: check the network and HTTPS_PROXY" in error
 
 
 def test_main_not_all_answered(

@@ -160,7 +160,7 @@ def test_answers_missing() -> None:
     ("state", "executor", "count", "missing"),
     [
         ("FINISHED", "app-1", 1, []),
-        ("FINISHED", "app-1", 2, ["the master knows 1 completed drain, expected 2"]),
+        ("FINISHED", "app-1", 2, ["the master has 1 completed drain, expected 2"]),
         ("FAILED", "app-1", 1, ["app-1, drain, ended as FAILED, not FINISHED"]),
         ("FINISHED", "app-2", 1, ["the worker had no executor for app-1, drain"]),
     ],
@@ -196,7 +196,7 @@ def test_steps_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(row[0], row[-1]) for row in rows] == [
         ("first", "ok"),
         ("second", "failed"),
-        ("in", "failed"),
+        ("total", "failed"),
     ]
     assert re.search(r"(?m)^second: failed, \d\.\d s: KeyError: 'why'$", capsys.readouterr().out)
 
