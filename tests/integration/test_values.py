@@ -1,4 +1,4 @@
-"""Values decoded into typed columns beside their raw bytes, by real Spark, from a real broker."""
+"""Values decoded into typed columns next to their raw bytes, with real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ GOOD = {
 }
 LARGE = b"\xfe\xff\xff\xff\x0f"  # 2,147,483,647
 BAD = {
-    3: b"\0\0\0\0\5",  # nothing behind the id
+    3: b"\0\0\0\0\5",  # nothing after the id
     4: b"\0\0\0\0\5\2" + LARGE + b"x",  # a string of 2 GiB
     5: b"\0" + (300).to_bytes(4, "big") + b"\6\0" + LARGE,  # an array of 2 Gi strings
-    6: b"\0" + (300).to_bytes(4, "big") + b"\6\x7f\xff",  # a branch that isn't there
+    6: b"\0" + (300).to_bytes(4, "big") + b"\6\x7f\xff",  # a branch that doesn't exist
 }
 UNKNOWN = {7: b"\0\0\0\0\6abc", 8: b"\0\xff\xff\xff\xffabc"}
 FOREIGN = {9: b'{"id": 1}', 10: b"", 11: b"\0\0\0"}
