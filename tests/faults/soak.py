@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def soak(
     bootstrap: str, folder: Path, *, kills: int, zombies: int, records: int, chance: random.Random
 ) -> Audit:
-    """Make an archive, send it under torment three times, and audit each."""
+    """Create an archive, send it under torment three times, and audit each run."""
     source = make_target(bootstrap, "source", PARTITIONS)
     send_all(bootstrap, source, PARTITIONS, records)
     archive = folder / "archive"
@@ -125,7 +125,7 @@ def half(number: int, which: int) -> int:
 
 
 def command(folder: Path, *arguments: object) -> None:
-    """Run `kafka-drain` to its end."""
+    """Run `kafka-drain` to completion."""
     log = folder / f"{arguments[0]}.log"
     with log.open("wb") as output:
         ended = subprocess.run(
