@@ -99,5 +99,5 @@ class SparkEngine:
     def verify(
         self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
     ) -> dict[TopicPartition, PartitionMatch]:
-        """Verify target partitions in this process, one after the other."""
+        """Verify target partitions in this process, one after another."""
         return {job.tp: verify_partition(job.root, plan, job.settings, job.tp) for job in jobs}

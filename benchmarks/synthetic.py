@@ -353,5 +353,5 @@ class SyntheticCluster(KafkaCluster):
     def latest(
         self, partitions: Iterable[TopicPartition], isolation_level: str
     ) -> dict[TopicPartition, int]:
-        """Return an offset above all that was drained."""
+        """Return an offset above everything that was drained."""
         return dict.fromkeys(partitions, 1 << 40)

@@ -220,7 +220,7 @@ def case(
 ) -> Case:
     """A copy of the archive, to be sent to a topic of the broker that may be killed.
 
-    Its shards are sent one after the other, so that a test knows in which call it is.
+    Its shards are sent one after another, so that a test knows which call is in progress.
     """
     monkeypatch.setattr(worker, "LANES", 1)
     root = shutil.copytree(sealed.folder, tmp_path / "archive")

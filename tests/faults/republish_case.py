@@ -83,16 +83,16 @@ class Stopped(Exception):
 
 @dataclass
 class Case:
-    """An archive, a target, and what is asked for.
+    """An archive, a target, and a republish request.
 
     Attributes:
         archive: A copy that may be damaged.
         cluster: The target's brokers.
         target: The target topic.
-        content: What the source topic holds.
-        folder: For whatever the test writes.
-        request: What is asked for beside the target.
-        name: The run's name; None for that of the target.
+        content: Content of the source topic.
+        folder: Folder for files that the test writes.
+        request: The request's options besides the target.
+        name: The run's name; None for the target's name.
     """
 
     archive: Archive
@@ -124,8 +124,8 @@ class Case:
         """Make an attempt.
 
         Args:
-            send: Sends the groups of jobs in place of the engine.
-            clock: The time.
+            send: Sends the groups of jobs instead of the engine.
+            clock: Returns the time.
         """
         engine = _Engine(self, send)
         return self.planned().execute(engine, clock)
@@ -171,11 +171,11 @@ def _no_spark(*arguments: Any) -> None:
 
 @dataclass
 class Halted:
-    """A process that sends one shard, and halts at a moment of its choice.
+    """A process that sends one shard, and halts at a chosen moment.
 
     Attributes:
         process: The process.
-        folder: What it and the test tell each other.
+        folder: Folder for messages between it and the test.
     """
 
     process: subprocess.Popen[bytes]

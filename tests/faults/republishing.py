@@ -161,10 +161,10 @@ class Audit:
 
 
 def audit(source: dict[int, list[Record]], target: dict[int, list[Record]]) -> Audit:
-    """Compare two topics, partition by partition. Knows nothing of the product.
+    """Compare two topics, partition by partition, independently of the product.
 
-    What is in the target and not in the source counts as twice. Out of order is a record that
-    comes after one that the source has behind it; of copies only the first one is looked at.
+    A record in the target but not in the source counts as a duplicate. A record is out of order if
+    it comes after one that follows it in the source; of duplicates, only the first one counts.
     """
     total = Audit()
     for partition in source.keys() | target.keys():
@@ -218,16 +218,16 @@ class Attempt:
 
 @dataclass
 class Run:
-    """One run of a republish, tried again and again.
+    """One run of a republish, with repeated attempts.
 
     Attributes:
         archive: The archive's folder.
         bootstrap: The brokers.
         target: The target topic.
-        folder: Where logs go.
-        arguments: What the command gets besides.
-        transaction_records: Records of a transaction.
-        attempts: What was started.
+        folder: Folder for logs.
+        arguments: Further arguments of the command.
+        transaction_records: Number of records per transaction.
+        attempts: The attempts that were started.
     """
 
     archive: Path
@@ -320,8 +320,8 @@ class Torment:
     """Kills and pauses the attempts of a run at random moments, until it is done.
 
     Attributes:
-        kills: How many attempts are still to be killed.
-        zombies: How many are still to be paused and woken beside or after a successor.
+        kills: Number of attempts still to be killed.
+        zombies: Number still to be paused and woken alongside or after a successor.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class Torment:
         """Wait for a moment: after a random time, or a random number of further records.
 
         Returns:
-            How far the run was; None when the attempt had ended well by then.
+            The run's progress; None if the attempt had already succeeded.
         """
         before = self._run.progress()
         share = (self._records - before) / (self._left + 1)
@@ -452,20 +452,20 @@ def torment(
     chance: random.Random,
     say: Say,
 ) -> list[Run]:
-    """Send an archive with the worker engine, killed and paused so often.
+    """Send an archive with the worker engine, with kills and pauses.
 
     Args:
-        make_run: Makes a run to a target of its own; asked again when all was sent before
+        make_run: Creates a run with a target of its own; called again if all was sent before
             everything was inflicted.
-        records: How many the archive holds.
+        records: Number of records in the archive.
         transactions: `strict` or `fast`.
-        kills: How many attempts are killed.
-        zombies: How many are paused, and woken beside or after a successor.
-        chance: Chooses moments.
-        say: Takes lines of progress.
+        kills: Number of attempts to kill.
+        zombies: Number of attempts to pause, and to wake alongside or after a successor.
+        chance: Chooses the moments.
+        say: Called with lines of progress.
 
     Returns:
-        The runs; all their targets are to be audited.
+        The runs, whose targets must all be audited.
     """
     runs: list[Run] = []
     while not runs or kills or zombies:
@@ -502,7 +502,7 @@ def torment_executors(
 ) -> None:
     """Send an archive with Spark, whose executors and their Python processes are killed.
 
-    With a packed environment, executors have no other Python than the one that is sent to them.
+    With a packed environment, executors have no Python other than the one that is sent to them.
     """
     speed, run.transaction_records = pace(records, kills)
     path = os.pathsep.join((str(HOOKS), str(ROOT / "plugins")))

@@ -38,8 +38,8 @@ class SlowLink:
     """Forwards connections from one port to another.
 
     Attributes:
-        up: The limit towards the broker.
-        down: The limit back.
+        up: The limit of the direction to the broker.
+        down: The limit of the direction from the broker.
     """
 
     def __init__(self, port: int, broker_port: int, rate: float) -> None:
@@ -100,7 +100,7 @@ class SlowLink:
 
 @contextmanager
 def kafka_behind(folder: Path, rate: float) -> Iterator[tuple[LocalKafka, str, SlowLink]]:
-    """Start a broker with a second listener that is reached by a slow link.
+    """Start a broker with a second listener behind a slow link.
 
     Yields:
         The broker, the address of its slow listener, and the link.

@@ -1,7 +1,7 @@
 """A driver that is killed between the files, the manifest and the checkpoint, and the next run.
 
-One spark-submit is stopped (SIGSTOP) at three moments. A copy of the archive as it lies there is
-what a SIGKILL at that moment leaves; the last moment ends with a SIGKILL.
+One spark-submit is stopped (SIGSTOP) at three moments. A copy of the archive at that moment is
+what a SIGKILL would leave behind; the last moment ends with a SIGKILL.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class State:
 def state_of(archive: str) -> State | None:
     """Return the newest batch's state; None before the first one is planned.
 
-    Each batch writes one file: the other partition's records are aborted ones.
+    Each batch writes one file, because the other partition's records are aborted.
     """
     checkpoint = generation(archive) / "checkpoint"
     planned = [int(n) for n in _names(checkpoint / "offsets") if n.isdigit()]

@@ -96,11 +96,11 @@ def test_drain_executors_stalled_and_killed(
     send: Any,
     tmp_path: Path,
 ) -> None:
-    """A speculated task's loser, its refused cleanup and a killed task leave files, no harm.
+    """A losing speculative task, its failed cleanup and a killed task only leave files behind.
 
-    First batch: an executor stalls in mid-file, the other one's copy of its task wins, the folder
-    becomes read-only, and the loser wakes up and can't remove its file. Second batch: an executor
-    is killed in mid-file, and its task is tried again.
+    First batch: an executor stalls in mid-file, the other executor's copy of its task wins, the
+    folder becomes read-only, and the loser wakes up and can't remove its file. Second batch: an
+    executor is killed in mid-file, and its task is retried.
     """
     with read_only(tmp_path):
         pass  # skips immediately if it isn't possible

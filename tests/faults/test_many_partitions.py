@@ -39,13 +39,13 @@ SOURCES = 600
 
 @dataclass
 class Usage:
-    """The most that a command's processes had at a moment, all together.
+    """The peak resource usage of a command's processes.
 
     Attributes:
-        code: How it ended.
-        seconds: How long it took.
-        open_files: The most that one of them had open.
-        memory: Resident bytes.
+        code: Exit code.
+        seconds: Duration.
+        open_files: Maximum number of open files of one process.
+        memory: Maximum resident bytes of all processes together.
     """
 
     code: int
@@ -144,9 +144,9 @@ def test_republish_many_partitions_into_one(
 def test_republish_chain_interrupted(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: str
 ) -> None:
-    """Transactions end anywhere in a chain; what goes on there sends each shard once, in order.
+    """Transactions may end anywhere in a chain; a resumed chain sends each shard once, in order.
 
-    The map tells where each source offset went, though its shard shares a writer.
+    The map says where each source offset went, although its shard shares a writer.
     """
     monkeypatch.setattr(chains, "MOST_PER_PARTITION", 2)
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 25)

@@ -77,9 +77,9 @@ def test_republish_executors_killed(
     packed_python: Path,
     tmp_path: Path,
 ) -> None:
-    """Executors that are killed leave their shards to others, which send the rest of them once.
+    """The shards of killed executors move to others, which send the remaining records once.
 
-    Their Python is the one that the application sends along.
+    Their Python is the one that the application ships.
     """
     master, workers = spark_workers
     target = make_target(bootstrap_servers, f"t-{uuid.uuid4().hex[:8]}", 2)

@@ -43,9 +43,9 @@ def execute(case: Case, ago: timedelta, send: Any = None) -> dict[str, Any]:
 
 
 def test_republish_goes_on_long_after(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was planned long ago goes on as long as Kafka has its progress, all of it.
+    """A run that was planned long ago resumes as long as Kafka has all of its progress.
 
-    What of it nobody moves any more is committed again, so that Kafka doesn't forget it first.
+    Progress that no longer changes is committed again, so that Kafka doesn't expire it.
     """
     with pytest.raises(Stopped):
         execute(made_case, LONG_AGO, stop_after_first_shard)

@@ -97,9 +97,9 @@ def refused(case: Case, error: type[KafkaDrainError], match: str, **options: Any
 
 @pytest.fixture
 def second_broker(own_kafka: LocalKafka, half_sent: Case, tmp_path: Path) -> LocalKafka:
-    """A broker that joins the one of the tests; its folder says which cluster it belongs to.
+    """A broker that joins the tests' broker; its folder says which cluster it belongs to.
 
-    A run was there before it, so that Kafka's own topics are on the broker that stays.
+    A run took place before, so that Kafka's internal topics are on the broker that stays.
     """
     folder = tmp_path / "second"
     folder.mkdir()

@@ -278,8 +278,8 @@ def late_end(
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """Let the EndTxn of the first transaction arrive again in the second, which then fails.
 
-    The second transaction's records are in Kafka at that time, the progress isn't. Gives Kafka's
-    answer, and who wrote to the first partition last at each transaction's end.
+    At that time, the second transaction's records are in Kafka, but its progress isn't. Returns
+    Kafka's answer, and the last writer to the first partition at each transaction's end.
     """
     answers: list[int] = []
     producers: list[tuple[int, int]] = []

@@ -108,10 +108,10 @@ def test_drain_topic_made_again_meanwhile(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A topic made again between preflight and Spark's read, larger, is never sealed as the old.
+    """A larger topic recreated between preflight and Spark's read is never sealed as the old one.
 
-    Also where the drain is killed before it can ask: validation asks, and refuses each time. A
-    roll is the way on.
+    Even if the drain is killed before it can check: validation checks, and refuses each time. A
+    roll is the way out.
     """
     topic = make_topic(partitions=2)
     pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)

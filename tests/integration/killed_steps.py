@@ -1,6 +1,6 @@
-"""Steps of maintenance and reprocess that end, as by SIGKILL, at a change of the file system.
+"""Steps of maintenance and reprocess that end at a file system change, as if by SIGKILL.
 
-For `run_forked`: an audit hook stays until its process ends.
+For `run_forked`, because an audit hook stays until its process ends.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
     """Maintain an archive without Spark, until its nth change.
 
     Args:
-        pipeline: Of the archive.
-        number: Which change; 0 for none.
-        written: Folder with what Spark has written: `data` and `result.json`.
+        pipeline: Pipeline of the archive.
+        number: Number of the change; 0 for none.
+        written: Folder with Spark's output: `data` and `result.json`.
     """
 
     def submit(application: SparkApplication) -> None:

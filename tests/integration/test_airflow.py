@@ -296,9 +296,9 @@ def test_reprocess_dag_dry_run(drained: Drained) -> None:
 
 
 def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed) -> None:
-    """A reprocess drains the archive again: other files, the same records, and a whole archive.
+    """A reprocess drains the archive again: other files, the same records, an intact archive.
 
-    Who runs on the archive is told that files were replaced.
+    DAGs scheduled on the archive get an event about the replaced files.
     """
     assert reprocessed.new
     assert not reprocessed.new & reprocessed.old
@@ -312,9 +312,9 @@ def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed
 
 @pytest.mark.usefixtures("reprocessed")
 def test_maintain_dag_compacts_files(drained: Drained) -> None:
-    """Maintenance puts the files of closed segments together, where a run by hand is told.
+    """Maintenance compacts the files of closed segments; a manual run does so only with apply.
 
-    Who runs on the archive is told of it, and not when there was nothing to do.
+    DAGs scheduled on the archive get an event about it, but not if there was nothing to do.
     """
     old, told = files_of(drained.archive), drained.events()
 

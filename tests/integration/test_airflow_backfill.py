@@ -163,9 +163,9 @@ def late_topic(bootstrap_servers: str) -> str:
 
 
 def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
-    """Hourly runs, all at once where Airflow can, archive each offset once.
+    """Hourly runs, in parallel if Airflow supports it, archive each offset once.
 
-    Events of the archive's asset tell of each range once.
+    Events of the archive's asset report each range once.
     The last hour straddles the cursor, most hours are empty, one partition is quiet.
     """
     day.backfill("drain_day", 0, HOURS - 1, "backfill", "-y", *day.all_at_once())
@@ -207,9 +207,9 @@ def test_backfill_same_command_again(day: Day) -> None:
 def test_backfill_of_republish(
     day: Day, make_topic: Callable[..., str], read: Callable[..., Any]
 ) -> None:
-    """A backfill of republish sends each interval's records once, by their timestamps.
+    """A republish backfill sends each interval's records once, by their timestamps.
 
-    Run again from the beginning, it sends nothing.
+    If run again from the beginning, it sends nothing.
     """
     target = make_topic(PARTITIONS)
     conf = json.dumps({"target_topic": target, "apply": True})

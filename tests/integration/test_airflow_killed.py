@@ -1,7 +1,7 @@
-"""Tasks that Airflow kills, or whose API server is gone when they end, and the same task again.
+"""Tasks that Airflow kills, or whose API server is gone when they end, and their retries.
 
-Airflow's own supervisor and task runner run each task, as an executor's worker does; the test only
-stands for the scheduler, who hands out tasks, and for the API server.
+Airflow's own supervisor and task runner run each task, as in an executor's worker; the test only
+replaces the scheduler, which hands out tasks, and the API server.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ApiServer(ThreadingHTTPServer):
     """What Airflow's API server answers to one task, and what it was told.
 
     Args:
-        run: What it says of the task's DAG run.
+        run: The task's DAG run in its responses.
         is_gone_at: End of the address of the request during which it goes away, for good.
     """
 
@@ -454,9 +454,9 @@ def test_republish_killed(
     make_topic: Callable[..., str],
     read: Callable[[str], Any],
 ) -> None:
-    """A republish that Airflow ends while it sends leaves no process and no open transaction.
+    """A republish that Airflow kills while it sends leaves no process and no open transaction.
 
-    The retry sends what is missing: nothing is lost, nothing is there twice.
+    The retry sends the missing records: nothing is lost, nothing is duplicated.
     """
     assert validate_archive(drained.archive, cluster).complete
     drained.worker.write_dags(drained.pipeline, sum(RECORDS) // processes)

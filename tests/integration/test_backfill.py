@@ -112,9 +112,9 @@ def pipeline(
 def test_backfill_day_before_generation(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
 ) -> None:
-    """Hourly intervals fill what lies before the generation: each offset once, none between.
+    """Hourly intervals fill the range before the generation: each offset once, without gaps.
 
-    Run again, in another order, they change nothing.
+    If run again in another order, they change nothing.
     """
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)

@@ -44,9 +44,9 @@ print(json.dumps([answer["complete"], answer["written"], seen]))
 def test_drain_starts_two_javas(
     bootstrap_servers: str, make_topic: Any, send: Any, tmp_path: Path
 ) -> None:
-    """A drain starts Java twice, spark-submit's launcher and Spark, and asks its version once.
+    """A drain starts Java twice, for spark-submit and Spark, and checks its version once.
 
-    One with nothing new only asks.
+    A drain with nothing new only checks the version.
     """
     topic = make_topic(partitions=1)
     send(topic, [(b"k", b"v", [("n", b"1")], NOON)])

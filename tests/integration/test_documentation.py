@@ -42,10 +42,10 @@ def why_not(options: Namespace) -> str:
 
 
 class Example:
-    """A drained topic in the place of the documents' own.
+    """A drained topic that replaces the one in the documentation.
 
-    Its folder, brokers, topics, groups and runs stand for those that the documents name. Each page
-    has targets, groups and runs of its own: it has to be right for who reads nothing else.
+    Its folder, brokers, topics, groups and runs replace those that the documents name. Each page
+    has its own targets, groups and runs, because it must work for users who read no other page.
     """
 
     def __init__(self, archive: str, topic: str, cluster: KafkaCluster) -> None:

@@ -185,9 +185,9 @@ def test_maintain_compacts_closed_generation(
     send: Callable[..., None],
     drain: Any,
 ) -> None:
-    """A closed generation's files become one, sorted by offset; drains go on; again, nothing is.
+    """A closed generation's files become one, sorted by offset; a second run does nothing.
 
-    The receipts stay, and the new one names them with their hashes.
+    Drains continue. The receipts stay, and the new one names them with their hashes.
     """
     archive = Archive.at(growing.archive)
     old = archive_files(archive.snapshot())

@@ -460,9 +460,9 @@ def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> N
 
 
 def test_commands_repair_receipts(drained: Drained, bootstrap_servers: str) -> None:
-    """At the terminal: after a power cut the newest receipt is empty, and one command mends it.
+    """On the command line: after a power cut the newest receipt is empty; one command repairs it.
 
-    One that was never named is sealed again, one that was is written back; drains go on.
+    A receipt that was never referenced is sealed again, others are restored; drains continue.
     """
     drained.sealed(2)
     archive, receipts = drained.archive.root, drained.receipts

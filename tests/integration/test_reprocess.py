@@ -123,9 +123,9 @@ def test_reprocess_from_batch(
     drain: Any,
     send: Callable[..., None],
 ) -> None:
-    """Batches from 1 on are drained anew, the old files, manifest and checkpoint are gone.
+    """Batches from 1 on are drained again; the old files, manifest and checkpoint are removed.
 
-    Receipts stay, and drains go on where the archive ended.
+    Receipts stay, and drains resume where the archive ended.
     """
     archive = Archive.at(pipeline.archive)
     old = archive_files(archive.snapshot())

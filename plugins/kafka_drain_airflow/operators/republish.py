@@ -113,14 +113,14 @@ class RepublishToKafkaOperator(ApplyOperator):
         self._republish: Republish | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Plan, and where it is told to, send, verify and write the receipt.
+        """Make a plan; with apply, send the records, verify them and write the receipt.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what, and how much
-                was sent.
-            DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
-            NotSealedError: When a drain wasn't validated yet; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what,
+                and how much was sent.
+            DeliveryError: If Kafka failed repeatedly; a retry resumes where this try ended.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
+            NotSealedError: If a drain hasn't been validated yet; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
