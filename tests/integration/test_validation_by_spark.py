@@ -1,4 +1,4 @@
-"""Very many new files are read by Spark's executors: the verdict, and the receipt, are the same."""
+"""Very many new files are read by Spark's executors, with the same verdict and receipt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def new_batch(folder: Path, files: int) -> Archive:
-    """Write an archive with one batch that isn't sealed."""
+    """Write an archive with one unsealed batch."""
     folder.mkdir()
     link = Linker(folder / "template.parquet")
     made = SyntheticArchive(folder, link.size, link)
@@ -39,14 +39,14 @@ def pipeline_of(archive: Archive) -> Pipeline:
 
 
 def by_spark(archive: Archive) -> ReadFiles:
-    """Read files by a real spark-submit."""
+    """Read files with a real spark-submit."""
     return read_by_spark(pipeline_of(archive), runner_of("local[2]"))
 
 
 def validate(
     archive: Archive, read_many: ReadFiles, cluster: KafkaCluster | None = None
 ) -> tuple[Report, list[str]]:
-    """Validate an archive, the same each time; what was said is returned as well."""
+    """Validate an archive, always in the same way; return the output too."""
     said: list[str] = []
     report = validate_archive(
         archive, cluster, said.append, run="run", clock=lambda: NOW, read_many=read_many
@@ -55,12 +55,12 @@ def validate(
 
 
 def test_validation_of_many_files(tmp_path: Path) -> None:
-    """Of more than 10,000 files, a real application finds the one that is cut and the one gone."""
+    """Among more than 10,000 files, a real application finds the truncated and the missing one."""
     archive = new_batch(tmp_path / "archive", MANY_FILES + 8)
     data = archive.generation(1).data
     cut, gone = sorted(archive.generation(1).list_data_files())[5_000:5_002]
     content = (data / cut).read_bytes()
-    # As long as it was: only its end tells.
+    # With its original length: only its end reveals it.
     (data / cut).write_bytes(content[:-4] + b"\0\0\0\0")
     (data / gone).unlink()
 
@@ -98,12 +98,12 @@ def test_validation_by_spark_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark that can't start is an error, and nothing is sealed."""
+    """If Spark can't start, it is an error, and nothing is sealed."""
     archive = new_batch(tmp_path / "archive", 24)
     monkeypatch.setattr(validation, "MANY_FILES", 0)
 
     def fails(application: SparkApplication) -> None:
-        """End without a word."""
+        """Exit without output."""
 
     says = "spark-submit exited before the file-reading job wrote a result"
     with pytest.raises(SparkJobError, match=says):
