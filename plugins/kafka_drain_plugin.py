@@ -31,7 +31,7 @@ class KafkaDrainPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
-        from kafka_drain_airflow.pages.addresses import URL_PREFIX
+        from kafka_drain_airflow.addresses import URL_PREFIX
         from kafka_drain_airflow.pages.airflow3 import app
 
         return [{"app": app, "url_prefix": URL_PREFIX, "name": "kafka-drain"}]
@@ -39,7 +39,7 @@ class KafkaDrainPlugin(AirflowPlugin):
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return Airflow 3's navigation entry: the archives page, under Browse."""
-        from kafka_drain_airflow.pages.addresses import page_url
+        from kafka_drain_airflow.addresses import page_url
 
         return [
             {

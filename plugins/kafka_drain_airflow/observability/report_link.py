@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
-from kafka_drain_airflow.pages.addresses import page_url
+from kafka_drain_airflow.addresses import page_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey

@@ -9,8 +9,8 @@ from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.pages.humanize import is_web_address
+from kafka_drain_airflow.addresses import page_url
 from kafka_drain_airflow.observability.task_progress import SPARK_UI_KEY
-from kafka_drain_airflow.pages.addresses import page_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey

@@ -12,8 +12,8 @@ from airflow.www.auth import has_access_dag, has_access_view
 from airflow.www.extensions.init_auth_manager import get_auth_manager
 from flask import Blueprint, Response, request
 
+from kafka_drain_airflow.addresses import URL_PREFIX
 from kafka_drain_airflow.pages import answers as page_answers
-from kafka_drain_airflow.pages.addresses import URL_PREFIX
 from kafka_drain_airflow.pages.answers import Answer
 
 __all__ = ["MENU_ITEM", "blueprint"]

@@ -23,8 +23,8 @@ from kafka_drain.pages.overview import ArchiveRow, overview_page
 from kafka_drain.pages.placing import NOTHING
 from kafka_drain.pages.rendering import coloured, render
 from kafka_drain.storage.paths import read_bytes
+from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.observability.task_links import KINDS
-from kafka_drain_airflow.pages.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.pages.archives import find, find_all, page_beside, placed_findings
 from kafka_drain_airflow.pages.database import (
     PREFIX,

@@ -20,11 +20,11 @@ from sqlalchemy import and_, case, func, select
 
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.overview import Doing, Run, shown_task
+from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import GROUP
 from kafka_drain_airflow.observability.task_links import VALIDATION as GROUP_VALIDATION
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
-from kafka_drain_airflow.pages.addresses import run_url
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetModel, TaskOutletAssetReference
