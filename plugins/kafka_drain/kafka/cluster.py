@@ -322,9 +322,16 @@ class KafkaCluster:
             ) from error
         names = [name for name in self.topic_names() if matches(name)]
         if not names:
+            internal = sorted(filter(matches, INTERNAL_TOPICS))
+            remedy = (
+                f"name {' and '.join(internal)} in topics or assign: a pattern matches no internal "
+                "topic"
+                if internal
+                else "create the topics or correct the pattern"
+            )
             raise TopicError(
                 f"topic_pattern {pattern!r} matches no topic at {self.config.bootstrap_servers}; "
-                "create the topics or correct the pattern"
+                f"{remedy}"
             )
         return names
 
