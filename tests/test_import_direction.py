@@ -367,6 +367,39 @@ def test_imports_never_upward(module: str) -> None:
     assert [name for name in sorted(ours) if floor_of(name) > floor_of(module)] == []
 
 
+def arrows(package: str) -> list[str]:
+    """Return, for each room of a package from the ground up, the rooms that it imports from.
+
+    The core's vocabulary, which every room imports, is left out.
+    """
+    rows = FLOORS[package][1:] if package == "kafka_drain" else FLOORS[package]
+    rooms = list(dict.fromkeys(room.partition(".")[0] for row in rows for room in row.split()))
+    found: dict[str, set[str]] = {room: set() for room in rooms}
+    for module, path in modules_of(package).items():
+        if module == package:
+            continue
+        room = module.split(".")[1]
+        if room not in found:
+            continue
+        imports = imports_of(path)
+        for name in imports.when_run | imports.for_types:
+            if name.startswith(f"{package}."):
+                found[room].add(name.split(".")[1])
+    return [
+        f"{room:13} → {' '.join(other for other in rooms if other in found[room] - {room})}"
+        for room in rooms
+        if found[room] - {room}
+    ]
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_contributing_draws_arrows(package: str) -> None:
+    """CONTRIBUTING shows which rooms import which."""
+    drawn = "\n".join(["```text", *arrows(package), "```"])
+
+    assert drawn in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), f"expected\n{drawn}"
+
+
 @each_module("kafka_drain", "kafka_drain_airflow", "kafka_drain_spark")
 def test_own_names_from_their_modules(module: str) -> None:
     """No module of ours takes what the core's package offers to users: the rules here can't follow.
