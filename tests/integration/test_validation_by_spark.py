@@ -13,11 +13,12 @@ from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.proof import validation
+from kafka_drain.proof import open_generation
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.executor_reading import read_by_spark
+from kafka_drain.proof.open_generation import MANY_FILES
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.validation import MANY_FILES, validate_archive
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.submit import SparkApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -88,7 +89,7 @@ def test_validation_by_spark_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (name,) = generation.receipt_names()
     receipt = (generation.folder / "receipts" / name).read_bytes()
     unseal_newest(tmp_path / "archive", 1)
-    monkeypatch.setattr(validation, "MANY_FILES", 23)
+    monkeypatch.setattr(open_generation, "MANY_FILES", 23)
 
     there, said = validate(archive, by_spark(archive), cluster)
 
@@ -100,7 +101,7 @@ def test_validation_by_spark_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If Spark can't start, it is an error, and nothing is sealed."""
     archive = new_batch(tmp_path / "archive", 24)
-    monkeypatch.setattr(validation, "MANY_FILES", 0)
+    monkeypatch.setattr(open_generation, "MANY_FILES", 0)
 
     def fails(application: SparkApplication) -> None:
         """Exit without output."""
