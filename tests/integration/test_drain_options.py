@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -399,6 +400,29 @@ def test_drain_parquet_options(
         group = pq.ParquetFile(path).metadata.row_group(0)
         encodings = {e for n in range(group.num_columns) for e in group.column(n).encodings}
         assert any("DICTIONARY" in encoding for encoding in encodings) is has_dictionary
+
+
+def test_drain_large_records_row_groups(
+    archive_folder: str, drain: Drain, make_topic: Any, send: Any
+) -> None:
+    """A row group of large records is written when it is full, not after Parquet's 100 rows."""
+    topic, size = make_topic(partitions=1), 1 << 20
+    send(topic, [(b"k", os.urandom(size), [], NOON) for _ in range(12)])
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"maxOffsetsPerTrigger": 12},
+        sink_options={"parquet.block.size": 3 * size, "parquet.page.size": size},
+    )
+
+    drain(pipeline)
+
+    (path,) = data_files(archive_folder)
+    file = pq.ParquetFile(path).metadata
+    groups = [file.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert sum(groups) == 12
+    assert max(groups) <= 4
 
 
 def test_drain_orc_options(archive_folder: str, drain: Drain, topic: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import writer_defaults
 from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
@@ -82,8 +83,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "kafka.fetch.max.wait.ms": "10",
     }
     assert spec.writer_options == {
-        "compression": "zstd",
-        "parquet.enable.dictionary": "false",
+        **writer_defaults("parquet", "zstd"),
         "path": "/x/generations/0001/data",
         "checkpointLocation": "/x/generations/0001/checkpoint",
     }
