@@ -406,7 +406,7 @@ def test_demo_broker_port_taken(tmp_path: Path) -> None:
             "demo.broker", "start", "--folder", tmp_path / "broker", "--port", str(port)
         )
 
-    check_refused(ended, FAILED, [f"Port {port}", "is taken", "choose another port"], "broker: ")
+    check_refused(ended, FAILED, [f"Port {port}", "is in use", "choose another port"], "broker: ")
     assert listing(tmp_path) == {}
 
 
