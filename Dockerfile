@@ -1,11 +1,11 @@
 # Two images: PostgreSQL for Airflow's database, and one for the broker, Airflow, and Spark's master
-# and worker. Everything is downloaded here; a running container downloads nothing.
+# and worker. Everything is downloaded at build time; running containers download nothing.
 FROM debian:bookworm-slim AS postgres
 
 RUN useradd --uid 50001 --user-group --home-dir /var/lib/postgresql postgres \
     && apt-get update \
     && apt-get install --yes --no-install-recommends postgresql-15 \
-    # Debian's package has made a database, which docker/postgres.sh makes as the stack needs it.
+    # Remove the database that Debian's package creates; docker/postgres.sh creates the stack's own.
     && rm -rf /etc/postgresql /var/lib/apt/lists/* /var/lib/postgresql \
     && install -d -o postgres -g postgres /var/lib/postgresql
 
@@ -23,15 +23,15 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
         ca-certificates openjdk-17-jre-headless procps python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
-    # Debian's folder is named after the processor, JAVA_HOME must not be.
+    # Debian's folder name contains the architecture; JAVA_HOME must not depend on it.
     && ln -s "java-17-openjdk-$(dpkg --print-architecture)" /usr/lib/jvm/java-17 \
     && useradd --uid 50000 --user-group --create-home kafka-drain \
-    # A new named volume takes owner and rights from the folder that it covers.
+    # A new named volume inherits owner and permissions from the folder it is mounted on.
     && install -d -o kafka-drain -g kafka-drain \
         /var/lib/airflow /var/lib/kafka /var/lib/kafka-drain
 
-# For builds behind a proxy that re-signs TLS: `docker build --secret id=ca,src=FILE`. The
-# certificates of that PEM file, which are public, stay trusted in the image by pip, uv and Java.
+# For builds behind a proxy that re-signs TLS: `docker build --secret id=ca,src=FILE`. pip, uv and
+# Java in the image keep trusting the (public) certificates in that PEM file.
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then \
         csplit --silent --elide-empty-files --suffix-format=%03d.crt \
@@ -54,16 +54,16 @@ ENV JAVA_HOME=/usr/lib/jvm/java-17 \
 
 WORKDIR /opt/kafka-drain
 
-# hatchling builds the package below, without a download when only code has changed.
+# hatchling builds the package below; installed here so that code changes need no download.
 RUN python3 -m venv venv \
     && pip install --no-cache-dir --disable-pip-version-check uv==0.13.9 hatchling==1.27.0
 
 COPY requirements-docker.lock ./
 RUN uv pip install --no-cache --compile-bytecode --require-hashes -r requirements-docker.lock \
-    # Java looks at each jar's time, of which an image that was pulled knows whole seconds only.
+    # Java's CDS archive checks each jar's timestamp, and pulled images keep only whole seconds.
     && find venv -name '*.jar' -exec touch --date="$(date --rfc-3339=seconds)" {} +
 
-# Just what the download needs, so that other code can change without repeating it.
+# Only the files that the download needs, so that changes to other code don't repeat it.
 COPY plugins/kafka_drain/__init__.py plugins/kafka_drain/errors.py plugins/kafka_drain/progress.py fetch/kafka_drain/
 COPY plugins/kafka_drain/spark/__init__.py fetch/kafka_drain/spark/
 COPY plugins/kafka_drain/spark/jars/ fetch/kafka_drain/spark/jars/
@@ -76,7 +76,7 @@ COPY plugins/ plugins/
 COPY spark_jobs/ spark_jobs/
 RUN uv pip install --no-cache --compile-bytecode --no-deps --no-build-isolation .
 
-# The classes of Spark's driver, so that a drain starts sooner. Without them it works as well.
+# A CDS archive of the Spark driver's classes, so that drains start faster. It is optional.
 RUN kafka-drain class-archive
 
 COPY dags/ dags/

@@ -1,4 +1,4 @@
-# The few verbs of this project. `make help` lists them.
+# The targets of this project. `make help` lists them.
 SHELL := /bin/sh
 PYTHON_ENV := .venv/bin/python
 PORT ?= 8080
@@ -9,35 +9,35 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real parts; what needs a store or a cluster has verbs of its own.
+# Tests with real components; those that need a store or a cluster have targets of their own.
 HERE := integration and not (store or cluster)
-# Where they lie: pytest needs half a minute to look at all others.
+# Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
-# Hundreds of processes would compile the same modules, each for itself.
+# Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
-help: ## list the verbs
+help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
 	  || grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST)
 
-setup: ## make .venv from the lock file and fetch the jars (checks Python and Java first)
+setup: ## create .venv from the lock file and fetch the jars (checks Python and Java first)
 	@sh scripts/setup.sh
 
-demo: setup ## drain, validate, backfill and republish 336,776 flights through a real Kafka, Spark and Airflow
+demo: setup ## drain, validate, backfill and republish 336,776 flights with a real Kafka, Spark and Airflow
 	@$(PYTHON_ENV) -m demo run
 
-ui: setup ## leave a broker and Airflow on PostgreSQL running, with the UI on http://127.0.0.1:8080 (PORT=…)
+ui: setup ## start a broker and Airflow on PostgreSQL, with the UI on http://127.0.0.1:8080 (PORT=…)
 	@$(PYTHON_ENV) -m demo ui --port $(PORT)
 
-stop: ## end what `make ui` and `make broker` left running
+stop: ## stop everything that `make ui` and `make broker` left running
 	@$(PYTHON_ENV) -m demo stop
 
-broker: setup ## leave only a Kafka broker running; says its address
+broker: setup ## start only a Kafka broker and print its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
-test: setup ## all checks and tests: without Java, and with a real broker, real Spark and real Airflow
+test: setup ## run all checks and tests: without Java, and with a real broker, Spark and Airflow
 	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 3 \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
 	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
@@ -45,42 +45,42 @@ test: setup ## all checks and tests: without Java, and with a real broker, real 
 	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
 	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)"
 
-test-stores: class-archive ## the tests of Spark on an object store, against moto's server: 4 minutes
+test-stores: class-archive ## run the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)
 
-test-clusters: class-archive ## the tests of three brokers and of a Spark cluster, whose nodes are killed: 5 minutes
+test-clusters: class-archive ## run the tests that kill nodes of a three-broker and of a Spark cluster: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m cluster $(WITH_PARTS)
 
-test-airflow2-spark35: setup-airflow2 ## the same tests on Airflow 2.11.2 and Spark 3.5.7, in .venv-airflow2
-	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: goes on without a class archive"
+test-airflow2-spark35: setup-airflow2 ## run the tests on Airflow 2.11.2 and Spark 3.5.7, in .venv-airflow2
+	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
 
-test-pythons: ## the tests that need no Java, on Python 3.10 and 3.12 in environments of their own
+test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in separate environments
 	@for python in python3.10 python3.12; do \
 	  PYTHON=$$python sh scripts/setup.sh .venv-$$python requirements.lock \
 	  && .venv-$$python/bin/python -m pytest -m "not integration" || exit; done
 
-test-s3: class-archive ## the tests of S3 against Versity's S3 Gateway, a real server; needs Go
+test-s3: class-archive ## run the S3 tests against Versity's S3 Gateway, a real server; needs Go
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
 
-matrix: setup ## run all of these, and write what they came to into docs/matrix.json and the README
+matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
 
-class-archive: setup # Spark starts sooner from then on; where Java can't, Spark works all the same
-	@.venv/bin/kafka-drain class-archive || echo "make: goes on without a class archive"
+class-archive: setup # makes Spark start faster; optional, as Spark also works without it
+	@.venv/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
 
-setup-airflow2: # as setup, for Airflow 2 and Spark 3.5
+setup-airflow2: # like setup, for Airflow 2 and Spark 3.5
 	@sh scripts/setup.sh .venv-airflow2 requirements-airflow2.lock
 
-unit: setup ## only the tests that need no Java (ARGS="tests/kafka_drain/proof -k sealing")
+unit: setup ## run only the tests that need no Java (ARGS="tests/kafka_drain/proof -k sealing")
 	@$(PYTHON_ENV) -m pytest -m "not integration" $(ARGS)
 
-check: setup ## lint, format and types, changing nothing
+check: setup ## check lint rules, formatting and types without changing anything
 	@$(PYTHON_ENV) -m ruff check .
 	@$(PYTHON_ENV) -m ruff format --check .
 	@$(PYTHON_ENV) -m mypy
@@ -89,37 +89,37 @@ format: setup ## format the code
 	@$(PYTHON_ENV) -m ruff check --fix .
 	@$(PYTHON_ENV) -m ruff format .
 
-coverage: setup ## measure what the unit tests run of the product; with ARGS=tests/integration/test_x.py those tests as well
+coverage: setup ## measure the unit tests' coverage; ARGS=tests/integration/test_x.py includes those tests
 	@rm -rf build/coverage
-	@$(PYTHON_ENV) -m coverage run -m pytest -m "not integration" || echo "make: goes on to the figures"
-	@# A worker that Spark's daemon has forked is killed before it has written what it ran.
+	@$(PYTHON_ENV) -m coverage run -m pytest -m "not integration" || echo "make: continuing with the figures"
+	@# Workers forked by Spark's daemon are killed before they can write their coverage data.
 	@test -z "$(ARGS)" || SPARK_SUBMIT_OPTS=-Dspark.python.use.daemon=false \
-	  $(PYTHON_ENV) -m coverage run -m pytest -m integration $(ARGS) || echo "make: goes on to the figures"
+	  $(PYTHON_ENV) -m coverage run -m pytest -m integration $(ARGS) || echo "make: continuing with the figures"
 	@$(PYTHON_ENV) -m coverage combine --quiet
 	@$(PYTHON_ENV) -m coverage html --quiet
 	@$(PYTHON_ENV) -m coverage json --quiet
 	@$(PYTHON_ENV) -m scripts.coverage_table build/coverage/coverage.json
 	@echo "build/coverage/html/index.html"
 
-mutate: setup ## change the lines that decide, one at a time, and fail where tests notice less than 95 % (ONLY="retention")
+mutate: setup ## run mutation tests; fail if less than 95 % of the mutants are detected (ONLY="retention")
 	@nice -n 10 $(PYTHON_ENV) -m scripts.mutation $(ONLY)
 
-docs: setup ## build the documentation's site into build/site, from the documents and the code; needs Python 3.11
+docs: setup ## build the documentation site in build/site; needs Python 3.11
 	@$(PYTHON_ENV) -m sphinx --quiet --fresh-env --fail-on-warning \
 	  -b html -c docs -d build/doctrees . build/site
 	@echo "build/site/index.html"
 
-bench: class-archive ## measure everything beside what else there is, about two hours (ONLY="drain republish" ROUNDS=5)
+bench: class-archive ## run all benchmarks against alternatives: about two hours (ONLY="drain republish" ROUNDS=5)
 	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
 
-test-compose: setup ## build the Docker stack, drain and republish in it, remove it: 2 minutes, 7 the first time (DATA_FOLDER=…)
+test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
-soak: setup ## kill republishes again and again, and run random sequences (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
+soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
 
-lock: setup ## write the lock files anew from pyproject.toml and requirements*.txt
+lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
 	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
@@ -129,17 +129,17 @@ lock: setup ## write the lock files anew from pyproject.toml and requirements*.t
 	@.venv/bin/uv pip compile --group audit --universal --python-version 3.10 \
 	  --generate-hashes --no-annotate --quiet -o requirements-audit.lock
 
-lock-jars: ## write jars.lock anew, after a change of ivy.xml
+lock-jars: ## regenerate jars.lock after a change to ivy.xml
 	@sh scripts/setup.sh .venv requirements.lock without-jars
 	@$(PYTHON_ENV) -m scripts.lock_jars
 
-audit: setup ## ask for known vulnerabilities of all that the lock files pin; needs the network
+audit: setup ## check everything pinned in the lock files for known vulnerabilities; needs the network
 	@.venv/bin/uv venv --quiet --clear --python $(PYTHON_ENV) .venv-audit
 	@.venv/bin/uv pip install --quiet --python .venv-audit --require-hashes -r requirements-audit.lock
 	@.venv-audit/bin/python -m scripts.audit requirements*.lock
 
-licences: setup ## check that each installed package has a licence that this project may depend on
+licences: setup ## check that every installed package has a licence that this project may depend on
 	@$(PYTHON_ENV) -m scripts.licences
 
-clean: stop ## remove the environments and the demo's data; keeps the jars' cache
+clean: stop ## remove the environments and the demo's data; keeps the cached jars
 	@rm -rf .venv .venv-airflow2 .venv-audit .venv-python3.1? .demo build

@@ -1,1 +1,1 @@
-"""Measurements of the marks that the documentation states. Not part of the product."""
+"""Benchmarks for the performance figures in the documentation. Not part of the product."""

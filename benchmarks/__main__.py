@@ -1,20 +1,20 @@
-"""`python -m benchmarks`: what everything costs, beside what else there is, on this machine.
+"""`python -m benchmarks`: measure all costs on this machine and compare them with alternatives.
 
-drain      a drain beside a stock Spark job, Kafka to nowhere, and a script by hand
-warm       the second drain of a group, in a session that is warm
+drain      a drain compared with a stock Spark job, Kafka to nowhere, and a handwritten script
+warm       the second drain of a group, in a warm Spark session
 hot        one partition with nine tenths of all records
 hourly     1,000 new records, from the operator's start to the sealed receipt
 memory     the peak memory of each job with 2 and with 20 million records
-republish  both engines beside Spark's sink and a bare loop
-batch      validating 2,000,000 records: the share of the drain's time
-manifest   a manifest of 1,000,000 lines, and its receipts: time and memory
-growth     validating a small new batch in archives of 1,000 to 1,000,000 files
-compact    10,000 small files of a closed generation become large ones
-scale      what planning, specs and leases cost with thousands of partitions and pipelines
+republish  both engines compared with Spark's sink and a bare loop
+batch      validation of 2,000,000 records, as a share of the drain's time
+manifest   a manifest of 1,000,000 lines and its receipts: time and memory
+growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
+compact    compaction of 10,000 small files in a closed generation
+scale      the cost of planning, specs and leases with thousands of partitions and pipelines
 pages      the pages of 100 archives with 1,000,000 files in Airflow's UI
 
-Arms are taken in turns after a warm-up round; ratios are within a round; an arm whose outcome is
-wrong has no figure. About two hours on two processors that nobody else uses.
+Arms run in turns after a warm-up round, and ratios are taken within a round. An arm with a wrong
+outcome gets no figure. Takes about two hours on two otherwise idle processors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 Part = Callable[[Path, int, Say], tuple[dict[str, Any], list[Mark]]]
 
-#: Where each part is; imported when it is measured: this process stays small.
+#: The function for each part, imported only when it is measured, so that this process stays small.
 PARTS = {
     "drain": "benchmarks.drain:measure_drain",
     "warm": "benchmarks.warm:measure_warm",
@@ -61,14 +61,14 @@ PARTS = {
 
 
 def main() -> int:
-    """Measure, write the results and print the table; 1 when a mark isn't met."""
+    """Measure, write the results and print the table; return 1 if a target isn't met."""
     options = _parse()
     results = _read(options.output)
     names = options.parts or list(PARTS)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kafka-drain-bench-", dir=options.folder) as folder:
         for name in names:
-            say(f"{name}: begins, load average {load_average()}")
+            say(f"{name}: starting, load average {load_average()}")
             started = time.monotonic()
             figures, marks = _part(name)(Path(folder) / name, options.rounds, say)
             results["parts"][name] = {
@@ -78,7 +78,7 @@ def main() -> int:
                 "marks": [asdict(mark) for mark in marks],
                 **figures,
             }
-            # After each part: a later one may fail.
+            # Written after each part, because a later one may fail.
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             if options.output == RESULTS:
                 page.update(results)
@@ -100,16 +100,19 @@ def _parse() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="measure these; all if not said")
-    parser.add_argument("--rounds", type=int, default=5, help="of each figure (%(default)s)")
-    parser.add_argument("--folder", help="where to put temporary folders (the system's)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="parts to measure (all)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per figure (%(default)s)")
+    parser.add_argument("--folder", help="parent of the temporary folders (the system's)")
     parser.add_argument(
-        "--output", type=Path, default=RESULTS, help="JSON file; parts that aren't measured stay"
+        "--output",
+        type=Path,
+        default=RESULTS,
+        help="JSON file for the results; parts that aren't measured are kept",
     )
     options = parser.parse_args()
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
-        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
     return options
 
 
@@ -126,8 +129,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what a figure depends on: processors, memory, versions, and who else was busy."""
-    # Only here: each process that is measured imports this module again.
+    """Return what the figures depend on: processors, memory, versions, and the machine's load."""
+    # Imported here because each measured process imports this module again.
     from kafka_drain.spark.cds_training import class_archive_of_this_machine
 
     packages = ("apache-airflow", "confluent-kafka", "pyarrow", "pyspark")
@@ -138,7 +141,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(memory / (1 << 30), 1),
         "python": platform.python_version(),
         "java": java.split('"')[1] if '"' in java else "unknown",
-        # Half of an hourly drain's time.
+        # Has a large effect: half the time of an hourly drain.
         "class_archive": "yes" if class_archive_of_this_machine() else "no",
         **{name: version(name) for name in packages},
         "load": load_average(),

@@ -1,4 +1,4 @@
-"""Arms of a comparison: each taken in turn, with what its whole process tree cost."""
+"""Arms of a comparison: run in turns, with the cost of each arm's whole process tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KAFKA_DRAIN = (sys.executable, "-m", "kafka_drain.cli")
 def take_turns(
     arms: Mapping[str, Callable[[], Cost]], rounds: int, say: Say, what: str
 ) -> dict[str, list[Cost]]:
-    """Run A B C A B C …; the first round warms up the broker and the page cache."""
+    """Run the arms in turns, A B C A B C …; the first round warms up broker and page cache."""
     costs: dict[str, list[Cost]] = {arm: [] for arm in arms}
     for number in range(rounds + 1):
         for arm, run in arms.items():
@@ -42,7 +42,7 @@ def take_turns(
 def take_rounds(
     run: Callable[[], Mapping[str, Cost]], rounds: int, say: Say, what: str
 ) -> dict[str, list[Cost]]:
-    """Run all arms at once, again and again; as `take_turns`, where arms share a process."""
+    """Run all arms together in each round; like `take_turns`, for arms that share a process."""
     costs: dict[str, list[Cost]] = {}
     for number in range(rounds + 1):
         taken = run()
@@ -55,7 +55,7 @@ def take_rounds(
 
 
 def figures_of(costs: Mapping[str, Sequence[Cost]], records: int) -> dict[str, Any]:
-    """Return median, least and greatest of each figure of each arm, and each run."""
+    """Return median, minimum and maximum of each arm's figures, and all runs."""
     figures = {}
     for arm, runs in costs.items():
         found: dict[str, Any] = {
@@ -82,15 +82,15 @@ def compared(
     *,
     figure: str = "seconds",
 ) -> Mark:
-    """Compare the speed of two arms: the median of the ratios within a round.
+    """Compare the speed of two arms by the median of the ratios within each round.
 
     Args:
-        what: What is compared, for people.
+        what: Label of the comparison.
         costs: The runs of the arms.
-        arm: Which arm.
-        base: Which one it is compared with.
-        owed: The least ratio of speeds; None where the figure stands for itself.
-        figure: Which figure of a run.
+        arm: The arm.
+        base: The arm it is compared with.
+        owed: The minimum ratio of speeds; None if there is no target.
+        figure: The figure of a run to compare.
     """
     pairs = list(zip(costs[arm], costs[base], strict=True))
     ratios = sorted(getattr(b, figure) / getattr(a, figure) for a, b in pairs)
@@ -108,10 +108,10 @@ def compared(
 def run_command(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> tuple[str, Cost]:
-    """Run a command; return what it printed and what its process tree cost.
+    """Run a command; return its output and the cost of its process tree.
 
     Raises:
-        RuntimeError: When it ends with an error.
+        RuntimeError: If the command fails.
     """
     run = measured(_run, list(command), dict(environment or {}))
     printed, seconds, cpu_seconds, peak_mib = run.answer

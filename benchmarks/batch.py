@@ -1,4 +1,4 @@
-"""The validation of one batch of 2,000,000 records, against the time of its drain."""
+"""The validation of one batch of 2,000,000 records, compared with the time of its drain."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["measure_batch"]
 
 RECORDS = 2_000_000
 TOPIC = "orders"
-#: Which share of the drain's time a validation may take; None where there is no mark. The command
-#: is a share of the drain's command, what it calls is a share of the drain's query.
+#: Maximum share of the drain's time that a validation may take; None for no target. The command is
+#: compared with the drain's command, the functions it calls with the drain's query.
 MOST = {"command": 0.15, "columns": 0.15, "footers": 0.01, "deep": None}
 
 
@@ -32,16 +32,16 @@ def measure_batch(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
     """Drain the batch once, and validate copies of it in each way.
 
     Raises:
-        RuntimeError: When a validation doesn't find the whole batch complete.
+        RuntimeError: If a validation doesn't find the whole batch complete.
     """
     archive = folder / "archive"
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         began = time.perf_counter()
-        say(f"batch: a broker runs on {servers}; sends {RECORDS:,} records")
-        # In a process of its own: this one has to stay small, see `measured`.
+        say(f"batch: broker running on {servers}; sending {RECORDS:,} records")
+        # In a separate process, because this one has to stay small; see `measured`.
         mean = measured(produce, servers, TOPIC, RECORDS).answer
-        say(f"batch: sent in {time.perf_counter() - began:.0f} s; drains them")
+        say(f"batch: sent in {time.perf_counter() - began:.0f} s; draining")
         drained = drain(archive, servers)
         say(
             f"batch: drained in {drained['process_seconds']:.1f} s, of which the query took "
@@ -72,7 +72,7 @@ def measure_batch(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
 
 
 def drain(archive: Path, servers: str) -> dict[str, Any]:
-    """Drain the topic with the command line, as the first drain of an archive."""
+    """Drain the topic with the command line into a new archive."""
     load = load_average()
     command = [*KAFKA_DRAIN, "drain", str(archive), "--json", "--bootstrap-servers", servers]
     command += ["--topic", TOPIC, "--partition-by", "topic", "--compression", "zstd"]
@@ -91,7 +91,7 @@ def drain(archive: Path, servers: str) -> dict[str, Any]:
 
 
 def _validate_copy(arm: str, archive: Path, servers: str) -> Measured:
-    """Validate a copy of the unsealed archive, in the page cache as after a drain."""
+    """Validate a copy of the unsealed archive, which is in the page cache as after a drain."""
     copy = archive.with_name("copy")
     shutil.copytree(archive, copy)
     try:
@@ -102,17 +102,17 @@ def _validate_copy(arm: str, archive: Path, servers: str) -> Measured:
         else:
             run = measured(validate, str(copy), servers)
         if arm == "deep":
-            # Reads all bytes of what is sealed by then.
+            # Reads all bytes of the files that are sealed by then.
             run = measured(validate_deep, str(copy), servers)
     finally:
         shutil.rmtree(copy)
     if not run.answer["complete"] or run.answer["records"] != RECORDS:
-        raise RuntimeError(f"the {arm} don't prove the batch complete: {run.answer}")
+        raise RuntimeError(f"{arm}: the batch isn't proven complete: {run.answer}")
     return run
 
 
 def _validate_by_command(folder: str, servers: str) -> Measured:
-    """Validate and seal an archive with the command line, as the drain was."""
+    """Validate and seal an archive with the command line."""
     command = [*KAFKA_DRAIN, "validate", folder, "--json", "--scope", "open"]
     load = load_average()
     printed, cost = run_command([*command, "--bootstrap-servers", servers])
@@ -123,7 +123,7 @@ def _validate_by_command(folder: str, servers: str) -> Measured:
 
 
 def validate(folder: str, servers: str) -> dict[str, Any]:
-    """Validate and seal an archive as the task and the command do."""
+    """Validate and seal an archive in the same way as the task and the command."""
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
     report = validate_archive(Archive.at(folder), cluster, scope="open")
     return {

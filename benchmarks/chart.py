@@ -1,4 +1,4 @@
-"""The picture of `docs/performance.md`: records a second of each arm, from `results.json`."""
+"""The chart in `docs/performance.md`: records per second of each arm, from `results.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = {
     "ours": "kafka-drain",
     "stock": "stock Spark job",
     "nowhere": "Spark, Kafka to nowhere",
-    "script": "script by hand",
+    "script": "handwritten script",
     "payments": "kafka-drain, second of a group",
     "nowhere 2": "Spark, Kafka to nowhere, warm",
     "bare": "bare loop, no transactions",
@@ -42,12 +42,12 @@ Bars = Sequence[tuple[str, int]]
 
 
 def drawn(results: Mapping[str, Any]) -> str:
-    """Return the picture as SVG."""
+    """Return the chart as SVG."""
     parts = results["parts"]
     charts: list[tuple[str, Bars]] = [
-        ("Drain, cold query: records a second", _arms(parts["drain"]["orders"]["arms"])),
-        ("Drain, second pipeline of a run: records a second", _arms(parts["warm"]["arms"])),
-        ("Republish: records a second", _arms(parts["republish"]["arms"])),
+        ("Drain, cold query: records per second", _arms(parts["drain"]["orders"]["arms"])),
+        ("Drain, second pipeline of a run: records per second", _arms(parts["warm"]["arms"])),
+        ("Republish: records per second", _arms(parts["republish"]["arms"])),
     ]
     lines = list(_lines([(title, [b for b in bars if b[0] in _NAMES]) for title, bars in charts]))
     height = sum(_ROW * (len(bars) + 2) for _, bars in charts)
@@ -56,7 +56,7 @@ def drawn(results: Mapping[str, Any]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
             'aria-labelledby="title" font-family="system-ui, -apple-system, '
             "'Segoe UI', Helvetica, Arial, sans-serif\">",
-            '  <title id="title">Records a second of kafka-drain and of what else there is</title>',
+            '  <title id="title">Records per second of kafka-drain and alternatives</title>',
             f"  <style>{_STYLE}  </style>",
             f'  <rect class="page" width="{_WIDTH}" height="{height}" rx="12"/>',
             *lines,

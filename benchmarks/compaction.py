@@ -1,8 +1,8 @@
-"""10,000 small files of a closed generation become large ones.
+"""Compaction of 10,000 small files in a closed generation.
 
-A real broker, a real drain whose files hold 200 records each, and `kafka-drain maintain`. Says
-files, bytes, time and the memory of the largest process, whether every receipt still proves, and
-how much of the new files a reader of one tenth of the time has to read.
+Uses a real broker, a real drain whose files hold 200 records each, and `kafka-drain maintain`.
+Reports files, bytes, time and the memory of the largest process, whether every receipt still
+holds, and how much of the new files a reader of one tenth of the time range has to read.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ FILES = 10_000
 
 
 def measure_compaction(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Drain, compact, validate, read a tenth of the time; once, whatever the rounds.
+    """Drain, compact, validate, and read a tenth of the time range; once, regardless of rounds.
 
     Raises:
-        RuntimeError: When a command fails.
+        RuntimeError: If a command fails.
     """
     archive = folder / "archive"
     with LocalKafka(folder / "broker") as broker:
         kafka = ["--bootstrap-servers", broker.bootstrap_servers]
-        say(f"compact: sends {RECORDS:,} records")
+        say(f"compact: sending {RECORDS:,} records")
         measured(produce, broker.bootstrap_servers, TOPIC, RECORDS)
-        say(f"compact: drains them to about {FILES:,} files")
+        say(f"compact: draining them to about {FILES:,} files")
         run(
             *("drain", archive, *kafka, "--topic", TOPIC, "--partition-by", "topic"),
             *("--sink-option", f"maxRecordsPerFile={RECORDS // FILES}"),
@@ -51,11 +51,11 @@ def measure_compaction(folder: Path, rounds: int, say: Say) -> tuple[dict[str, A
         )
         run("validate", archive, *kafka)
         before = read_time_range(archive)
-        say("compact: compacts them")
+        say("compact: compacting them")
         load, began = load_average(), time.perf_counter()
         done = measured(compact, archive, kafka).answer
         seconds = time.perf_counter() - began
-        say("compact: validates every byte")
+        say("compact: validating every byte")
         run("validate", archive, *kafka, "--deep")
     figures = {
         "records": RECORDS,
@@ -82,10 +82,10 @@ def _mark(figures: dict[str, Any]) -> Mark:
 
 
 def compact(archive: Path, kafka: list[str]) -> dict[str, Any]:
-    """Compact an archive, from a process that has started nothing else.
+    """Compact an archive, from a process that has started no other process.
 
     Returns:
-        The command's answer, and largest_process_mib: of the command and of Spark's processes.
+        The command's result, plus largest_process_mib for the command and Spark's processes.
     """
     done = run("maintain", archive, *kafka, "--max-manifest-lines", "1", "--apply")
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -93,10 +93,10 @@ def compact(archive: Path, kafka: list[str]) -> dict[str, Any]:
 
 
 def run(*arguments: object) -> dict[str, Any]:
-    """Run a command of `kafka-drain` and return its answer.
+    """Run a `kafka-drain` command and return its JSON output.
 
     Raises:
-        RuntimeError: When it fails.
+        RuntimeError: If it fails.
     """
     command = [*KAFKA_DRAIN, *map(str, arguments), "--json"]
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
@@ -108,7 +108,7 @@ def run(*arguments: object) -> dict[str, Any]:
 
 
 class CountingPath:
-    """A file that counts the bytes that are read of it."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -145,10 +145,10 @@ class CountingPath:
 
 
 def read_time_range(archive_path: Path) -> dict[str, int]:
-    """Read the records of the middle tenth of the time as a republish does.
+    """Read the records in the middle tenth of the time range, as a republish does.
 
     Returns:
-        files that were opened, bytes that were read, bytes of all files, rows that came.
+        Number of opened files, bytes read, bytes of all files, and rows read.
     """
     files = [
         file for file in archive_files(Archive.at(str(archive_path)).snapshot()) if file.sealed

@@ -1,4 +1,4 @@
-"""What a drain costs beside a stock Spark job, Kafka to nowhere, and a script."""
+"""The cost of a drain compared with a stock Spark job, Kafka to nowhere, and a script."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from kafka_drain.spark.jars import fetch as jars
 __all__ = ["Arms", "checked", "measure_drain", "spark_submit"]
 
 HERE = Path(__file__).parent
-#: Kind of records, how many, and the arms that are run with them.
+#: By the kind of records: their number, and the arms to run with them.
 DATASETS: dict[str, tuple[int, tuple[str, ...]]] = {
     "orders": (2_000_000, ("ours", "stock", "nowhere", "script")),
     "small": (2_000_000, ("ours", "stock")),
     "random": (500_000, ("ours", "stock", "nowhere", "script")),
 }
-#: What the query alone owes to the stock job's.
+#: Minimum speed of the query, and of the whole process, relative to the stock job.
 QUERY = {"orders": 1.15, "small": 1.2, "random": 1.0}
 PROCESS = {"orders": 1.3, "small": 1.0, "random": 1.0}
 
 
 def measure_drain(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Take the arms of each set of records in turns.
+    """Run the arms for each kind of records in turns.
 
     Raises:
-        RuntimeError: When an arm's files don't hold what Kafka holds.
+        RuntimeError: If an arm's files don't hold what Kafka holds.
     """
     figures: dict[str, Any] = {"partitions": PARTITIONS, "rounds": rounds}
     marks = []
     for kind, (records, names) in DATASETS.items():
         with LocalKafka(folder / kind / "broker") as broker:
             servers = broker.bootstrap_servers
-            say(f"drain: sends {records:,} records: {kind}")
+            say(f"drain: sending {records:,} records: {kind}")
             mean = measured(produce, servers, kind, records, kind).answer
             arms = Arms(servers, kind, folder / kind / "out")
             costs = take_turns(arms.named(names), rounds, say, f"drain {kind}")
@@ -55,10 +55,10 @@ def measure_drain(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
         }
         marks += [
             compared(
-                f"drain {kind}, query alone, of a stock job", costs, "ours", "stock", QUERY[kind]
+                f"drain {kind}, query only, vs. stock job", costs, "ours", "stock", QUERY[kind]
             ),
             compared(
-                f"drain {kind}, whole process, of a stock job",
+                f"drain {kind}, whole process, vs. stock job",
                 *(costs, "ours", "stock", PROCESS[kind]),
                 figure="process_seconds",
             ),
@@ -66,7 +66,7 @@ def measure_drain(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
         if "script" in names:
             marks.append(
                 compared(
-                    f"drain {kind}, whole process, of a script by hand",
+                    f"drain {kind}, whole process, vs. handwritten script",
                     *(costs, "ours", "script", None),
                     figure="process_seconds",
                 )
@@ -76,12 +76,12 @@ def measure_drain(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
 
 @dataclass
 class Arms:
-    """The arms of one topic.
+    """The arms for one topic.
 
     Attributes:
-        servers: The broker.
-        topic: What is drained.
-        folder: Where to; removed after each run.
+        servers: Bootstrap servers of the broker.
+        topic: The topic to drain.
+        folder: The target folder; removed after each run.
     """
 
     servers: str
@@ -89,11 +89,11 @@ class Arms:
     folder: Path
 
     def __post_init__(self) -> None:
-        """Hash what Kafka holds, once."""
+        """Hash the topic's content once."""
         self.expected = measured(hash_of_topic, self.servers, self.topic).answer
 
     def named(self, names: tuple[str, ...]) -> dict[str, Callable[[], Cost]]:
-        """Return arms by name."""
+        """Return the named arms."""
         arms = {
             "ours": self.ours,
             "stock": lambda: self.stock("files"),
@@ -103,7 +103,7 @@ class Arms:
         return {name: arms[name] for name in names}
 
     def ours(self, *options: str) -> Cost:
-        """`kafka-drain drain`, as the first drain of an archive."""
+        """Run `kafka-drain drain` into a new archive."""
         command = [*KAFKA_DRAIN, "drain", str(self.folder), "--json"]
         command += ["--bootstrap-servers", self.servers, "--topic", self.topic]
         printed, cost = run_command([*command, "--master", "local[2]", *options])
@@ -112,7 +112,7 @@ class Arms:
         return replace(cost, seconds=seconds)
 
     def stock(self, kind: str) -> Cost:
-        """A stock Spark job."""
+        """Run a stock Spark job."""
         command = spark_submit(HERE / "stock_drain.py", self.servers, self.topic, self.folder, kind)
         printed, cost = run_command(*command)
         seconds = json.loads(printed.splitlines()[-1])["seconds"]
@@ -123,7 +123,7 @@ class Arms:
         return replace(cost, seconds=seconds)
 
     def script(self) -> Cost:
-        """A script without Spark."""
+        """Run a script without Spark."""
         command = [sys.executable, "-m", "benchmarks.script_drain"]
         _, cost = run_command([*command, self.servers, self.topic, str(self.folder)])
         checked(self.folder, self.expected)
@@ -131,10 +131,10 @@ class Arms:
 
 
 def checked(folder: Path, expected: tuple[int, str]) -> None:
-    """Compare an arm's files with Kafka, and remove them.
+    """Compare an arm's files with Kafka's content, and remove them.
 
     Raises:
-        RuntimeError: When they hold anything else.
+        RuntimeError: If they differ.
     """
     found = measured(hash_of_files, str(folder)).answer
     if found != expected:

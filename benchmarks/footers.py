@@ -1,9 +1,8 @@
-"""Offsets of Parquet files from their footers alone: what the statistics prove, and no more.
+"""Check offsets of Parquet files from their footers only, as far as the statistics allow.
 
 Dense statistics (as many rows as offsets between minimum and maximum) prove a row group complete
-only while no offset is there twice: a copy in the place of a lost record looks the same. And the
-bytes aren't read at all, so that nothing can be sealed. It is measured as the least that a look
-into every file costs.
+only if no offset occurs twice: a duplicate in place of a lost record looks the same. The data isn't
+read at all, so nothing can be sealed. This measures the minimum cost of opening every file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def check_footers(folder: str) -> dict[str, Any]:
     """Check the unsealed batches of an archive's open generation.
 
     Returns:
-        records, and whether everything is complete.
+        The number of records, and whether everything is complete.
     """
     snapshot = Archive.at(folder).snapshot()
     generation = snapshot.open_generation
@@ -55,10 +54,10 @@ def _read(generation: Generation, new: SinkFile) -> CommittedFile:
 
 
 def footer_offsets(path: UPath, topic: str) -> list[FileOffsets]:
-    """Return what a file holds of each partition.
+    """Return the offsets of each partition in a file.
 
     Raises:
-        DataFileError: When the statistics don't say it; then the columns have to be read.
+        DataFileError: If the statistics don't suffice, so that the columns have to be read.
     """
     with path.open("rb") as source:
         footer = pq.ParquetFile(source).metadata

@@ -1,4 +1,4 @@
-"""What the validation of one small new batch costs in an archive that has grown old."""
+"""The cost of validating one small new batch in an archive that has grown large."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kafka_drain.proof.validation import Scope, validate_archive
 
 __all__ = ["measure_growth"]
 
-FILES = 8  # of a batch
-#: Sealed files of each generation. A generation is closed at 50,000 lines of its manifest: an
-#: archive of 100,000 files is slowest just before that, and fastest just after it.
+FILES = 8  # per batch
+#: Sealed files of each generation. A generation is closed at 50,000 lines in its manifest: an
+#: archive of 100,000 files is slowest just before that, and fastest just after.
 SMALL, FULL = "1,000", "100,000, the open generation full"
 ROLLED = "100,000, a generation just opened"
 HUGE = "1,000,000, the open generation full"
@@ -36,14 +36,14 @@ def measure_growth(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
     """Validate the same new batch in archives of each size.
 
     Raises:
-        RuntimeError: When a validation doesn't find everything complete, or seals nothing.
+        RuntimeError: If a validation doesn't find everything complete, or seals nothing.
     """
     figures: dict[str, Any] = {"files_of_a_batch": FILES, "rounds": rounds, "archives": {}}
     marks: list[Mark] = []
 
     def measure(name: str, root: Path, generations: tuple[int, ...]) -> None:
         found: dict[str, Any] = {}
-        # Reading all receipts of the largest takes minutes, each time.
+        # Reading all receipts of the largest archive takes minutes each time.
         scopes = SCOPES[:1] if name == HUGE else SCOPES
         for scope in scopes:
             runs = [_validate(root, generations, scope) for _ in range(rounds)]
@@ -59,7 +59,7 @@ def measure_growth(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
         root = folder / str(number)
         began = time.perf_counter()
         measured(make, str(root), generations)
-        say(f"growth: {name}: made in {time.perf_counter() - began:.0f} s")
+        say(f"growth: {name}: created in {time.perf_counter() - began:.0f} s")
         measure(name, root, generations)
         if name == FULL:
             measured(roll, str(root))
@@ -71,12 +71,12 @@ def measure_growth(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
 
 
 def _by_age(archives: dict[str, Any], load: float) -> Mark:
-    """Say what each sealed file adds to the validation of a new batch."""
+    """Return how much each sealed file adds to the validation of a new batch."""
     small, full, rolled = (archives[name]["open"]["seconds"] for name in (SMALL, FULL, ROLLED))
     still_open = (full - small) / ARCHIVES[FULL][-1] * 1e6
     closed = (rolled - small) / sum(ARCHIVES[FULL]) * 1e6
     return Mark(
-        "scope open, for each sealed file",
+        "scope open, per sealed file",
         f"{still_open:.1f} µs while its generation is open, {closed:.1f} µs once it is closed",
         wanted="",
         met=None,
@@ -95,7 +95,7 @@ def _mark(name: str, scope: Scope, median: Measured) -> Mark:
 
 
 def make(folder: str, generations: tuple[int, ...]) -> None:
-    """Write an archive whose last generation has one batch that isn't sealed."""
+    """Write an archive whose last generation has one unsealed batch."""
     root = Path(folder)
     root.mkdir(parents=True)
     link = Linker(root / "template.parquet")
@@ -108,7 +108,7 @@ def make(folder: str, generations: tuple[int, ...]) -> None:
 
 
 def roll(folder: str) -> None:
-    """Seal the new batch, and open a generation with one batch after it."""
+    """Seal the new batch, and open a new generation with one batch."""
     validate(folder, "open")
     last = Archive.at(folder).snapshot().generations[-1]
     receipt = last.last_receipt()
@@ -128,7 +128,7 @@ def _validate(root: Path, generations: tuple[int, ...], scope: Scope) -> Measure
 
 
 def validate(folder: str, scope: Scope) -> dict[str, Any]:
-    """Validate and seal; Kafka's answers cost nothing here."""
+    """Validate and seal, with a simulated Kafka that responds at no cost."""
     report = validate_archive(Archive.at(folder), SyntheticCluster(), scope=scope)
     return {
         "complete": report.complete,

@@ -1,4 +1,4 @@
-"""One partition with nine tenths of all records: cut for both cores, and read by one task."""
+"""One partition with nine tenths of all records: split for both cores, and read by one task."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from kafka_drain.config.pipeline import Pipeline
 __all__ = ["measure_hot"]
 
 RECORDS = 5_000_000
-#: An option that says how to cut takes the place of our own cut; this one cuts nothing.
+#: An option that overrides kafka-drain's own splitting; with this value, nothing is split.
 WHOLE = {"maxRecordsPerPartition": RECORDS}
-#: Pairs of queries that warm a session: Java compiles until ten queries are behind it.
+#: Pairs of queries that warm up a session: Java keeps compiling for about ten queries.
 WARMING = 5
 
 
 def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Take turns: cold, a drain and a stock job; warm, drains with and without the cut.
+    """Run in turns: cold, a drain and a stock job; warm, drains with and without splitting.
 
     Raises:
-        RuntimeError: When an arm's files don't hold what Kafka holds.
+        RuntimeError: If an arm's files don't hold what Kafka holds.
     """
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
-        say(f"hot: sends {RECORDS:,} records, nine tenths of them to one partition")
+        say(f"hot: sending {RECORDS:,} records, nine tenths of them to one partition")
         measured(produce_hot, servers, "hot", RECORDS)
         arms = Arms(servers, "hot", folder / "out")
         cold = take_turns(arms.named(("ours", "stock")), rounds, say, "hot, cold")
         warm = _warm(folder, servers, rounds, arms.expected, say)
-    what = "a hot partition"
+    what = "hot partition"
     marks = [
-        compared(f"{what}, cut, of one task, warm", warm, "cut", "whole", 1.6),
-        compared(f"{what}, cut, of a stock job (one task), cold", cold, "ours", "stock", 1.6),
+        compared(f"{what}, split vs. one task, warm", warm, "cut", "whole", 1.6),
+        compared(f"{what}, split vs. stock job (one task), cold", cold, "ours", "stock", 1.6),
     ]
     return {"records": RECORDS, "rounds": rounds, "arms": figures_of(cold | warm, RECORDS)}, marks
 
@@ -48,7 +48,7 @@ def measure_hot(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], li
 def _warm(
     folder: Path, servers: str, rounds: int, expected: tuple[int, str], say: Say
 ) -> dict[str, list[Cost]]:
-    """Take the two in turns in one session; but for seconds, a cost is the whole session's."""
+    """Run both in turns in one session; all costs but the seconds are the whole session's."""
     kinds: dict[str, dict[str, Any]] = {"cut": {}, "whole": WHOLE}
     costs: dict[str, list[Cost]] = {kind: [] for kind in kinds}
     pipelines = [

@@ -1,4 +1,4 @@
-"""An hourly drain with little data, through Airflow's operators: where its seconds go."""
+"""An hourly drain with little data through Airflow's operators, with a breakdown of its time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TOPIC = "orders"
 
 
 def measure_hourly(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Send 1,000 records and drain them, again and again, each time in new processes.
+    """Send 1,000 records and drain them repeatedly, each time in new processes.
 
     Raises:
-        RuntimeError: When an hour isn't drained and sealed whole.
+        RuntimeError: If a round isn't completely drained and sealed.
     """
     splits: list[dict[str, float]] = []
     with LocalKafka(folder / "broker") as broker:
@@ -67,7 +67,7 @@ def measure_hourly(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
 
 
 def run_operators(servers: str, archive: str) -> dict[str, float]:
-    """Run `drain` and `validate` as their tasks do; return the seconds of each step."""
+    """Run `drain` and `validate` as their tasks do; return the duration of each step in seconds."""
     os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps(
         {"conn_type": "kafka", "extra": {"bootstrap.servers": servers}}
     )

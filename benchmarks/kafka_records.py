@@ -1,8 +1,8 @@
-"""Records for a drain to read.
+"""Records for the benchmarks.
 
 orders  JSON values of about 190 bytes with keys, a quarter of them with headers
-random  random values of 1 KiB with keys: nothing to compress
-small   values of 100 bytes, without keys and headers
+random  random values of 1 KiB with keys, which can't be compressed
+small   values of 100 bytes without keys and headers
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Record = tuple[bytes | None, bytes, list[tuple[str, bytes]] | None, int]
 
 
 def _orders(number: int) -> Iterator[Record]:
-    """Yield records that are the same in every run and compress as orders do."""
+    """Yield records that are the same in every run and compress like real orders."""
     random = Random(1)
     for n in range(number):
         bits = random.getrandbits(96)
@@ -59,24 +59,24 @@ KINDS = {"orders": _orders, "random": _random, "small": _small}
 
 
 def produce(bootstrap_servers: str, topic: str, number: int, kind: str = "orders") -> float:
-    """Create a topic and fill it, evenly over its partitions.
+    """Create a topic and fill its partitions evenly.
 
     Returns:
         The mean size of a value in bytes.
 
     Raises:
-        KafkaException: When Kafka refused a record.
+        KafkaException: If Kafka rejects a record.
     """
     return _send(bootstrap_servers, topic, KINDS[kind](number), lambda n: n % PARTITIONS)
 
 
 def produce_more(bootstrap_servers: str, topic: str, number: int) -> float:
-    """Send the same records again, to a topic that is there."""
+    """Send the same records again, to an existing topic."""
     return _send(bootstrap_servers, topic, _orders(number), lambda n: n % PARTITIONS, create=False)
 
 
 def produce_hot(bootstrap_servers: str, topic: str, number: int) -> float:
-    """Create a topic and fill it, nine tenths of it in partition 0."""
+    """Create a topic and fill it, with nine tenths of the records in partition 0."""
     others = PARTITIONS - 1
     return _send(
         bootstrap_servers,

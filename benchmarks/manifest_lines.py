@@ -1,4 +1,4 @@
-"""B: a manifest of 1,000,000 lines, read and checked against its receipts."""
+"""A manifest of 1,000,000 lines, read and checked against its receipts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MOST_ROUNDS = 3
 
 
 def measure_manifest(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Write the archive, read it, cut a line, and read it again.
+    """Write the archive, read it, remove a line, and read it again.
 
     Raises:
-        RuntimeError: When the whole manifest has findings, or the cut one hasn't its own.
+        RuntimeError: If the complete manifest has findings, or the cut one lacks the expected one.
     """
     began = time.perf_counter()
-    say(f"manifest: writes {LINES:,} lines and {RECEIPTS:,} receipts")
+    say(f"manifest: writing {LINES:,} lines and {RECEIPTS:,} receipts")
     measured(make, str(folder))
     compact = folder / f"generations/0001/data/_spark_metadata/{RECEIPTS - 1}.compact"
     size = compact.stat().st_size
@@ -43,7 +43,7 @@ def measure_manifest(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any
     cut = measured(read, str(folder))
     expected["findings"] = {str(Reason.MANIFEST_TRUNCATED): 1}
     _require(cut, expected | {"sealed": LINES - 1}, "cut")
-    say(f"manifest: without one line {cut.seconds:.1f} s, {cut.peak_mib:,.0f} MiB, and found")
+    say(f"manifest: one line missing, {cut.seconds:.1f} s, {cut.peak_mib:,.0f} MiB, and detected")
     figures = {
         "lines": LINES,
         "receipts": RECEIPTS,
@@ -54,14 +54,14 @@ def measure_manifest(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any
     }
     return figures, [
         Mark(
-            f"manifest of {LINES:,} lines against {RECEIPTS:,} receipts",
+            f"manifest of {LINES:,} lines checked against {RECEIPTS:,} receipts",
             f"{whole.seconds:.1f} s, {whole.peak_mib:,.0f} MiB",
             wanted=f"at most {MOST_SECONDS:.0f} s and {MOST_MIB:,.0f} MiB",
             met=whole.seconds <= MOST_SECONDS and whole.peak_mib <= MOST_MIB,
             load=whole.load,
         ),
         Mark(
-            "the same without one line: found, and all receipts read to say which",
+            "the same with one line missing: detected, and identified by reading all receipts",
             f"{cut.seconds:.1f} s, {cut.peak_mib:,.0f} MiB",
             wanted="",
             met=None,
@@ -71,14 +71,14 @@ def measure_manifest(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any
 
 
 def make(folder: str) -> None:
-    """Write the archive; its sealed files don't exist."""
+    """Write an archive whose sealed files don't exist."""
     SyntheticArchive(Path(folder), file_size=1_234_567).add_generation(
         1, sealed=RECEIPTS, files=FILES, unsealed=NEW_BATCHES, new_files=NEW_FILES
     )
 
 
 def read(folder: str) -> dict[str, Any]:
-    """Read manifest, checkpoint and receipts against each other."""
+    """Read manifest, checkpoint and receipts, and compare them."""
     snapshot = Archive.at(folder).snapshot()
     generation = snapshot.open_generation
     assert generation is not None
@@ -91,7 +91,7 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def cut_line(path: str, number: int) -> None:
-    """Take a line out of a manifest file; its checksums fit again."""
+    """Remove a line from a manifest file, and update its checksums."""
     compact = Path(path)
     lines = compact.read_bytes().split(b"\n")
     del lines[number]

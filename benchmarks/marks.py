@@ -1,4 +1,4 @@
-"""A mark: what has to be reached, and what was measured."""
+"""A mark: a measured figure and its target."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Mark:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
         what: What was measured.
         measured: The figure, as text with its unit.
-        wanted: The mark; empty where there is none and the figure stands for itself.
-        met: Whether the figure reaches the mark; None where there is none.
-        load: The machine's load average when it was measured.
+        wanted: The target; empty if there is none.
+        met: Whether the figure meets the target; None if there is none.
+        load: The machine's load average during the measurement.
     """
 
     what: str

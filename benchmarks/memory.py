@@ -16,20 +16,20 @@ from demo.broker import KafkaCluster as LocalKafka
 __all__ = ["measure_memory"]
 
 FEW, MANY = 2_000_000, 20_000_000
-#: How much more memory ten times the records may take: a heap that is given 1 GiB uses it in time.
+#: Maximum ratio of memory for ten times the records: a heap of 1 GiB is eventually used in full.
 MOST = 1.3
 
 
 def measure_memory(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Run each job once with each number of records, whatever the rounds.
+    """Run each job once with each number of records, regardless of rounds.
 
     Raises:
-        RuntimeError: When a job fails; republishes verify themselves.
+        RuntimeError: If a job fails; republishes verify themselves.
     """
     costs = {}
     for records in (FEW, MANY):
         with LocalKafka(folder / str(records) / "broker") as broker:
-            say(f"memory: sends {records:,} records")
+            say(f"memory: sending {records:,} records")
             measured(produce, broker.bootstrap_servers, "orders", records)
             costs[records] = _jobs(folder / str(records), broker.bootstrap_servers, say)
         shutil.rmtree(folder / str(records))
@@ -69,8 +69,8 @@ def _jobs(folder: Path, servers: str, say: Say) -> dict[str, Cost]:
 def _mark(job: str, few: Cost, many: Cost) -> Mark:
     ratio = many.peak_mib / few.peak_mib
     return Mark(
-        f"peak memory of {job}, {MANY:,} of {FEW:,} records",
-        f"{ratio:.2f}: {many.peak_mib:,.0f} of {few.peak_mib:,.0f} MiB",
+        f"peak memory of {job}, {MANY:,} vs. {FEW:,} records",
+        f"{ratio:.2f}: {many.peak_mib:,.0f} vs. {few.peak_mib:,.0f} MiB",
         f"at most {MOST:.2f}",
         ratio <= MOST,
         load_average(),

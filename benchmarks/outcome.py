@@ -1,4 +1,4 @@
-"""Whether an arm's files hold exactly what Kafka holds: a hash over everything, in offset order."""
+"""Hash the content of files and topics in offset order, to check that an arm's files are exact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AT_ONCE = 50_000
 
 
 def hash_of_files(folder: str) -> tuple[int, str]:
-    """Return how many records Parquet files hold, and the hash of their content."""
+    """Return the number of records in Parquet files, and the hash of their content."""
     files = sorted(
         path for path in Path(folder).rglob("*.parquet") if "_spark_metadata" not in path.parts
     )
@@ -41,12 +41,12 @@ def hash_of_files(folder: str) -> tuple[int, str]:
 
 
 def hash_of_topic(bootstrap_servers: str, topic: str) -> tuple[int, str]:
-    """Return the same of what a consumer reads from a topic."""
+    """Return the number and the hash of the records that a consumer reads from a topic."""
     return _hashed(pa.concat_tables(pa.table(t) for t in read_topic(bootstrap_servers, topic)))
 
 
 def read_topic(bootstrap_servers: str, topic: str, partition: int = -1) -> Iterator[pa.Table]:
-    """Yield what a topic's partition (all of them: -1) holds, as a script would read it."""
+    """Yield the records of a topic's partition (-1 for all), as a script would read them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -117,7 +117,7 @@ def _update(digest: Any, numbers: pa.ChunkedArray) -> None:
 def _update_bytes(digest: Any, column: pa.ChunkedArray) -> None:
     _update(digest, pc.fill_null(pc.binary_length(column), -1).cast(pa.int64()))
     for chunk in column.chunks:
-        # What lies between the first and the last offset are the values, one after the other.
+        # The values are stored contiguously between the first and the last offset.
         joined = pc.binary_join(
             pa.ListArray.from_arrays([0, len(chunk)], pc.fill_null(chunk, b"")), b""
         )

@@ -1,4 +1,4 @@
-"""The tables and the picture of the documentation, from `results.json`."""
+"""Generate the tables and the chart in the documentation from `results.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = (_DOCS / "performance.md", _DOCS / "validation.md")
 
 
 def update(results: Mapping[str, Any]) -> None:
-    """Write the tables of the pages anew, and the picture."""
+    """Regenerate the tables on the pages, and the chart."""
     for page in PAGES:
         page.write_text(written(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     if {"drain", "warm", "republish"} <= set(results["parts"]):
@@ -25,10 +25,10 @@ def update(results: Mapping[str, Any]) -> None:
 
 
 def written(page: str, results: Mapping[str, Any]) -> str:
-    """Return a page with its tables written anew, between `<!-- NAME -->` and `<!-- end -->`.
+    """Return a page with the tables between `<!-- NAME -->` and `<!-- end -->` regenerated.
 
     Raises:
-        ValueError: When there is no such table.
+        ValueError: If a table's name is unknown.
     """
 
     def table(match: re.Match[str]) -> str:

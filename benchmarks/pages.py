@@ -1,4 +1,4 @@
-"""The pages of archives in Airflow's UI: 100 pipelines with 1,000,000 files, told from receipts."""
+"""The archive pages in Airflow's UI, for 100 pipelines with 1,000,000 files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MOST_SECONDS = 1.0
 
 
 def measure_pages(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Make the archives, and ask a server for the pages: first when it has read nothing, and again.
+    """Create the archives, and request the pages from a server, first with a cold cache.
 
     Raises:
-        RuntimeError: When a page isn't answered, or an archive is missing from the list.
+        RuntimeError: If a request fails, or an archive is missing from the list.
     """
     files = PIPELINES * RECEIPTS * FILES
-    say(f"pages: makes {PIPELINES} archives of {RECEIPTS * FILES:,} files each")
+    say(f"pages: creating {PIPELINES} archives of {RECEIPTS * FILES:,} files each")
     measured(make, str(folder))
     found = measured(serve, str(folder), rounds)
     figures = {"pipelines": PIPELINES, "files": files, "peak_mib": found.peak_mib, **found.answer}
@@ -50,7 +50,7 @@ def measure_pages(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
 
 
 def make(folder: str) -> dict[str, Any]:
-    """Write one archive, and link the others to its files."""
+    """Write one archive, and create the others as hard links to its files."""
     first = Path(folder, "archive-000")
     archive = SyntheticArchive(first, 100_000_000)
     archive.add_generation(1, sealed=RECEIPTS, files=FILES)
@@ -64,7 +64,7 @@ def make(folder: str) -> dict[str, Any]:
 
 
 def serve(folder: str, rounds: int) -> dict[str, Any]:
-    """Answer requests as Airflow's server does, in one process, and time them."""
+    """Serve requests as Airflow's server does, in one process, and measure their duration."""
     os.environ["AIRFLOW_HOME"] = str(Path(folder, "airflow"))
     warnings.simplefilter("ignore")
     dags = {

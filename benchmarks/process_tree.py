@@ -1,4 +1,4 @@
-"""What a process and all its descendants cost."""
+"""The cost of a process and all its descendants."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SAMPLE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of an arm cost.
+    """The cost of one run of an arm.
 
     Attributes:
-        seconds: The part that is compared, such as the query alone.
-        process_seconds: The whole process.
-        cpu_seconds: What the processors worked for its process tree.
-        peak_mib: The most that the tree held in memory at a time (RSS, sampled).
+        seconds: Duration of the part that is compared, such as only the query.
+        process_seconds: Duration of the whole process.
+        cpu_seconds: CPU time of its process tree.
+        peak_mib: Peak memory of the process tree (RSS, sampled).
     """
 
     seconds: float
@@ -32,10 +32,10 @@ class Cost:
 
 
 class PeakMemory:
-    """Looks again and again how much memory a process tree holds (RSS)."""
+    """Samples the memory of a process tree (RSS)."""
 
     def __init__(self, pid: int) -> None:
-        """Begin to look."""
+        """Start sampling."""
         self._root = psutil.Process(pid)
         self._peak_mib = 0.0
         self._ended = threading.Event()
@@ -43,7 +43,7 @@ class PeakMemory:
         self._thread.start()
 
     def stop(self) -> float:
-        """Return the most that was seen, in MiB."""
+        """Stop sampling, and return the peak in MiB."""
         self._ended.set()
         self._thread.join()
         return self._peak_mib
@@ -60,7 +60,7 @@ class PeakMemory:
 
 
 class Meter:
-    """Measures a process tree while a block runs; `cost` is there behind it."""
+    """Measures a process tree while a block runs; `cost` is set after the block."""
 
     cost: Cost
 
@@ -69,7 +69,7 @@ class Meter:
         self._root = psutil.Process(pid)
 
     def __enter__(self) -> Meter:
-        """Begin."""
+        """Start measuring."""
         self._memory = PeakMemory(self._root.pid)
         self._cpu_seconds = _cpu_seconds(self._root)
         self._began = time.perf_counter()
@@ -81,14 +81,14 @@ class Meter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End."""
+        """Stop measuring."""
         seconds = time.perf_counter() - self._began
         cpu_seconds = _cpu_seconds(self._root) - self._cpu_seconds
         self.cost = Cost(seconds, seconds, cpu_seconds, self._memory.stop())
 
 
 def _cpu_seconds(root: psutil.Process) -> float:
-    """Return what all processes of the tree have worked, those that have ended too."""
+    """Return the CPU time of all processes in the tree, including those that have exited."""
     worked = 0.0
     for process in _tree(root):
         try:

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: its time, its memory, and how busy the machine was."""
+"""Run one measurement in its own process: its time, its memory, and the machine's load."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ __all__ = ["Measured", "load_average", "measured", "median_of"]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a function cost in a fresh process.
+    """The cost of a function in a fresh process.
 
     Attributes:
-        answer: What it returned.
-        seconds: Its own time.
-        cpu_seconds: What the processors worked for the whole process: other programs hardly
-            change it.
-        process_seconds: With the start of Python, the imports and the end of the process.
-        peak_mib: The most memory that the process ever held.
-        load: The machine's load average of the last minute, before.
+        answer: The function's return value.
+        seconds: Duration of the function.
+        cpu_seconds: CPU time of the whole process, which hardly depends on other programs.
+        process_seconds: Duration including Python's start, imports and the process's exit.
+        peak_mib: Peak memory of the process.
+        load: The machine's load average over the minute before.
     """
 
     answer: Any
@@ -38,7 +37,7 @@ class Measured:
     load: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types, rounded."""
+        """Return the figures as JSON types, rounded."""
         return {
             name: round(value, 3) if isinstance(value, float) else value
             for name, value in asdict(self).items()
@@ -46,10 +45,10 @@ class Measured:
 
 
 def measured(function: Callable[..., Any], *arguments: Any) -> Measured:
-    """Run a module's function in a fresh process.
+    """Run a module-level function in a fresh process.
 
     Raises:
-        RuntimeError: When it failed there; with its traceback.
+        RuntimeError: If it failed there; with its traceback.
     """
     load = load_average()
     context = multiprocessing.get_context("spawn")
@@ -78,7 +77,7 @@ def _run(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, .
     except BaseException:
         failed = traceback.format_exc()
     seconds = time.perf_counter() - began
-    # In KiB on Linux. The parent stays small: what it holds when it starts a process counts here.
+    # In KiB on Linux. The parent must stay small: its memory at the time of the start counts here.
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_seconds = used.ru_utime + used.ru_stime
     pipe.send((failed, answer, seconds, cpu_seconds, used.ru_maxrss / 1024))
@@ -86,12 +85,12 @@ def _run(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, .
 
 
 def load_average() -> float:
-    """Return how many processes wanted a processor, averaged over the last minute."""
+    """Return the machine's load average over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def median_of(runs: Iterable[Measured]) -> Measured:
-    """Return the median of each figure, and the greatest memory; the answer is the first run's."""
+    """Return the median of each figure and the maximum memory, with the first run's answer."""
     runs = list(runs)
     return Measured(
         answer=runs[0].answer,

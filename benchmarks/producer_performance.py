@@ -1,4 +1,4 @@
-"""Kafka's own ProducerPerformance: the same values without keys, headers, timestamps and order."""
+"""Kafka's own ProducerPerformance: the same values, without keys, headers, timestamps or order."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["producer_performance", "write_values"]
 
 #: The settings of the bare loop; `acks=all` and idempotence are Kafka's defaults.
 SETTINGS = ("linger.ms=50", "batch.size=1048576", "compression.type=lz4")
-#: It holds them in a heap of 512 MiB, as `kafka-producer-perf-test.sh` starts it.
+#: Number of values that fit into its heap of 512 MiB, the default of `kafka-producer-perf-test.sh`.
 VALUES = 100_000
 
 
 def write_values(archive: str, file: Path) -> None:
-    """Write values of an archive, one a line: it sends any of them again and again."""
+    """Write values of an archive, one per line, of which it sends random ones repeatedly."""
     data = next(Path(archive).rglob("*.parquet"))
     values = pq.ParquetFile(data).read(["value"])["value"].slice(0, VALUES)
     file.write_bytes(b"".join(value + b"\n" for value in values.to_pylist()))
 
 
 def producer_performance(values: Path, servers: str, records: int, target: str) -> Cost:
-    """Send records; the seconds are those that it reports itself.
+    """Send records; the duration in seconds is the one that ProducerPerformance reports.
 
     Raises:
-        RuntimeError: When it failed, or the target doesn't hold as many records.
+        RuntimeError: If it failed, or the target holds a different number of records.
     """
     class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER) + jars.fetch(jars.TOOLS)))
     command = [str(require_java().path), "-Xmx512m", "-cp", class_path]
@@ -51,5 +51,5 @@ def producer_performance(values: Path, servers: str, records: int, target: str) 
     held = sum(cluster.latest(partitions, "read_uncommitted").values())
     *_, (said, rate) = re.findall(r"(\d+) records sent, ([\d.]+) records/sec", printed)
     if held != records or int(said) != records:
-        raise RuntimeError(f"{target} holds {held:,} of {records:,} records, and it said {said}")
+        raise RuntimeError(f"{target} holds {held:,} of {records:,} records, reported: {said}")
     return replace(cost, seconds=records / float(rate))

@@ -1,17 +1,17 @@
-"""How fast records go back to Kafka, beside what else there is.
+"""The speed of republishing to Kafka, compared with alternatives.
 
 bare          a confluent-kafka loop over pyarrow batches, no transactions, one process
 strict, fast  the worker engine, exactly once
-sink          Spark's own Kafka sink over the same files: default options, and tuned
+sink          Spark's own Kafka sink on the same files: default options, and tuned
 spark-strict, spark-fast
-              the Spark engine, exactly once; it and the sink have a new session each time, as each
-              republish has
+              the Spark engine, exactly once; like the sink, with a new session for each run, as in
+              every republish
 producer-performance
-              Kafka's own ProducerPerformance: values alone, any of 100,000, in any order
+              Kafka's own ProducerPerformance: only values, random ones out of 100,000
 
-Arms are taken in turns on the same broker and the same two cores; an arm whose records aren't all
-in the target has no figure. All cost is that of opening and sending: neither the start of Python or
-Spark (but for ProducerPerformance, whose seconds alone are without) nor the reading back.
+Arms run in turns on the same broker and the same two cores; an arm whose records aren't all in the
+target gets no figure. Costs cover only opening and sending, not the start of Python or Spark or the
+verification. For ProducerPerformance, only the seconds exclude the start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from demo.broker import KafkaCluster as LocalKafka
 __all__ = ["measure_republish"]
 
 RECORDS = 2_000_000
-#: Arm, the arm that it is compared with, and the share of that one's records a second that it owes.
+#: Arm, the arm it is compared with, and the minimum ratio of their records per second.
 MARKS = [
     ("strict", "bare", 0.8),
     ("fast", "bare", 0.95),
@@ -52,15 +52,15 @@ SPARK_ARMS = ["sink-default", "spark-strict", "sink-tuned", "spark-fast"]
 
 
 def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Send the same archive by every arm in turns.
+    """Send the same archive with each arm in turns.
 
     Raises:
-        RuntimeError: When an arm's target doesn't hold what the archive holds.
+        RuntimeError: If an arm's target doesn't hold what the archive holds.
     """
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         archive = folder / "archive"
-        say(f"republish: sends and drains {RECORDS:,} records")
+        say(f"republish: sending and draining {RECORDS:,} records")
         measured(produce, servers, "orders", RECORDS)
         drain(archive, servers)
         if not validate(str(archive), servers)["complete"]:
@@ -69,7 +69,8 @@ def measure_republish(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
         costs = take_turns(arms, rounds, say, "republish")
     figures = {"records": RECORDS, "partitions": PARTITIONS, "rounds": rounds}
     marks = [
-        compared(f"republish, {arm} of {base}", costs, arm, base, owed) for arm, base, owed in MARKS
+        compared(f"republish, {arm} vs. {base}", costs, arm, base, owed)
+        for arm, base, owed in MARKS
     ]
     return figures | {"arms": figures_of(costs, RECORDS)}, marks
 
@@ -100,7 +101,7 @@ def _on_spark(archive: str, servers: str, arm: str, target: str) -> Cost:
 
 @contextmanager
 def _topic(servers: str) -> Iterator[str]:
-    """Make a topic for one arm, and remove it so that the disk's cache serves the next one."""
+    """Create a topic for one arm, and remove it to free the page cache for the next arm."""
     name = f"target-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
     new = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})

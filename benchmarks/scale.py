@@ -1,4 +1,4 @@
-"""What grows with what: planning, specs, receipts, leases and DAG files of large installations."""
+"""How planning, specs, receipts, leases and DAG files scale in large installations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kafka_drain.storage.lease import hold_lease
 __all__ = ["measure_scale"]
 
 DRAINED = (100, 1_000)
-#: Partitions of a topic that is planned only: draining them takes a task and a file each.
+#: Partitions of a topic that is only planned: draining them would take a task and a file each.
 PLANNED = 10_000
 PIPELINES = (1, 10, 100)
 GROUP = 10
@@ -43,10 +43,10 @@ print(time.perf_counter() - began)
 
 
 def measure_scale(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Measure the points of the model, each once.
+    """Measure each point once.
 
     Raises:
-        RuntimeError: When something doesn't work at that size.
+        RuntimeError: If something fails at that size.
     """
     points: list[dict[str, Any]] = []
 
@@ -73,11 +73,11 @@ def measure_scale(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
 
 
 def _partitions(servers: str, folder: str, partitions: int) -> list[tuple[str, str]]:
-    """Plan, and unless they are too many, drain and prove a topic with a record a partition."""
+    """Plan a topic with one record per partition; drain and prove it too if it isn't too large."""
     topic = f"wide-{partitions}"
     _fill(servers, topic, partitions)
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
-    # Once before: the broker has just made all these partitions.
+    # Plan once before measuring, because the broker has just created all these partitions.
     _plan(Pipeline(name=topic, topics=[topic], archive=f"{folder}-first"), cluster)
     pipeline = Pipeline(name=topic, topics=[topic], archive=folder)
     found = _plan(pipeline, cluster)
@@ -120,12 +120,12 @@ def _drain(
     report = validate_archive(Archive.at(pipeline.archive), cluster, scope="open")
     proven = time.perf_counter() - began
     if not report.complete or report.records != partitions:
-        raise RuntimeError(f"{pipeline.name}: {report.lines()}")
+        raise RuntimeError(f"{pipeline.name}: {report.findings}")
     receipts = list(Path(pipeline.archive).glob("generations/0001/receipts/*.json"))
     size = sum(path.stat().st_size for path in receipts)
     return [
-        ("query, a record and a file for each partition", f"{cost.seconds:.0f} s"),
-        ("proof of these files, and their receipt", f"{proven:.1f} s"),
+        ("query, with one record and one file per partition", f"{cost.seconds:.0f} s"),
+        ("proof of these files and their receipt", f"{proven:.1f} s"),
         ("receipt", f"{size / 1e3:,.0f} kB"),
     ]
 

@@ -1,6 +1,7 @@
-"""A drain as one writes it without Spark: confluent-kafka and pyarrow, a process for each core.
+"""A typical handwritten drain without Spark: confluent-kafka and pyarrow, one process per core.
 
-No progress, no manifest, no proof; killed, it starts again. `script_drain.py SERVERS TOPIC FOLDER`.
+It has no progress, no manifest and no proof; if killed, it starts from the beginning.
+`script_drain.py SERVERS TOPIC FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several drains one after the other in one Spark session, each with its seconds."""
+"""Run several drains one after another in one Spark session, with the duration of each."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def run_session(pipelines: Sequence[Pipeline], servers: str, nowhere: str = "") 
     """Drain pipelines as a group does.
 
     Args:
-        pipelines: The pipelines, in their order.
-        servers: The broker.
-        nowhere: A topic that is then read to nowhere, twice; none when empty.
+        pipelines: The pipelines, in order.
+        servers: Bootstrap servers of the broker.
+        nowhere: A topic to read to nowhere twice afterwards; empty for none.
 
     Returns:
-        A cost for each query by the pipeline's name (`nowhere 1` and `nowhere 2`); but for its
-        seconds it is that of the whole session.
+        The cost of each query by the pipeline's name (and `nowhere 1`, `nowhere 2`); all figures
+        but the seconds are those of the whole session.
 
     Raises:
-        RuntimeError: When the application failed.
-        KafkaDrainError: When a drain failed.
+        RuntimeError: If the application failed.
+        KafkaDrainError: If a drain failed.
     """
     clusters = {"kafka_default": KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))}
     with (

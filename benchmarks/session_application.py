@@ -1,6 +1,7 @@
-"""Spark application: drains one after the other, as in a group, then Kafka to nowhere twice.
+"""Spark application: run drains one after another, as in a group, then Kafka to nowhere twice.
 
-`spark-submit session_application.py FOLDER SERVERS TOPIC SPEC…`; prints seconds of each as JSON.
+`spark-submit session_application.py FOLDER SERVERS TOPIC SPEC…`; prints the seconds of each query
+as JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def read_to_nowhere(spark: SparkSession, servers: str, topic: str, checkpoint: str) -> None:
-    """Read a topic with Spark's default options, and write nothing."""
+    """Read a topic with Spark's default options without writing anything."""
     query = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)

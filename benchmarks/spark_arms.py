@@ -1,4 +1,4 @@
-"""The arms of `republish.py` on Spark: its own sink, and the Spark engine, a session for each."""
+"""The Spark arms of `republish.py`: Spark's sink and the Spark engine, each in a new session."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(archive: str, servers: str, arm: str, target: str) -> Cost:
-    """Send by one arm from a fresh JVM, as a republish does, and check what came.
+    """Send with one arm from a fresh JVM, as a republish does, and check the result.
 
-    The process that calls this should end then: the JVM lasts as long.
+    The calling process should exit afterwards, because the JVM runs as long as the process.
 
     Returns:
-        What the sending cost the JVM and its workers; without the session's start.
+        The cost of sending for the JVM and its workers, without the session's start.
     """
     engine, _, kind = arm.partition("-")
     spark = _session()
-    # spark-submit's script becomes Java: the process is the JVM.
+    # spark-submit's script execs Java, so this process is the JVM.
     pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     if engine == "spark":
         return sent(planned(archive, servers, target, kind), SparkEngine(spark), pid)
@@ -46,7 +46,7 @@ def run(archive: str, servers: str, arm: str, target: str) -> Cost:
 
 
 def _session() -> SparkSession:
-    """Start Spark as spark-submit starts it for a republish."""
+    """Start Spark with the settings that spark-submit uses for a republish."""
     conf = {
         **DEFAULTS,
         **FIXED,
@@ -57,7 +57,7 @@ def _session() -> SparkSession:
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
     jar_list = ",".join(str(jar) for jar in jars.verified(jars.CONNECTOR))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options} --jars {jar_list} pyspark-shell"
-    # Tasks import our packages from where they are; spark-submit would take a zip of them.
+    # Tasks import our packages from the checkout; spark-submit would use a zip of them.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = f"{ROOT}/plugins{os.pathsep}{ROOT}/spark_jobs"
     return SparkSession.builder.getOrCreate()
@@ -66,7 +66,7 @@ def _session() -> SparkSession:
 def _sink(
     spark: SparkSession, archive: str, servers: str, target: str, settings: dict[str, str], pid: int
 ) -> Cost:
-    """Write the files to Kafka as one does: a task a file, which is a task a partition here."""
+    """Write the files to Kafka in the usual way, with one task per file and so per partition."""
     plan = planned(archive, servers, target).plan
     paths = [f"{archive}/{file.path}" for shard in plan.shards for file in shard.files]
     with Meter(pid) as meter:
@@ -79,14 +79,14 @@ def _sink(
             .options(**settings)
             .save()
         )
-    # The sink can't set timestamps, and its tasks cut files as they like: the content counts.
+    # The sink can't set timestamps, and its tasks may split files: only compare the content.
     checked(replace(plan, delivery=AT_LEAST_ONCE), archive, servers)
     return meter.cost
 
 
 @dataclass
 class SparkEngine:
-    """The Spark engine's own functions, in a session that is there."""
+    """The Spark engine's own functions, in an existing session."""
 
     spark: SparkSession
 
@@ -99,5 +99,5 @@ class SparkEngine:
     def verify(
         self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
     ) -> dict[TopicPartition, PartitionMatch]:
-        """Verify target partitions in this process, one after the other."""
+        """Verify target partitions in this process, one after another."""
         return {job.tp: verify_partition(job.root, plan, job.settings, job.tp) for job in jobs}

@@ -1,6 +1,6 @@
-"""Spark application: a drain as one writes it by hand. Spark's own options, nothing of ours.
+"""Spark application: a typical handwritten drain, with Spark's options and without kafka-drain.
 
-`spark-submit stock_drain.py SERVERS TOPIC FOLDER files|nowhere`; prints seconds as JSON.
+`spark-submit stock_drain.py SERVERS TOPIC FOLDER files|nowhere`; prints its seconds as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 
 def main() -> None:
-    """Drain once and print how long the query took."""
+    """Drain once and print the query's duration."""
     servers, topic, folder, kind = sys.argv[1:]
     began = time.perf_counter()
     spark = SparkSession.builder.appName("stock").getOrCreate()
@@ -25,7 +25,7 @@ def main() -> None:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        # Off by default, and then headers are lost: the outcome would be wrong.
+        # Off by default, which would lose headers and make the result wrong.
         .option("includeHeaders", "true")
         .load()
     )

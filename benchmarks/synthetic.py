@@ -1,7 +1,7 @@
-"""Archives that look as if thousands of batches had been drained and sealed, without Spark.
+"""Create archives that look as if thousands of batches had been drained and sealed, without Spark.
 
-Names, sizes, manifest, checkpoint and receipts fit each other. The receipts come from the
-product's own `sealing`; manifest and checkpoint are written as Spark writes them.
+Names, sizes, manifest, checkpoint and receipts are consistent. The receipts come from the product's
+own `sealing`; manifest and checkpoint are in Spark's format.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "unseal_newest", "w
 
 TOPIC, TOPIC_ID, CLUSTER_ID = "events", "synthetic-topic-000001", "synthetic-cluster-0001"
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(8))
-RECORDS = 10  # of each file
+RECORDS = 10  # per file
 FIRST_TIME = 1_735_689_600_000  # 2025-01-01 00:00 UTC, in milliseconds
 SEALED_AT = "2025-01-01T00:00:00.000+00:00"
 COMPACT_INTERVAL, KEPT_BATCHES = 10, 100
-# ext4 gives a file at most 65,000 names.
+# ext4 allows at most 65,000 hard links per file.
 _LINKS = 30_000
 _PIECE = 512
-_SPREAD = 0xD1342543DE82EF95F1EA5EED12345677  # makes names of consecutive numbers unlike
+_SPREAD = 0xD1342543DE82EF95F1EA5EED12345677  # makes names of consecutive numbers dissimilar
 _CHUNK = 2048 * _PIECE
 
-# As Spark 4 writes them.
+# In the format of Spark 4.
 _METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1735689600000,"conf":{}}'
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
@@ -54,7 +54,7 @@ _Make = Callable[[str, TopicPartition, OffsetRange], int]
 
 @dataclass(frozen=True, slots=True)
 class _NewFile:
-    """A data file as Spark names it, and the offsets in it."""
+    """A data file with Spark's naming, and the offsets in it."""
 
     path: str
     size: int
@@ -67,9 +67,9 @@ class SyntheticArchive:
     """An archive that grows by whole batches.
 
     Attributes:
-        root: Its folder.
-        file_size: Size that each data file is said to have.
-        link: Makes a sealed data file; None when sealed files needn't exist.
+        root: Folder of the archive.
+        file_size: Size recorded for each data file.
+        link: Creates a sealed data file; None if sealed files needn't exist.
     """
 
     root: Path
@@ -91,13 +91,13 @@ class SyntheticArchive:
         )
 
     def continue_after(self, receipt: Receipt) -> None:
-        """Go on where a receipt, which the product wrote, ends."""
+        """Continue after a receipt that the product wrote."""
         self.ends = dict(receipt.ends)
         self._previous = receipt.sha256
 
     @property
     def identity(self) -> Identity:
-        """Whose offsets the receipts seal."""
+        """The identity whose offsets the receipts seal."""
         return Identity("synthetic", CLUSTER_ID, {TOPIC: TOPIC_ID})
 
     def add_generation(
@@ -106,11 +106,11 @@ class SyntheticArchive:
         """Add a generation.
 
         Args:
-            number: Its number.
-            sealed: How many batches have a receipt.
-            files: How many files each of them wrote, a multiple of eight.
-            unsealed: How many batches after them have none; their files are real.
-            new_files: How many files each of these wrote.
+            number: Number of the generation.
+            sealed: Number of batches with a receipt.
+            files: Number of files in each of these batches, a multiple of eight.
+            unsealed: Number of batches after them without a receipt; their files are real.
+            new_files: Number of files in each unsealed batch.
         """
         generation = self.archive.generation(number)
         folder = Path(str(generation.data)) / f"topic={TOPIC}"
@@ -176,7 +176,7 @@ class SyntheticArchive:
             sealed_at=SEALED_AT,
         )
         generation.write_receipt(receipt)
-        # Its own hash, which it ends in.
+        # The receipt's own hash, at its end.
         path = generation.folder / "receipts" / receipt.name
         self._previous = path.read_bytes()[-67:-3].decode()
         return receipt
@@ -196,7 +196,7 @@ class SyntheticArchive:
 
 @dataclass
 class _ManifestWriter:
-    """`_spark_metadata`: the newest compacted file, and the plain ones after it."""
+    """Writes `_spark_metadata`: the newest compacted file, and the plain files after it."""
 
     generation: Generation
     batches: int
@@ -205,7 +205,7 @@ class _ManifestWriter:
         self._folder = Path(str(self.generation.data)) / "_spark_metadata"
         self._folder.mkdir(parents=True)
         self._data = self._folder.parent.as_uri().replace("%3D", "=")
-        # The last batch of each ten is compacted; -1 when there are fewer than ten.
+        # Every tenth batch is compacted; -1 if there are fewer than ten.
         self._compacted = self.batches // COMPACT_INTERVAL * COMPACT_INTERVAL - 1
         self._compact = self._folder / f"{self._compacted}.compact"
         if self._compacted >= 0:
@@ -236,7 +236,7 @@ class _ManifestWriter:
 def _write_checkpoint(
     generation: Generation, ends: Mapping[int, Mapping[TopicPartition, int]]
 ) -> None:
-    """Write the last hundred batches, as many as Spark keeps."""
+    """Write the last hundred batches, which is the number that Spark keeps."""
     folder = Path(str(generation.checkpoint))
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True)
@@ -247,7 +247,7 @@ def _write_checkpoint(
 
 
 def unseal_newest(root: Path, generation: int) -> None:
-    """Let the newest segment of a generation be drained and not validated, as it was before."""
+    """Undo the sealing of a generation's newest segment: it is drained but not validated."""
     receipt = max((root / "generations" / f"{generation:04d}" / "receipts").iterdir())
     receipt.unlink()
     entries = sorted((root / "journal").glob("[0-9]*.json"))
@@ -262,13 +262,13 @@ def unseal_newest(root: Path, generation: int) -> None:
 
 
 def write_hadoop(path: Path, content: bytes) -> None:
-    """Write a file and its checksums, as Hadoop's local file system does."""
+    """Write a file and its checksums in the format of Hadoop's local file system."""
     path.write_bytes(content)
     write_crc(path)
 
 
 def write_crc(path: Path) -> None:
-    """Write the checksums of a file that is there; in bounded memory."""
+    """Write the checksums of an existing file, in bounded memory."""
     with path.open("rb") as source, path.with_name(crc_name(path.name)).open("wb") as crc:
         crc.write(b"crc\0" + struct.pack(">i", _PIECE))
         while chunk := source.read(_CHUNK):
@@ -298,7 +298,7 @@ def write_records(path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
 
 @dataclass
 class Linker:
-    """Gives one data file many names, each with a `.crc` file beside it as Spark leaves it."""
+    """Hard-links one data file under many names, each with a `.crc` file as Spark writes it."""
 
     template: Path
     _made: int = 0
@@ -307,7 +307,7 @@ class Linker:
         self.size = write_records(str(self.template), PARTITIONS[0], OffsetRange(0, RECORDS))
 
     def __call__(self, path: str) -> None:
-        """Make one."""
+        """Create a link."""
         crc = self.template.with_name(crc_name(self.template.name))
         if self._made % _LINKS == 0:
             self._renew(self.template)
@@ -325,10 +325,10 @@ class Linker:
 
 
 class SyntheticCluster(KafkaCluster):
-    """Answers as a Kafka that still holds all of a synthetic archive's topic."""
+    """Simulates a Kafka that still holds all of a synthetic archive's topic."""
 
     def __init__(self) -> None:
-        """Name no real one: it is never asked."""
+        """Use an invalid address, which is never contacted."""
         super().__init__(KafkaConfig({"bootstrap.servers": "nowhere.invalid:9092"}))
 
     def cluster_id(self) -> str:
@@ -353,5 +353,5 @@ class SyntheticCluster(KafkaCluster):
     def latest(
         self, partitions: Iterable[TopicPartition], isolation_level: str
     ) -> dict[TopicPartition, int]:
-        """Return an offset above all that was drained."""
+        """Return an offset above everything that was drained."""
         return dict.fromkeys(partitions, 1 << 40)

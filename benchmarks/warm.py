@@ -1,4 +1,4 @@
-"""The second drain of a group, in a session that the first one has warmed."""
+"""The second drain of a group, in a session that the first drain has warmed up."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ FIRST, SECOND = TOPICS = ("orders", "payments")
 
 
 def measure_warm(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Take a stock job and a session with four queries in turns.
+    """Run a stock job and a session with four queries in turns.
 
     Raises:
-        RuntimeError: When an arm's files don't hold what Kafka holds.
+        RuntimeError: If an arm's files don't hold what Kafka holds.
     """
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
         for topic in TOPICS:
-            say(f"warm: sends {RECORDS:,} records to {topic}")
+            say(f"warm: sending {RECORDS:,} records to {topic}")
             measured(produce, servers, topic, RECORDS)
         stock = Arms(servers, SECOND, folder / "out")
         pipelines = [Pipeline(name=t, topics=[t], archive=str(folder / t)) for t in TOPICS]
@@ -46,9 +46,9 @@ def measure_warm(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
         costs = take_rounds(one_round, rounds, say, "warm")
     what = "second drain of a group"
     marks = [
-        compared(f"{what}, of a stock job's query", costs, SECOND, "stock", 1.9),
+        compared(f"{what}, vs. stock job's query", costs, SECOND, "stock", 1.9),
         compared(
-            f"{what}, of Kafka to nowhere in the same session", costs, SECOND, "nowhere 2", 0.6
+            f"{what}, vs. Kafka to nowhere in the same session", costs, SECOND, "nowhere 2", 0.6
         ),
     ]
     return {"records": RECORDS, "rounds": rounds, "arms": figures_of(costs, RECORDS)}, marks

@@ -1,4 +1,4 @@
-"""The arms of `republish.py` in Python, without Spark: a bare loop, and the worker engine."""
+"""The arms of `republish.py` without Spark: a bare loop, and the worker engine."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def planned(archive: str, servers: str, target: str, transactions: str = "strict
 
 
 def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
-    """Compare what is in the target with the files.
+    """Compare the target's content with the files.
 
     Raises:
-        RuntimeError: When it isn't the same.
+        RuntimeError: If they differ.
     """
     settings = {"bootstrap.servers": servers}
     matches = {tp: verify_partition(archive, plan, settings, tp) for tp in target_partitions(plan)}
@@ -60,7 +60,7 @@ def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
 
 @dataclass
 class Sending:
-    """An engine, and what sending alone costs a process tree: not opening, and not verifying."""
+    """An engine that measures only the cost of sending, without opening and verifying."""
 
     engine: Engine
     pid: int
@@ -80,9 +80,9 @@ class Sending:
 
 
 def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
-    """Run a republish, which verifies itself, or has no receipt; return what sending cost.
+    """Run a republish, which verifies itself, and return the cost of sending.
 
-    The seconds are those of opening and sending.
+    The seconds cover opening and sending.
     """
     sending = Sending(engine, pid)
     seconds = float(republish.execute(sending, utc_now)["seconds"])
@@ -90,7 +90,7 @@ def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
 
 
 def worker(archive: str, servers: str, target: str, transactions: str) -> Cost:
-    """Send with the worker engine, as many processes as it takes by itself."""
+    """Send with the worker engine and its default number of processes."""
     republish = planned(archive, servers, target, transactions)
     pipeline = Pipeline(name="none", topics=["none"], archive="/none")
     engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
@@ -98,7 +98,7 @@ def worker(archive: str, servers: str, target: str, transactions: str) -> Cost:
 
 
 def bare(archive: str, servers: str, target: str) -> Cost:
-    """Send with a loop as one writes it by hand, with everything kept."""
+    """Send with a typical handwritten loop that keeps all fields."""
     plan = planned(archive, servers, target).plan
     with Meter(os.getpid()) as meter:
         _send_by_hand(plan, archive, servers, target)
@@ -149,7 +149,7 @@ def _produce(producer: Producer, target: str, batch: pa.RecordBatch) -> None:
 
 
 def _quiet(line: str) -> None:
-    """Leave out progress: it isn't what is measured."""
+    """Ignore progress, which isn't measured."""
 
 
 def _no_spark(*_: Any) -> None:

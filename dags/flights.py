@@ -1,4 +1,4 @@
-"""The flights that left New York City in 2013, archived hour by hour."""
+"""Archive the flights that left New York City in 2013, once an hour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ flights = Pipeline(
     topics=["flights"],
     archive=os.environ.get("KAFKA_DRAIN_ARCHIVES", "/var/lib/kafka-drain") + "/flights",
     schedule="@hourly",
-    # The topic holds a whole year: by date, one drain would write a folder for each day.
+    # The topic holds a whole year: partitioned by date, one drain would write a folder per day.
     partition_by=["topic"],
 )
 create_dags(flights)

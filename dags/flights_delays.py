@@ -1,6 +1,6 @@
-"""A DAG that runs on the archive: each time flights were sealed, it tells how late they left.
+"""A DAG scheduled on the archive: whenever flights are sealed, it computes their mean delays.
 
-An example of what to do with the asset's events; nothing else needs it.
+An example of how to use the asset's events; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ARCHIVE = os.environ.get("KAFKA_DRAIN_ARCHIVES", "/var/lib/kafka-drain") + "/fli
 
 @task
 def mean_delays(**context: Any) -> dict[str, float]:
-    """Return the mean delay by carrier, in minutes, of the flights that were sealed just then."""
+    """Return the mean delay in minutes, by carrier, of the flights that were just sealed."""
     import json
 
     from kafka_drain.reading import archive_dataset, segments_filter
@@ -28,7 +28,7 @@ def mean_delays(**context: Any) -> dict[str, float]:
         segment
         for of_asset in events.values()
         for event in of_asset
-        # An event that somebody made by hand has none.
+        # An event that was created manually has none.
         for segment in event.extra.get("segments", ())
     ]
     delays: dict[str, list[float]] = defaultdict(list)
@@ -48,7 +48,7 @@ def mean_delays(**context: Any) -> dict[str, float]:
     tags=["example"],
 )
 def flights_delays() -> None:
-    """How late the flights left that were archived just now."""
+    """Compute the mean delay of the flights that were just archived."""
     mean_delays()
 
 

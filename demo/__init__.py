@@ -1,1 +1,1 @@
-"""The demo: a real Kafka broker and real data on one machine."""
+"""The demo: a real Kafka broker with real data on one machine."""

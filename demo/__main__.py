@@ -1,8 +1,8 @@
-"""`python -m demo`: 336,776 flights through Kafka, Spark and Airflow, there and back.
+"""`python -m demo`: 336,776 flights from Kafka through Spark and Airflow to files, and back.
 
-python -m demo run     the demo, from an empty folder, about three minutes
-python -m demo ui      leave a broker and Airflow running, with the UI and Airflow's PostgreSQL
-python -m demo stop    end all three
+python -m demo run     run the demo from an empty folder (about three minutes)
+python -m demo ui      start a broker, PostgreSQL and Airflow with its UI, and leave them running
+python -m demo stop    stop all three
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from kafka_drain.archive.inspection import committed_files, inspect_archive
 from kafka_drain.errors import KafkaDrainError
 
 FOLDER = ROOT / ".demo"
-#: What `ui` leaves for a shell to read.
+#: The file that `ui` writes for a shell to source.
 ENVIRONMENT = "environment.sh"
 SOURCE, TARGET = "flights", "flights_republished"
 FIRST_PART = 200_000
-#: The data intervals that are backfilled: hours of the first morning, from the first start on.
+#: The data intervals to backfill: the first hours that contain departures.
 FIRST_HOUR, LAST_HOUR, HOURS = "2013-01-01T10:00", "2013-01-01T12:00", 3
 
 console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
 
 
 class DemoFailed(Exception):
-    """Raised when a figure of the demo isn't what it has to be."""
+    """Raised when one of the demo's figures isn't as expected."""
 
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Print a step's name before it and its time after it."""
+    """Print a step's name when it starts and its duration when it ends."""
     began = time.monotonic()
     console.print(f"\n[bold]{text}[/bold]")
     yield
@@ -56,7 +56,7 @@ def step(text: str) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Print what a task says."""
+    """Print a line of a task's output."""
     console.print(f"  {line}", markup=False)
 
 
@@ -64,7 +64,7 @@ def run(folder: Path) -> None:
     """Run the demo.
 
     Raises:
-        DemoFailed: When a count or the content differs.
+        DemoFailed: If a count or the content differs from what is expected.
     """
     stop(folder)
     postgres = _postgres(folder)
@@ -81,34 +81,34 @@ def run(folder: Path) -> None:
         servers = broker.bootstrap_servers
         archive = Archive.at(str(airflow.archives / "flights"))
         flights = flight_records()
-        with step(f"1. A real Kafka broker on {servers}, and an empty Airflow on PostgreSQL"):
+        with step(f"1. Start a real Kafka broker on {servers}, and an empty Airflow on PostgreSQL"):
             airflow.run("db", "migrate", log="migrate")
             create_topic(servers, SOURCE)
             create_topic(servers, TARGET)
-        with step(f"2. {FIRST_PART:,} flights into topic {SOURCE!r}, keyed by carrier"):
+        with step(f"2. Send {FIRST_PART:,} flights to topic {SOURCE!r}, keyed by carrier"):
             produced = produce(servers, SOURCE, islice(flights, FIRST_PART))
         with step("3. Drain them with Spark: airflow dags test drain_flights"):
             airflow.test_dag("drain_flights", "drain_1", say)
             first = drained_offsets(archive)
-        with step("4. The other flights into the topic"):
+        with step("4. Send the remaining flights to the topic"):
             produced += produce(servers, SOURCE, flights)
-        with step("5. Drain again, only what is new: airflow dags test drain_flights"):
+        with step("5. Drain again, only the new records: airflow dags test drain_flights"):
             airflow.test_dag("drain_flights", "drain_2", say)
             second = drained_offsets(archive) - first
             files = len(committed_files(archive))
-        with step("6. Drain once more: nothing is new"):
+        with step("6. Drain once more, with nothing new"):
             airflow.test_dag("drain_flights", "drain_3", say)
             third = drained_offsets(archive) - first - second
             new_files = len(committed_files(archive)) - files
         backfill = ["dags", "backfill", "-s", FIRST_HOUR, "-e", LAST_HOUR, "-y", "drain_flights"]
-        with step(f"7. Drain {HOURS} hours of the past: airflow {' '.join(backfill)}"):
+        with step(f"7. Backfill {HOURS} past hours: airflow {' '.join(backfill)}"):
             with airflow.running():
                 airflow.run(*backfill, log="backfill", say=say)
             backfilled = len(committed_files(archive)) - files
         with step(f"8. Republish the files to {TARGET!r}: airflow dags test republish_flights"):
             conf = json.dumps({"target_topic": TARGET, "apply": True})
             airflow.test_dag("republish_flights", "republish", say, "--conf", conf)
-        with step("9. Read both topics from beginning to end and compare"):
+        with step("9. Read both topics from beginning to end and compare them"):
             source, target = read_topic(servers, SOURCE), read_topic(servers, TARGET)
     report = latest_report(archive)
     table = Table("stage", "records", "expected", "", title="From Kafka to files and back")
@@ -117,8 +117,8 @@ def run(folder: Path) -> None:
         ("drained by the first run", first, FIRST_PART),
         ("drained by the second run", second, FLIGHTS - FIRST_PART),
         ("drained by the third run", third, 0),
-        ("new files of the third run", new_files, 0),
-        ("new files of the backfill: all is archived", backfilled, 0),
+        ("new files from the third run", new_files, 0),
+        ("new files from the backfill (all archived)", backfilled, 0),
         ("in the files, proven by validation", report["records"], FLIGHTS),
         (f"in topic {SOURCE}", source.total, FLIGHTS),
         (f"in topic {TARGET}", target.total, FLIGHTS),
@@ -134,42 +134,42 @@ def run(folder: Path) -> None:
     console.print(
         "content: SHA-256 over key, value, headers and timestamp of each record, in order, "
         f"partition by partition\nverdict of the last validation: {report['verdict']}, "
-        f"{time.monotonic() - began:.0f} s in all"
+        f"{time.monotonic() - began:.0f} s in total"
     )
     if source.hash != target.hash or report["verdict"] != "complete":
-        raise DemoFailed("the republished records differ from the source's")
+        raise DemoFailed("the republished records differ from the source topic's")
     if any(seen != expected for _, seen, expected in rows):
         raise DemoFailed("a count differs from what was expected")
     show_files(archive)
 
 
 def drained_offsets(archive: Archive) -> int:
-    """Count the offsets that Spark's checkpoint says were drained."""
+    """Return the number of drained offsets according to Spark's checkpoint."""
     generations = inspect_archive(archive)["generations"]
     return sum(row["offsets"] for g in generations for row in g["partitions"])
 
 
 def latest_report(archive: Archive) -> dict[str, object]:
-    """Read the report of the last validation."""
+    """Return the report of the last validation."""
     reports = sorted((Path(str(archive.root)) / "reports").glob("*.json"))
     report: dict[str, object] = json.loads(reports[-1].read_text())
     return report
 
 
 def show_files(archive: Archive) -> None:
-    """Say where the files are and how to open them."""
+    """Print where the files are and how to open them."""
     root = _shown(Path(str(archive.root)))
     data = f"{root}/generations/0001/data"
     console.print(
         f"""
-The archive is the folder {root}: Parquet files, Spark's manifest and checkpoint, reports.
-Open the files with anything that reads Parquet:
+The archive is the folder {root}: Parquet files, Spark's manifest and checkpoint, and reports.
+Open the files with any tool that reads Parquet:
 
   .venv/bin/python -c "import pandas; print(pandas.read_parquet('{data}'))"
   duckdb -c "select key::varchar as carrier, count(*) from '{data}/*/*.parquet' group by 1"
 
-Look at it:          .venv/bin/kafka-drain inspect {root}
-See it in Airflow:   make ui        (and make stop to end it)
+Inspect it:          .venv/bin/kafka-drain inspect {root}
+See it in Airflow:   make ui        (stop it with make stop)
 """,
         markup=False,
         soft_wrap=True,
@@ -177,16 +177,16 @@ See it in Airflow:   make ui        (and make stop to end it)
 
 
 def ui(folder: Path, port: int, flights: int = FLIGHTS) -> None:
-    """Leave a broker with the flights, and Airflow with its UI, running; go on with what runs."""
+    """Start a broker with the flights, and Airflow with its UI, unless they are already running."""
     broker, postgres = KafkaCluster(folder / "broker"), _postgres(folder)
     running = LocalAirflow(folder, "").running_port()
     if running is not None and broker.running_nodes() and postgres.is_running():
-        console.print("all of it runs already")
+        console.print("everything is already running")
         _show(
             folder, LocalAirflow(folder, broker.bootstrap_servers, running, database=postgres.url)
         )
         return
-    stop(folder)  # what is left of it
+    stop(folder)  # whatever is still running
     LocalAirflow(folder, "", port).require_port()
     try:
         broker.start(background=True)
@@ -197,7 +197,7 @@ def ui(folder: Path, port: int, flights: int = FLIGHTS) -> None:
                 if topic == SOURCE:
                     console.print(f"sending {flights:,} flights to topic {SOURCE} …")
                     produce(servers, SOURCE, islice(flight_records(), flights))
-        console.print("starting Airflow on PostgreSQL, which takes half a minute …")
+        console.print("starting Airflow on PostgreSQL, which takes about half a minute …")
         postgres.start()
         airflow = LocalAirflow(folder, servers, port, database=postgres.url)
         airflow.start()
@@ -212,12 +212,12 @@ def _postgres(folder: Path) -> LocalPostgres:
 
 
 def _shown(path: Path) -> Path:
-    """Return a path as it is typed in the checkout's folder."""
+    """Return a path relative to the checkout, if it is inside it."""
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def _show(folder: Path, airflow: LocalAirflow) -> None:
-    """Say where all is, and how to use it."""
+    """Print where everything is, and how to use it."""
     user, password = airflow.login()
     settings = folder / ENVIRONMENT
     airflow.write_environment(settings)
@@ -226,8 +226,8 @@ def _show(folder: Path, airflow: LocalAirflow) -> None:
 Airflow:   {airflow.url}   user {user}, password {password}
 Kafka:     {airflow.settings["KAFKA_BOOTSTRAP_SERVERS"]}
 Drain:     open the DAG drain_flights and press Trigger; its archive is {airflow.archives}/flights
-Terminal:  . {_shown(settings)}   gives a shell what `airflow` and `kafka-drain` need; after the
-           first drain, for example:
+Terminal:  . {_shown(settings)}   sets up a shell for `airflow` and `kafka-drain`; after the first
+           drain, try for example:
            airflow dags backfill -s {FIRST_HOUR} -e {LAST_HOUR} -y drain_flights
 Stop all:  make stop
 """,
@@ -237,7 +237,7 @@ Stop all:  make stop
 
 
 def stop(folder: Path) -> None:
-    """End what `ui` left running."""
+    """Stop everything that `ui` left running."""
     (folder / ENVIRONMENT).unlink(missing_ok=True)
     if LocalAirflow(folder, "").stop():
         console.print("Airflow stopped")
@@ -250,14 +250,14 @@ def stop(folder: Path) -> None:
 
 
 def main() -> int:
-    """Run one of the three verbs and return the exit code."""
+    """Run one of the three commands and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m demo", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("verb", choices=["run", "ui", "stop"])
     parser.add_argument("--port", type=int, default=8080, help="port of Airflow's UI")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where all of it is kept")
-    parser.add_argument("--flights", type=int, default=FLIGHTS, help="how many flights `ui` sends")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for all data")
+    parser.add_argument("--flights", type=int, default=FLIGHTS, help="number of flights `ui` sends")
     options = parser.parse_args()
     folder = options.folder.absolute()
     try:
@@ -271,7 +271,7 @@ def main() -> int:
         console.print(f"\ndemo: {error}", markup=False, style="red")
         return 1
     except KeyboardInterrupt:
-        console.print("\ndemo: interrupted; what it started has ended", markup=False)
+        console.print("\ndemo: interrupted; everything it started was stopped", markup=False)
         return 130
     return 0
 

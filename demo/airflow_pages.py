@@ -1,7 +1,7 @@
-"""The plugin's pages as Airflow's own server answers them, with its database and its login.
+"""Request the plugin's pages from Airflow's own server, with its database and login.
 
-Of Airflow 3 it is the application that the API server mounts, of Airflow 2 the whole webserver.
-Both want a process for themselves, with `AIRFLOW_HOME` set: `ask` starts one.
+For Airflow 3 this is the application that the API server mounts, for Airflow 2 the whole webserver.
+Both need a process of their own with `AIRFLOW_HOME` set; `ask` starts one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 180
 _BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
-#: Who asks, beside those of ROLES: a viewer of everything, one whose login is forged, one without.
+#: Users in addition to ROLES: one who may view everything, one with a forged login, one without.
 VIEWER, FORGER, NOBODY = "viewer", "forger", "nobody"
-#: Who may less, by name: rights as Airflow 2 names them. Airflow 3's login has the first alone.
+#: Users with fewer rights (named as in Airflow 2), by name. Airflow 3's login has only the first.
 ROLES = {
     "stranger": [("can_read", "Website"), ("menu_access", "Browse")],
     "homeless": [],
@@ -39,14 +39,14 @@ ROLES = {
 
 
 class XCom(TypedDict):
-    """What a task has noted, JSON as far as the database goes.
+    """An XCom of a task, stored in the database as JSON.
 
     Attributes:
-        dag_id: Its DAG.
-        run_id: The run, one of the scene's.
-        task_id: The task, which runs.
-        key: The name.
-        value: Any JSON.
+        dag_id: Id of the DAG.
+        run_id: Id of one of the scene's runs.
+        task_id: Id of the task, which is in state running.
+        key: Name of the XCom.
+        value: Any JSON value.
     """
 
     dag_id: str
@@ -57,17 +57,16 @@ class XCom(TypedDict):
 
 
 class Scene(TypedDict, total=False):
-    """What Airflow's database holds.
+    """The content of Airflow's database.
 
     Attributes:
-        dag_files: Folder of DAG files that it reads as Airflow does.
-        dags: URIs of archives, by more DAGs, whose task `validate` has them as outlets.
-        groups: The DAGs of these that a group's DAG drains for, by the group's DAG.
+        dag_files: Folder of DAG files, which are parsed as Airflow parses them.
+        dags: URIs of archives by further DAGs, whose task `validate` has the archive as outlet.
+        groups: The DAGs among these that a group's DAG drains for, by the group's DAG.
         runs: States of runs, by DAG and run, oldest first.
-        times: When runs began and ended (ISO 8601), by DAG and run; those that aren't here have
-            neither.
-        xcoms: What tasks have noted.
-        tasks: States of tasks, by DAG, run and task; those with notes run, unless they are here.
+        times: Start and end of runs (ISO 8601), by DAG and run; other runs have neither.
+        xcoms: XComs of tasks.
+        tasks: States of tasks, by DAG, run and task; other tasks with XComs are running.
     """
 
     dag_files: str
@@ -80,7 +79,7 @@ class Scene(TypedDict, total=False):
 
 
 class PageAnswer(NamedTuple):
-    """What a server has answered; names of headers are in lower case."""
+    """A server's response; header names are in lower case."""
 
     status: int
     text: str
@@ -93,16 +92,16 @@ def ask(
     requests: Mapping[str, tuple[str, str]],
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, PageAnswer]:
-    """Return what an Airflow with its home in a folder answers, by the requests' names.
+    """Return the responses of an Airflow with its home in a folder, by the requests' names.
 
     Args:
-        folder: For the home.
-        scene: What its database holds.
-        requests: User and address.
-        environment: More variables for it.
+        folder: Folder for Airflow's home.
+        scene: Content of its database.
+        requests: User and URL, by the request's name.
+        environment: Additional environment variables.
 
     Raises:
-        RuntimeError: When it has failed; with the end of its output.
+        RuntimeError: If it failed; with the end of its output.
     """
     ended = subprocess.run(
         [sys.executable, "-m", "demo.airflow_pages"],
@@ -126,7 +125,7 @@ def ask(
 
 
 def open_pages(scene: Scene) -> Callable[[str, str], PageAnswer]:
-    """Return what takes a user and an address, and asks Airflow's server in this process."""
+    """Return a function that requests a URL as a user from Airflow's server in this process."""
     from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
     get = _open_fastapi() if AIRFLOW_V_3_0_PLUS else _open_flask()
@@ -220,7 +219,7 @@ def _read_dags(folder: str) -> None:
 
 
 def _fill(scene: Scene) -> None:
-    """Write what a scene says into Airflow's database, and nothing around it."""
+    """Write only the rows that a scene describes into Airflow's database."""
     from airflow.models.dag import DagModel, DagTag
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
@@ -241,7 +240,7 @@ def _fill(scene: Scene) -> None:
             known = {name: values[name] for name in values if name in model.__table__.columns}
             session.execute(insert(model.__table__).values(known))
 
-        # Without the tasks' own rows and other things that they would belong to.
+        # The parent rows, such as those of tasks, don't exist.
         session.execute(text("PRAGMA foreign_keys=OFF"))
         if AIRFLOW_V_3_0_PLUS:
             from airflow.models.dagbundle import DagBundleModel
@@ -302,7 +301,7 @@ def _fill(scene: Scene) -> None:
 
 
 def main() -> None:
-    """Read a scene and requests as JSON, and print the answers as one line of JSON."""
+    """Read a scene and requests as JSON, and print the responses as one line of JSON."""
     warnings.simplefilter("ignore")
     scene, requests = json.load(sys.stdin)
     get = open_pages(scene)

@@ -1,6 +1,6 @@
-"""Runs Airflow commands one after another in one process: importing Airflow takes longer than most.
+"""Run Airflow commands one after another in one process, to import Airflow only once.
 
-Reads a JSON list of arguments a line; prints DONE and the exit code after each command.
+Reads one JSON list of arguments per line; prints DONE and the exit code after each command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DONE = "airflow-session-done"
 
 def main() -> None:
     """Run commands until standard input ends."""
-    # What a command starts must not read our standard input.
+    # Child processes of a command must not read our standard input.
     commands = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
@@ -37,7 +37,7 @@ def main() -> None:
             code = 1
         sys.stdout.flush()
         sys.stderr.flush()
-        # In one piece: threads of Airflow's write to the same pipe.
+        # In a single write, because Airflow's threads write to the same pipe.
         os.write(1, f"\n{DONE} {code if isinstance(code, int) else 1}\n".encode())
 
 

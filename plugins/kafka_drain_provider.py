@@ -1,6 +1,6 @@
-"""What Airflow asks the installed package for: the command `airflow dags backfill` in Airflow 3.
+"""The package's Airflow provider entry point: adds `airflow dags backfill` to Airflow 3.
 
-Airflow 2 has that command itself; Airflow 3 dropped it for `airflow backfill create`.
+Airflow 2 ships that command; Airflow 3 replaced it with `airflow backfill create`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["cli_commands", "get_provider_info"]
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the package's description, as Airflow's `provider_info.schema.json` wants it."""
+    """Return the provider metadata in the form of Airflow's `provider_info.schema.json`."""
     info: dict[str, Any] = {
         "package-name": "kafka-drain",
         "name": "kafka-drain",
@@ -24,15 +24,15 @@ def get_provider_info() -> dict[str, Any]:
 
 
 def cli_commands() -> list[Any]:
-    """Add `backfill` to the commands below `airflow dags`; returns no commands beside them.
+    """Add `backfill` to the existing `airflow dags` group; always returns an empty list.
 
-    Airflow calls this while it puts its commands together, and takes new groups only: a second
-    group `dags` would be refused.
+    Airflow calls this while it assembles its command line and accepts only new groups: it would
+    refuse a second group named `dags`.
     """
     from airflow.cli import cli_config, cli_parser
     from airflow.cli.cli_config import ActionCommand, GroupCommand, lazy_load_command
 
-    # Without types, or not for others as it says.
+    # Airflow doesn't type these, or doesn't export them.
     untyped: Any = cli_config
     Arg, parsedate = untyped.Arg, untyped.parsedate
 
@@ -41,23 +41,23 @@ def cli_commands() -> list[Any]:
 
     backfill = ActionCommand(
         name="backfill",
-        help="Run a DAG for each of its data intervals between two dates, and wait",
+        help="Run a DAG for each data interval between two dates and wait for the runs",
         description="Creates a backfill, which the scheduler runs, and shows its progress until it "
-        "has ended. Exit code 0 when all runs succeeded. Brought by kafka-drain: Airflow 3 has "
-        "`airflow backfill create`, which doesn't wait.",
+        "has finished. Exits with code 0 if all runs succeeded. This command comes from "
+        "kafka-drain: Airflow 3's own `airflow backfill create` doesn't wait.",
         func=lazy_load_command("kafka_drain_airflow.dags_backfill.backfill"),
         args=(
             Arg(("dag_id",), help="The id of the dag"),
             Arg(("-s", "--start-date"), type=parsedate, help="First logical date"),
             Arg(("-e", "--end-date"), type=parsedate, help="Last logical date"),
-            flag("-y", "--yes", help="Don't ask before runs are reset or the dag is unpaused"),
-            flag("--rerun-failed-tasks", help="Run failed runs of these dates again"),
-            flag("--reset-dagruns", help="Run all runs of these dates again"),
+            flag("-y", "--yes", help="Don't ask before resetting runs or unpausing the dag"),
+            flag("--rerun-failed-tasks", help="Rerun the failed runs of these dates"),
+            flag("--reset-dagruns", help="Rerun all runs of these dates"),
             flag("-B", "--run-backwards", help="Latest date first"),
-            Arg(("-c", "--conf"), help="JSON with the runs' configuration"),
-            flag("-n", "--dry-run", help="Show the runs, create none"),
-            Arg(("--max-active-runs",), type=int, default=10, help="Runs at once (10)"),
-            flag("--no-wait", help="Don't wait for the runs to end"),
+            Arg(("-c", "--conf"), help="Configuration of the runs, as JSON"),
+            flag("-n", "--dry-run", help="Show the runs without creating them"),
+            Arg(("--max-active-runs",), type=int, default=10, help="Runs at the same time (10)"),
+            flag("--no-wait", help="Don't wait for the runs to finish"),
         ),
     )
     commands = cli_parser.airflow_commands

@@ -1,1 +1,1 @@
-"""What the maintainer's verbs run: `make lock-jars`, `make audit`, `make licences`."""
+"""Scripts behind the maintainer's make targets: `lock-jars`, `audit`, `licences` and others."""

@@ -1,8 +1,8 @@
-"""Ask whether vulnerabilities are known of what the lock files pin.
+"""Check the packages pinned in the lock files for known vulnerabilities.
 
-pip-audit does it, but takes of a lock file only what fits the Python that runs it, and each
-package once. Here all pins count, also those for other Pythons and systems: they are sorted into
-rounds with one version of a package each.
+pip-audit does the work, but it considers only the pins that apply to the Python it runs on, and
+only one version per package. This script audits all pins, including those for other Pythons and
+systems, in rounds with one version of each package.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 __all__ = ["AuditError", "main", "pins_of", "rounds", "unanswered", "vulnerabilities"]
 
-# Vulnerabilities that can't be got rid of yet, by their id, each with the reason why they don't
-# matter here and what has to happen for the line to go.
+# Vulnerabilities that can't be fixed yet, by id, each with the reason why it doesn't matter here
+# and with what has to happen before the entry can be removed.
 ACCEPTED: dict[str, str] = {}
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==([^\s;]+)(?: ; [^\\]*)? \\")
@@ -30,14 +30,14 @@ Pin = tuple[str, str]
 
 
 class AuditError(Exception):
-    """Raised when it stays open whether vulnerabilities are known."""
+    """Raised when the audit can't determine whether vulnerabilities are known."""
 
 
 def pins_of(text: str) -> dict[Pin, str]:
-    """Return the hashes of each pin of a lock file, whatever its marker says.
+    """Return the hashes of each pin in a lock file, regardless of its marker.
 
     Raises:
-        AuditError: When a line isn't a pin with hashes.
+        AuditError: If a line isn't a pin with hashes.
     """
     found = {}
     for block in re.split(r"\n(?=\S)", text.strip("\n")):
@@ -46,13 +46,13 @@ def pins_of(text: str) -> dict[Pin, str]:
         line, _, hashes = block.partition("\n")
         pin = _PIN.fullmatch(line)
         if pin is None or "--hash=" not in hashes:
-            raise AuditError(f"{line!r} is no `name==version` with hashes. Run `make lock`.")
+            raise AuditError(f"{line!r} isn't `name==version` with hashes. Run `make lock`.")
         found[(pin[1], pin[2])] = hashes
     return found
 
 
 def rounds(pins: Iterable[Pin]) -> list[list[Pin]]:
-    """Return the pins in as few lists as there are versions of a package, each name once a list."""
+    """Split the pins into as few lists as possible, with each name at most once per list."""
     by_name: dict[str, list[Pin]] = {}
     for pin in sorted(pins):
         by_name.setdefault(pin[0], []).append(pin)
@@ -60,7 +60,7 @@ def rounds(pins: Iterable[Pin]) -> list[list[Pin]]:
 
 
 def unanswered(pins: Iterable[Pin], report: Mapping[str, Any]) -> list[Pin]:
-    """Return the pins of which pip-audit's report doesn't say whether anything is known."""
+    """Return the pins that pip-audit's report doesn't cover."""
     answered = {
         (found["name"], found["version"]) for found in report["dependencies"] if "vulns" in found
     }
@@ -68,7 +68,7 @@ def unanswered(pins: Iterable[Pin], report: Mapping[str, Any]) -> list[Pin]:
 
 
 def vulnerabilities(report: Mapping[str, Any]) -> list[str]:
-    """Return what is known, a line each."""
+    """Return the known vulnerabilities, one per line."""
     return [
         f"{found['name']} {found['version']}: {known['id']}, "
         + (f"fixed in {', '.join(fixed)}" if (fixed := known["fix_versions"]) else "not fixed yet")
@@ -78,7 +78,7 @@ def vulnerabilities(report: Mapping[str, Any]) -> list[str]:
 
 
 def main(names: Sequence[str], command: Sequence[str] = (sys.executable, "-m", "pip_audit")) -> int:
-    """Audit lock files together; return 0 when nothing is known, 1 when something is, else 2."""
+    """Audit lock files together; return 0 if nothing is known, 1 if something is, 2 on errors."""
     known: list[str] = []
     try:
         pins: dict[Pin, str] = {}
@@ -92,14 +92,14 @@ def main(names: Sequence[str], command: Sequence[str] = (sys.executable, "-m", "
         return 2
     if known:
         print(
-            "audit: vulnerabilities are known:\n"
+            "audit: known vulnerabilities:\n"
             + "\n".join(f"  {line}" for line in sorted(known))
-            + "\nRaise what is pinned, and run `make lock`. What has no fix and doesn't matter "
-            "here goes into ACCEPTED in scripts/audit.py, with the reason.",
+            + "\nUpgrade the pinned versions and run `make lock`. Add vulnerabilities that have no "
+            "fix and don't matter here to ACCEPTED in scripts/audit.py, with the reason.",
             file=sys.stderr,
         )
         return 1
-    print(f"audit: no vulnerability is known of {len(pins)} pins; {len(ACCEPTED)} accepted")
+    print(f"audit: no known vulnerabilities in {len(pins)} pins; {len(ACCEPTED)} accepted")
     return 0
 
 
@@ -111,7 +111,7 @@ def _ask(pins: Mapping[Pin, str], command: Sequence[str]) -> dict[str, Any]:
         )
         output = Path(folder, "report.json")
         arguments = ["--vulnerability-service", "osv", "--progress-spinner", "off"]
-        # The lock says all: nothing has to be resolved, downloaded or installed.
+        # The lock file is complete: nothing has to be resolved, downloaded or installed.
         arguments += ["--disable-pip", "--requirement", str(lock)]
         arguments += ["--format", "json", "--output", str(output)]
         for accepted in ACCEPTED:
@@ -119,20 +119,20 @@ def _ask(pins: Mapping[Pin, str], command: Sequence[str]) -> dict[str, Any]:
         run = subprocess.run(
             [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        # Its status is 1 for a vulnerability and for each failure alike; only the report tells.
+        # Exit code 1 may mean a vulnerability or any failure; only the report tells them apart.
         text = output.read_text() if output.exists() else ""
     if not text:
         raise AuditError(
             f"pip-audit ended with {run.returncode} and no report: {_last_line(run.stdout)}\n"
-            "Whether vulnerabilities are known is open. It asks the OSV database, so it needs the "
-            "network: check that and HTTPS_PROXY, or name a mirror by PIP_AUDIT_OSV_URL."
+            "The audit is inconclusive. pip-audit queries the OSV database over the network: check "
+            "the network and HTTPS_PROXY, or set PIP_AUDIT_OSV_URL to a mirror."
         )
     report: dict[str, Any] = json.loads(text)
     missed = unanswered(pins, report)
     if missed:
         raise AuditError(
-            f"pip-audit's report lacks {len(missed)} of {len(pins)} pins, as "
-            f"{'=='.join(missed[0])}. Run it by hand to see why."
+            f"pip-audit's report lacks {len(missed)} of {len(pins)} pins, such as "
+            f"{'=='.join(missed[0])}. Run it manually to see why."
         )
     return report
 

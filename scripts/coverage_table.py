@@ -1,4 +1,4 @@
-"""What tests have run of the product, by package: `python -m scripts.coverage_table FILE`."""
+"""Print the test coverage by package: `python -m scripts.coverage_table FILE`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Measured", "by_package", "main", "table"]
 
 @dataclass
 class Measured:
-    """How much of some modules was run.
+    """The coverage of a set of modules.
 
     Attributes:
-        statements: How many there are.
-        run: How many of them were run.
-        branches: Ways that the code can go on after a condition.
-        taken: How many of them were gone.
+        statements: Number of statements.
+        run: Number of statements that were run.
+        branches: Number of branches after conditions.
+        taken: Number of branches that were taken.
     """
 
     statements: int = 0
@@ -30,7 +30,7 @@ class Measured:
     taken: int = 0
 
     def add(self, summary: Mapping[str, Any]) -> None:
-        """Add what coverage's JSON says of a file."""
+        """Add a file's summary from coverage's JSON."""
         self.statements += summary["num_statements"]
         self.run += summary["covered_lines"]
         self.branches += summary["num_branches"]
@@ -38,27 +38,27 @@ class Measured:
 
     @property
     def percent(self) -> float:
-        """Statements and branches together, as coverage's own reports count."""
+        """The coverage of statements and branches together, as in coverage's own reports."""
         whole = self.statements + self.branches
         return 100 * (self.run + self.taken) / whole if whole else 100.0
 
 
 def by_package(files: Mapping[str, Any]) -> dict[str, Measured]:
-    """Return what was measured of each package, by its name.
+    """Return the coverage of each package, by its name.
 
     Args:
-        files: Those of coverage's JSON, by their path in the repository.
+        files: The files in coverage's JSON, by their path in the repository.
     """
     found: dict[str, Measured] = defaultdict(Measured)
     for path, measured in files.items():
-        # The first folder is where packages lie: plugins, spark_jobs.
+        # The first folder contains the packages: plugins, spark_jobs.
         package = ".".join(PurePosixPath(path).parent.parts[1:])
         found[package].add(measured["summary"])
     return dict(sorted(found.items()))
 
 
 def table(packages: Mapping[str, Measured]) -> list[str]:
-    """Return the lines of a table, the last of which is of all packages."""
+    """Return the lines of a table; the last line is the total."""
     whole = Measured(
         *(sum(getattr(p, name) for p in packages.values()) for name in Measured.__match_args__)
     )
@@ -75,7 +75,7 @@ def table(packages: Mapping[str, Measured]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table of a file that `coverage json` wrote."""
+    """Print the table for a file written by `coverage json`."""
     [path] = arguments
     files = json.loads(Path(path).read_text(encoding="utf-8"))["files"]
     print("\n".join(table(by_package(files))))

@@ -1,7 +1,7 @@
-"""The Ivy inside pyspark: resolves what `ivy.xml` asks for, one configuration at a time.
+"""Resolve the jars of `ivy.xml` with the Ivy inside pyspark, one configuration at a time.
 
-Only `make lock-jars` runs it. `KAFKA_DRAIN_IVY_SETTINGS` names an `ivysettings.xml`, where a mirror
-of Maven Central is declared; without it Ivy's own defaults hold.
+Only `make lock-jars` runs this. `KAFKA_DRAIN_IVY_SETTINGS` may name an `ivysettings.xml` that
+declares a mirror of Maven Central; without it, Ivy's defaults apply.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ IVY_FILE = Path(__file__).with_name("ivy.xml")
 
 _TIME_LIMIT_SECONDS = 1800
 _LINES_OF_IVY = 8
-# As a repository of Maven's layout has it, and relative: Ivy would expand brackets in a path.
+# The layout of a Maven repository. Relative, because Ivy would expand brackets in a folder's path.
 _PATTERN = "[orgPath]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
 
 
 def resolve(conf: str) -> list[LockedJar]:
-    """Return the jars that Ivy brings for one configuration of `ivy.xml`; none of them is kept.
+    """Return the jars that Ivy retrieves for one configuration of `ivy.xml`; no jar is kept.
 
-    One alone, so that its versions don't depend on the others.
+    Resolves a single configuration, so that its versions don't depend on the others.
 
     Raises:
-        ConfigError: When the settings file is missing.
-        MachineError: When Java or pyspark is missing, or Ivy fails, takes too long or brings
+        ConfigError: If the settings file is missing.
+        MachineError: If Java or pyspark is missing, or if Ivy fails, takes too long or retrieves
             nothing.
     """
     command = [str(require_java().path), "-jar", str(_ivy_jar()), *_settings()]
@@ -53,7 +53,7 @@ def resolve(conf: str) -> list[LockedJar]:
         ]
     if not jars:
         raise MachineError(
-            f"Ivy reported success but retrieved no {conf} jar, expected those of ivy.xml; remove "
+            f"Ivy reported success but retrieved no {conf} jar; expected those of ivy.xml; remove "
             f"{cache_folder() / 'ivy'} and run `make lock-jars` again"
         )
     return jars
@@ -74,14 +74,14 @@ def _run(command: list[str], conf: str, into: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise MachineError(
-            f"Ivy didn't bring the {conf} jars within {_TIME_LIMIT_SECONDS} s. Check the network "
-            "and run `make lock-jars` again; what has arrived is kept."
+            f"Ivy didn't retrieve the {conf} jars within {_TIME_LIMIT_SECONDS} s. Check the "
+            "network and run `make lock-jars` again; downloaded files are kept."
         ) from error
     if run.returncode != 0:
         raise MachineError(
-            f"Ivy couldn't bring the {conf} jars and ended with {run.returncode}:\n"
+            f"Ivy couldn't retrieve the {conf} jars and ended with {run.returncode}:\n"
             + "\n".join(f"  {line}" for line in _meaningful(run.stdout))
-            + "\nCheck the network (Java takes a proxy from JAVA_TOOL_OPTIONS, as "
+            + "\nCheck the network (to use a proxy, set JAVA_TOOL_OPTIONS to "
             "-Dhttps.proxyHost=… -Dhttps.proxyPort=…), or set KAFKA_DRAIN_IVY_SETTINGS to an "
             "ivysettings.xml that names your mirror of Maven Central. Then run `make lock-jars`."
         )
@@ -107,14 +107,14 @@ def _settings() -> list[str]:
     path = Path(value).expanduser().absolute()
     if not path.is_file():
         raise ConfigError(
-            f"KAFKA_DRAIN_IVY_SETTINGS names {path}, which isn't a file. Point it to an "
+            f"KAFKA_DRAIN_IVY_SETTINGS names {path}, which isn't a file. Set it to the path of an "
             "ivysettings.xml, or unset it."
         )
     return ["-settings", str(path)]
 
 
 def _meaningful(output: str) -> list[str]:
-    """Return the last lines that say what failed, or the last lines at all."""
+    """Return the last lines that say what failed; otherwise the last lines of the output."""
     lines = [line.strip(" \t:") for line in output.splitlines()]
     lines = [line for line in lines if line]
     signs = ("not found", "error", "FAILED", "Exception", "invalid", "No space")

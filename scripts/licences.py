@@ -1,7 +1,7 @@
-"""Check that an Apache-2.0 project may depend on every package that is installed.
+"""Check that an Apache-2.0 project may depend on every installed package.
 
-A package's licence is what its metadata say: the SPDX expression, else the classifiers, else the
-free text. What is on none of the lists below fails.
+A package's licence is taken from its metadata: the SPDX expression, else the classifiers, else the
+free text. A licence that is on none of the lists below fails the check.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from packaging.utils import canonicalize_name
 
 __all__ = ["Exemption", "Installed", "check", "is_allowed", "main", "needed_at_run_time", "stated"]
 
-# SPDX identifiers. MPL-2.0 binds only changes of its own files, and none are made here.
+# SPDX identifiers. MPL-2.0 applies only to changes to its own files, and we make none.
 ALLOWED = frozenset(
     """
     0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause CC0-1.0 ISC MIT MIT-0 MPL-2.0 PSF-2.0 Unlicense Zlib
     """.split()
 )
 
-# What classifiers and free text say, and which of the identifiers is meant. The classifier "BSD
-# License" doesn't tell which BSD licence it is; each that it stands for would do.
+# Identifiers by the text found in classifiers and free text. The classifier "BSD License" doesn't
+# say which BSD licence it is, but any of them would be allowed.
 NAMES = {
     "3-Clause BSD License": "BSD-3-Clause",
     "Apache Software License": "Apache-2.0",
@@ -41,13 +41,14 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """Why a package may stay although its metadata name nothing of the lists.
+    """Why a package is allowed although its metadata name no licence from the lists.
 
     Attributes:
-        says: What the metadata say; when they say anything else, the package is read again.
-        reason: What its files say, and why that will do.
-        optional: Whether kafka-drain may not need it, with its extra `s3`: what the demo, the
-            documentation and the tests bring isn't part of what its users run.
+        says: The licences that its metadata state; if they change, it must be reviewed again.
+        reason: What its licence files say, and why that is acceptable.
+        optional: Whether the exemption holds only as long as kafka-drain with its extra `s3`
+            doesn't need the package: what only the demo, the documentation and the tests install
+            isn't part of what users run.
     """
 
     says: tuple[str, ...]
@@ -58,20 +59,20 @@ class Exemption:
 EXEMPTIONS = {
     "docutils": Exemption(
         ("Public Domain", "BSD License", "GNU General Public License (GPL)"),
-        "in the public domain, with files of its own under BSD licences; the GPL is that of a mode "
-        "for Emacs, which isn't in the package. `make docs` needs it, nothing else",
+        "in the public domain, with some files under BSD licences; the GPL covers an Emacs mode "
+        "that isn't in the package. Only `make docs` needs it",
         optional=True,
     ),
     "openlineage-sql": Exemption(
         (),
-        "part of OpenLineage, whose repository and other packages are under Apache 2.0; Airflow's "
-        "provider needs it, which is here for tests alone",
+        "part of OpenLineage, whose repository and other packages are under Apache 2.0; needed by "
+        "Airflow's provider, which is installed only for tests",
         optional=True,
     ),
     "psycopg2-binary": Exemption(
         ("GNU Library or Lesser General Public License (LGPL)",),
-        "LGPL 3 or later: a library that Airflow loads, unchanged, where its database is "
-        "PostgreSQL: in the Docker stack, in the demo and in tests",
+        "LGPL 3 or later: an unmodified library that Airflow loads if its database is PostgreSQL, "
+        "as in the Docker stack, the demo and tests",
         optional=True,
     ),
     "text-unidecode": Exemption(
@@ -80,19 +81,20 @@ EXEMPTIONS = {
             "GNU General Public License (GPL)",
             "GNU General Public License v2 or later (GPLv2+)",
         ),
-        "either the GPL or the Artistic License, as one likes; Airflow needs it for python-slugify",
+        "the GPL or the Artistic License, at the user's choice; Airflow needs it for "
+        "python-slugify",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A package as its metadata describe it.
+    """An installed package, from its metadata.
 
     Attributes:
-        name: In the form that compares.
-        version: As installed.
-        licences: What `stated` returns.
+        name: The normalized name.
+        version: The installed version.
+        licences: The result of `stated`.
         requires: Its requirements, with extras and markers.
     """
 
@@ -105,20 +107,20 @@ class Installed:
 def stated(
     expressions: Iterable[str], classifiers: Iterable[str], texts: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return what a package says of its licence, from the most exact source that says anything."""
+    """Return the licences that a package states, from the most precise source that has any."""
     names = [
         classifier.rpartition(" :: ")[2]
         for classifier in classifiers
         if classifier.startswith("License :: ")
     ]
-    # Which licence it is that OSI approved isn't said.
+    # "OSI Approved" alone doesn't say which licence it is.
     names = [name for name in names if name != "OSI Approved"]
     first_lines = [text.strip().partition("\n")[0] for text in texts]
     return tuple(expressions) or tuple(names) or tuple(line for line in first_lines if line)
 
 
 def is_allowed(licence: str) -> bool:
-    """Return whether a name or an SPDX expression leaves a choice that is on the lists."""
+    """Return whether a name or an SPDX expression permits a choice of allowed licences."""
     if licence in NAMES:
         return NAMES[licence] in ALLOWED
     tokens = re.findall(r"[()]|[^\s()]+", licence)
@@ -156,7 +158,7 @@ def _one(tokens: list[str]) -> bool:
 def needed_at_run_time(
     packages: Mapping[str, Installed], root: str, extras: Iterable[str]
 ) -> set[str]:
-    """Return the packages that `root` with these extras leads to, without itself."""
+    """Return the installed packages that `root` with these extras requires, without `root`."""
     waiting = [(root, extra) for extra in ("", *extras)]
     seen = set(waiting)
     while waiting:
@@ -175,7 +177,7 @@ def needed_at_run_time(
 def check(
     packages: Iterable[Installed], run_time: set[str], exemptions: Mapping[str, Exemption]
 ) -> list[str]:
-    """Return what is wrong, a line each."""
+    """Return the problems found, one per line."""
     wrong = []
     for package in sorted(packages, key=lambda package: package.name):
         name = f"{package.name} {package.version}"
@@ -183,25 +185,25 @@ def check(
         exemption = exemptions.get(package.name)
         if exemption is None:
             if not allowed:
-                wrong.append(f"{name} says {_quoted(package.licences)}, which isn't allowed")
+                wrong.append(f"{name} states {_quoted(package.licences)}, which isn't allowed")
         elif allowed:
-            wrong.append(f"{name} needs no exemption any more: remove it")
+            wrong.append(f"{name} no longer needs its exemption; remove it")
         elif package.licences != exemption.says:
             wrong.append(
-                f"{name} says {_quoted(package.licences)}, its exemption was for "
+                f"{name} states {_quoted(package.licences)}; its exemption is for "
                 f"{_quoted(exemption.says)}"
             )
         elif exemption.optional and package.name in run_time:
-            wrong.append(f"{name} is needed at run time, its exemption was for an option alone")
+            wrong.append(f"{name} is needed at run time; its exemption is only for optional use")
     return wrong
 
 
 def _quoted(licences: Iterable[str]) -> str:
-    return ", ".join(map(repr, licences)) or "nothing of its licence"
+    return ", ".join(map(repr, licences)) or "no licence"
 
 
 def main() -> int:
-    """Check what is installed beside this Python and print a line; return the exit status."""
+    """Check the packages installed for this Python, print a summary and return the exit status."""
     packages = {package.name: package for package in map(_read, distributions())}
     if "kafka-drain" not in packages:
         print("licences: kafka-drain isn't installed here. Run `make setup`.", file=sys.stderr)
@@ -210,17 +212,17 @@ def main() -> int:
     wrong = check(packages.values(), run_time, EXEMPTIONS)
     if wrong:
         print(
-            "licences: not every package may be used:\n"
+            "licences: some packages may not be used:\n"
             + "\n".join(f"  {line}" for line in wrong)
             + "\nRead the package's licence file. Then add the licence to ALLOWED or NAMES in "
-            "scripts/licences.py, or the package with a reason to EXEMPTIONS, or do without it.",
+            "scripts/licences.py, add the package with a reason to EXEMPTIONS, or remove it.",
             file=sys.stderr,
         )
         return 1
     exempt = sorted(EXEMPTIONS.keys() & packages)
     print(
         f"licences: {len(packages)} packages, {len(run_time)} of them needed at run time; "
-        f"{len(exempt)} by an exemption: {', '.join(exempt)}"
+        f"{len(exempt)} exempt: {', '.join(exempt)}"
     )
     return 0
 

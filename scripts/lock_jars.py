@@ -1,4 +1,4 @@
-"""Write `jars.lock` anew: path, bytes and SHA-256 of each jar that Ivy brings for `ivy.xml`."""
+"""Rewrite `jars.lock`: path, size and SHA-256 of each jar that Ivy retrieves for `ivy.xml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Write the lock and say what has changed; return the exit status."""
+    """Write the lock file and print the changes; return the exit status."""
     try:
         found = {conf: ivy.resolve(conf) for conf in jars.CONFS}
     except KafkaDrainError as error:

@@ -1,14 +1,14 @@
-"""Change the lines that decide, one at a time, and see whether a test notices.
+"""Mutation testing: change the lines that make decisions, one at a time, and run the tests.
 
-    python -m scripts.mutation [module …]     all that decide, or only these
+    python -m scripts.mutation [module …]     all deciding modules, or only these
 
-Writes the score and what lives on into `tests/mutation/survivors.json`, where each change that no
-test notices has a reason to stay. Fails below 95 %, and where a reason is missing. With modules
-named, the file keeps what it says of the others.
+Writes the score and the surviving mutants to `tests/mutation/survivors.json`, where each survivor
+needs a reason. Fails if the score is below 95 % or a reason is missing. If modules are named, the
+results of the other modules in the file are kept.
 
-Lines of prose, and what is told while it goes on, stay as they are: they decide nothing. mutmut
-changes no function with a decorator but `staticmethod` and `classmethod`: what decides should be no
-property.
+Prose and progress messages aren't mutated, because they decide nothing. mutmut doesn't mutate
+decorated functions other than `staticmethod` and `classmethod`, so deciding code shouldn't be in
+properties.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.json"
 TREE = ROOT / "build" / "mutation"
 
-#: The modules that decide, each with the tests that hold it beside those of its own name.
+#: The modules that make decisions, each with tests in addition to the one of the same name.
 DECIDING = {
     "archive.segment_overlaps": "",
     "config.offset_ranges": "",
@@ -40,6 +40,7 @@ DECIDING = {
     "proof.gap_classification": "",
     "proof.gap_explanation": "proof/test_validation_gap_since_read.py",
     "proof.offset_checks": "",
+    "proof.prove": "",
     "proof.segment_proof": "",
     "republish.planning.selection": "",
     "republish.planning.verdicts": "republish/verifying/test_result.py",
@@ -55,10 +56,10 @@ DECIDING = {
     "windows.roll_decisions": "",
 }
 
-#: Below this share of mutants that a test kills, the verb fails.
+#: The run fails if the tests kill a smaller share of the mutants.
 WANTED = 0.95
 
-#: mutmut's exit codes of a mutant that no test noticed: none failed, none ran, or nobody tried.
+#: mutmut's exit codes for a survivor: no test failed, no test ran, or the mutant wasn't tried.
 UNNOTICED = (0, 5, 33, None)
 
 _CONFIGURATION = """\
@@ -72,7 +73,7 @@ timeout_constant = 5
 do_not_mutate_patterns = [
     # Prose.
     '^\\s*f?"[^"]*\\s[^"]*"[,)\\]]*$',
-    # What is told to people while it goes on.
+    # Progress messages.
     '\\b(say|Ticker|Progress)\\(',
     '\\bticker\\.',
 ]
@@ -88,11 +89,11 @@ markers = ["integration: needs Java, a real broker or real Spark"]
 
 @dataclass(frozen=True, order=True)
 class Mutant:
-    """A change of one function.
+    """A change to one function.
 
     Attributes:
-        function: Where, such as `kafka_drain.maintenance.retention._is_older`.
-        change: The lines before and after it, such as `a < b => a <= b`.
+        function: The function, such as `kafka_drain.maintenance.retention._is_older`.
+        change: The lines before and after the change, such as `a < b => a <= b`.
     """
 
     function: str
@@ -100,7 +101,7 @@ class Mutant:
 
     @classmethod
     def of(cls, name: str, diff: str) -> Mutant:
-        """Read mutmut's name, such as `kafka_drain.gaps.xǁGapǁend__mutmut_3`, and its diff."""
+        """Parse mutmut's name, such as `kafka_drain.gaps.xǁGapǁend__mutmut_3`, and its diff."""
         module, _, function = name.partition("__mutmut_")[0].rpartition(".")
         function = function.removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
         lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
@@ -111,12 +112,12 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a module's mutants.
+    """The outcome of a module's mutants.
 
     Attributes:
-        mutants: How many there were.
-        noticed: How many of them a test noticed.
-        alive: The others; those of a function that read alike count once.
+        mutants: Number of mutants.
+        noticed: Number of mutants that a test detected.
+        alive: The survivors; identical changes to the same function count once.
     """
 
     mutants: int
@@ -125,7 +126,7 @@ class Result:
 
 
 def held_by(module: str) -> list[str]:
-    """Return the files of tests that hold a module that decides."""
+    """Return the test files that cover a deciding module."""
     package, _, name = module.rpartition(".")
     own = f"{package.replace('.', '/')}/test_{name}.py"
     found = [own, *DECIDING[module].split()]
@@ -137,7 +138,7 @@ def held_by(module: str) -> list[str]:
 
 
 def make_tree(modules: Iterable[str]) -> None:
-    """Copy the code to where mutmut finds packages by their own names, with its configuration."""
+    """Copy the code, with mutmut's configuration, to where mutmut finds the packages by name."""
     shutil.rmtree(TREE, ignore_errors=True)
     leave = shutil.ignore_patterns("__pycache__")
     for folder in ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark", "tests", "demo"):
@@ -156,18 +157,18 @@ def run_mutants() -> None:
     """Run the tests against each mutant.
 
     Raises:
-        CalledProcessError: When mutmut couldn't, for example as a test fails without any change.
+        CalledProcessError: If mutmut fails, for example because a test fails without any change.
     """
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", "1"]
     subprocess.run(command, cwd=TREE, check=True)
 
 
 def read_results() -> dict[str, Result]:
-    """Return what became of the mutants of each module."""
+    """Return the outcome of each module's mutants."""
     from mutmut.mutation.diff_apply import get_diff_for_mutant
 
     found = {}
-    # mutmut finds its files from where it ran.
+    # mutmut resolves its files relative to the folder in which it ran.
     os.chdir(TREE)
     for meta in sorted(Path("mutants").rglob("*.py.meta")):
         path = meta.with_suffix("").relative_to("mutants")
@@ -181,7 +182,7 @@ def read_results() -> dict[str, Result]:
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[dict[str, Result], dict[Mutant, str]]:
-    """Return what the file of survivors says: results by module, and reasons."""
+    """Parse the survivors file: return the results by module, and the reasons."""
     reasons = {
         Mutant(function, change): group["reason"]
         for group in document["survivors"]
@@ -200,7 +201,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[dict[str, Result], dict[
 
 
 def document_of(results: Mapping[str, Result], reasons: Mapping[Mutant, str]) -> dict[str, Any]:
-    """Return what the file of survivors says: scores, and changes by their reason."""
+    """Return the content of the survivors file: scores, and changes by reason."""
     groups: dict[str, dict[str, list[str]]] = {}
     for mutant in sorted(mutant for result in results.values() for mutant in result.alive):
         group = groups.setdefault(reasons.get(mutant, ""), {})
@@ -218,43 +219,43 @@ def document_of(results: Mapping[str, Result], reasons: Mapping[Mutant, str]) ->
 
 
 def share(results: Mapping[str, Result]) -> float:
-    """Return the share of mutants that a test notices."""
+    """Return the share of mutants that a test detects."""
     mutants = sum(result.mutants for result in results.values())
     return sum(result.noticed for result in results.values()) / mutants if mutants else 0
 
 
 def failures(results: Mapping[str, Result], reasons: Mapping[Mutant, str]) -> list[str]:
-    """Return why the verb fails; empty when it doesn't."""
+    """Return the reasons why the run fails; empty if it succeeds."""
     alive = sorted(mutant for result in results.values() for mutant in result.alive)
     found = [
-        f"no test notices {mutant.function}: {mutant.change}"
+        f"no test detects {mutant.function}: {mutant.change}"
         for mutant in alive
         if not reasons.get(mutant)
     ]
     if found:
         found.append(
-            f"{len(found)} changes are noticed by no test and have no reason to stay: write a test "
-            f"for each, or its reason into {SURVIVORS.relative_to(ROOT)}"
+            f"{len(found)} changes are detected by no test and have no reason; write a test for "
+            f"each, or add its reason to {SURVIVORS.relative_to(ROOT)}"
         )
     if share(results) < WANTED:
-        found.append(f"tests notice less than {WANTED:.0%} of the changes")
+        found.append(f"tests detect less than {WANTED:.0%} of the changes")
     return found
 
 
 def main(modules: Sequence[str]) -> int:
-    """Run all mutants of some modules; return the exit code."""
+    """Run all mutants of the given modules; return the exit code."""
     make_tree(modules or sorted(DECIDING))
     run_mutants()
     found = read_results()
     before, reasons = read_document(json.loads(SURVIVORS.read_text()))
-    # A module that decides no more has no share in the score.
+    # A module that is no longer listed as deciding doesn't count in the score.
     results = {name: result for name, result in (before | found).items() if name in DECIDING}
     document = document_of(results, reasons)
     SURVIVORS.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     wrong = failures(results, reasons)
     for line in wrong:
         print(line)
-    print(f"{share(found):.1%} of the changes noticed, {share(results):.1%} with all modules")
+    print(f"{share(found):.1%} of the changes detected, {share(results):.1%} across all modules")
     return 1 if wrong else 0
 
 

@@ -1,6 +1,6 @@
-"""What the site's reference pages say, as Markdown, read from the code when the site is built.
+"""Generate the site's reference pages as Markdown from the code, when the site is built.
 
-docs/conf.py puts a part where a page says {from-code} and its name.
+docs/conf.py inserts a part wherever a page has {from-code} with the part's name.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = [
     "republish_options",
 ]
 
-#: What readers call besides kafka_drain_airflow.
+#: Functions for readers of archives, outside kafka_drain_airflow.
 READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read_archive")
 
 
 def commands() -> str:
-    """Return each command of `kafka-drain`: what it does, its usage and its options."""
+    """Return the commands of `kafka-drain`, each with its description and arguments."""
     return "\n\n".join(map(_command, COMMANDS))
 
 
@@ -44,7 +44,7 @@ def _command(name: str) -> str:
 
 
 def _groups(command: argparse.ArgumentParser) -> list[tuple[str, list[argparse.Action]]]:
-    """Return title and arguments of each group; first of all those that are in none."""
+    """Return title and arguments of each group, preceded by the arguments without a group."""
     positional, options, *groups = command._action_groups
     plain = [*positional._group_actions, *options._group_actions]
     return [
@@ -69,7 +69,7 @@ def _names(action: argparse.Action) -> tuple[str, ...]:
 
 
 def _spelling(action: argparse.Action) -> str:
-    """Return an argument as one types it: `--run NAME`, `archive`."""
+    """Return an argument as it is typed: `--run NAME`, `archive`."""
     names = ", ".join(_names(action))
     if not action.option_strings or action.nargs == 0:
         return f"`{names}`"
@@ -84,7 +84,7 @@ def _meaning(action: argparse.Action) -> str:
     if action.choices and action.metavar:
         text += f" (of {', '.join(map(str, action.choices))})"
     default = action.default
-    # Help that names its default itself has it in brackets.
+    # Help texts that state the default already have it in parentheses.
     if isinstance(default, str) and default != argparse.SUPPRESS and f"({default})" not in text:
         text += f" ({default})"
     text = _escaped(text.strip())
@@ -92,7 +92,7 @@ def _meaning(action: argparse.Action) -> str:
 
 
 def republish_options() -> str:
-    """Return each option of a republish: its name, its flag, what it is by default, and does."""
+    """Return the republish options, each with its name, flag, default and meaning."""
     rows = []
     for name, option in RepublishRequest.options().items():
         default = option["default"]
@@ -109,7 +109,7 @@ def exit_codes() -> str:
 
 
 def error_types() -> str:
-    """Return each error: whether a retry can help, and when it is raised."""
+    """Return the errors, each with whether a retry can help and when it is raised."""
     rows = []
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -122,7 +122,7 @@ def error_types() -> str:
 
 
 def python_names() -> str:
-    """Return autodoc's directives for what a DAG file or a reader imports."""
+    """Return autodoc directives for the names that DAG files and readers import."""
     names = [f"kafka_drain_airflow.{name}" for name in kafka_drain_airflow.__all__]
     sections = (
         ("DAGs", [name for name in names if name.rpartition(".")[2][0].islower()]),
@@ -147,7 +147,7 @@ def _sentence(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text that Markdown shows as it is; code between backticks stays code."""
+    """Escape a text for Markdown; code between backticks stays code."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
         part.replace("|", r"\|")

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes an environment from nothing: .venv, the locked packages, kafka-drain itself and the jars.
-# Run it again at any time: it does what has changed, and only that.
+# Sets up an environment from scratch: .venv, the locked packages, kafka-drain itself and the jars.
+# Can be run again at any time: it then only updates what has changed.
 #
-# setup.sh [folder of the environment] [lock file] [without-jars]
+# setup.sh [environment folder] [lock file] [without-jars]
 set -eu
 
 venv=${1:-.venv}
@@ -34,14 +34,14 @@ hash_inputs() {
 }
 
 python_fits() {
-    # By running it: version managers leave commands behind that only print an error.
+    # Run it, because version managers leave commands behind that only print an error.
     "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1
 }
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
-        python_fits "$PYTHON" || fail "PYTHON is $PYTHON, which isn't a Python 3.10, 3.11 or 3.12 \
-that runs. Point it to one, or unset it."
+        python_fits "$PYTHON" || fail "PYTHON is $PYTHON, which isn't a working Python 3.10, 3.11 \
+or 3.12. Set it to the path of one, or unset it."
         echo "$PYTHON"
         return
     fi
@@ -51,15 +51,15 @@ that runs. Point it to one, or unset it."
             return
         fi
     done
-    fail "No Python 3.10, 3.11 or 3.12 runs on this machine. Install one, or set PYTHON to its path."
+    fail "No Python 3.10, 3.11 or 3.12 found on this machine. Install one, or set PYTHON to its path."
 }
 
 check_java() {
     todo="Install a JDK or JRE of version 17 or 21 (Debian: openjdk-17-jre-headless), or set \
-JAVA_HOME to the folder of one (the one that holds bin/java)."
+JAVA_HOME to its folder (the one that contains bin/java)."
     if [ -n "${JAVA_HOME:-}" ]; then
         java=$JAVA_HOME/bin/java
-        [ -f "$java" ] || fail "JAVA_HOME is $JAVA_HOME, where no bin/java is. $todo"
+        [ -f "$java" ] || fail "JAVA_HOME is $JAVA_HOME, which contains no bin/java. $todo"
     else
         java=$(command -v java) || fail "No Java found: JAVA_HOME isn't set and no java is on the \
 PATH. Spark and Kafka need it. $todo"
@@ -80,9 +80,9 @@ stamp=$venv/kafka-drain-setup
 wanted=$(hash_inputs "$lock" pyproject.toml)
 
 if python_fits "$venv/bin/python" && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-    step "Python packages: nothing has changed"
+    step "Python packages: unchanged"
 else
-    # Only a complete run writes it again.
+    # Only a complete run writes the stamp again.
     rm -f "$stamp"
     if python_fits "$venv/bin/python"; then
         step "$venv: kept"
@@ -91,13 +91,13 @@ else
         "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
             fail "$python has no complete venv module: install python3-venv."
         "$python" -m venv --clear "$venv"
-        step "$venv: made with $("$python" --version 2>&1)"
+        step "$venv: created with $("$python" --version 2>&1)"
     fi
     if [ "$("$venv/bin/uv" --version 2>/dev/null | cut -d ' ' -f 2)" != "$uv_version" ]; then
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
     fi
     step "uv $uv_version"
-    # Whatever environment is active in this shell, it isn't the one meant.
+    # Don't use the environment that may be active in this shell.
     VIRTUAL_ENV=$PWD/$venv
     export VIRTUAL_ENV
     "$venv/bin/uv" pip install --quiet --require-hashes -r "$lock"
@@ -107,10 +107,10 @@ else
     echo "$wanted" >"$stamp"
 fi
 
-# `make lock-jars` comes when they aren't what jars.lock names, and must get past this.
+# `make lock-jars` runs when the jars don't match jars.lock, so it must skip this step.
 if [ "${3:-}" != without-jars ]; then
     "$venv/bin/python" -m kafka_drain.spark.jars.fetch
     step "jars"
 fi
 step_began=$began
-step "ready, in all"
+step "ready, total time"

@@ -1,8 +1,8 @@
-"""Run commands side by side: `python -m scripts.side_by_side [--at-once N] NAME=COMMAND…`.
+"""Run commands in parallel: `python -m scripts.side_by_side [--at-once N] NAME=COMMAND…`.
 
-Without `--at-once` all run at the same time; with it, the next one starts when one has ended.
-Each line of their output comes with the command's name before it. What a command of several parts
-(`a && b`) means, a shell says. Ends with 1 as soon as all have ended and one of them has failed.
+Without `--at-once`, all commands run at the same time; with it, at most N do. Each line of output
+is prefixed with the command's name. Commands run in a shell, so `a && b` works. After all commands
+have finished, exits with 1 if any of them failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 
 __all__ = ["main"]
 
-#: So long commands have for their end when they are interrupted.
+#: Time limit for commands to exit after they are interrupted.
 LAST_SECONDS = 30.0
 
 
@@ -39,25 +39,25 @@ def main(arguments: Sequence[str]) -> int:
         try:
             codes = {name: run.result() for name, run in runs.items()}
         except BaseException:
-            # As a terminal would: tests end what they have started, such as brokers.
+            # Interrupt, as a terminal would: tests then stop what they started, such as brokers.
             pool.shutdown(wait=False, cancel_futures=True)
             running.end()
             raise
     for name, code in codes.items():
         print(f"{name:{width}} | {'passed' if code == 0 else f'failed, exit code {code}'}")
-    print(f"{time.monotonic() - began:.0f} s in all", flush=True)
+    print(f"{time.monotonic() - began:.0f} s in total", flush=True)
     return int(any(codes.values()))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="side_by_side")
-    parser.add_argument("--at-once", type=int, metavar="N", help="how many run at the same time")
+    parser.add_argument("--at-once", type=int, metavar="N", help="maximum number run in parallel")
     parser.add_argument("commands", nargs="+", metavar="NAME=COMMAND")
     return parser
 
 
 class _Running:
-    """The commands that run now."""
+    """The commands that are currently running."""
 
     def __init__(self) -> None:
         self._processes: set[subprocess.Popen[str]] = set()
@@ -77,7 +77,7 @@ class _Running:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                # A group of its own: what it has started ends with it.
+                # In its own process group, so that its children can be stopped with it.
                 start_new_session=True,
             )
             self._processes.add(process)
@@ -87,7 +87,7 @@ class _Running:
         return code
 
     def end(self) -> None:
-        """End what runs, and let nothing more start."""
+        """Stop all running commands, and don't start any more."""
         with self._lock:
             self._is_over = True
             left = list(self._processes)
@@ -96,7 +96,7 @@ class _Running:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Interrupt a command with all that it has started, and kill what doesn't care."""
+    """Interrupt a command and its children, and kill them if they don't exit."""
     for number in (signal.SIGINT, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -106,7 +106,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _print_lines(prefix: str, process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        # In one call: lines of two commands don't mix.
+        # In a single call, so that lines of different commands don't mix.
         sys.stdout.write(prefix + line)
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The Spark application: runs jobs of one kind. `spark-submit main.py KIND SPEC…`."""
+"""The Spark application, which runs jobs of one kind: `spark-submit main.py KIND SPEC…`."""
 
 from __future__ import annotations
 

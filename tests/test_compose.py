@@ -1,4 +1,4 @@
-"""The Docker image and the stack: what can be checked without an engine."""
+"""The Docker image and the stack: checks that need no engine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 COMPOSE_FILE = CHECKOUT / "docker-compose.yaml"
 STACK: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = STACK["services"]
-# Continued lines in one, without the comments between them.
+# Joins continued lines, without the comments between them.
 DOCKERFILE = re.sub(
     r"\\\n",
     " ",
     re.sub(r"(?m)^\s*#.*\n", "", (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")),
 )
-# The stages of the Dockerfile by name; the last one is what is built when none is named.
+# The stages of the Dockerfile by name; the last one is the default build.
 STAGES = dict(re.findall(r"(?ms)^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE))
 USERS = {"kafka-drain": "kafka-drain", "postgres": "postgres"}
 
@@ -35,7 +35,7 @@ _SECRET_ASSIGNED = re.compile(rf"({_SECRET.pattern})[\w.-]*[\"']?\s*[=:]|://[^/\
 
 
 def secrets(node: Any, path: str = "") -> Iterator[str]:
-    """Yield where a key is named like a secret, or a text assigns one or logs in with one."""
+    """Yield secrets: keys with such names, and texts that assign one or log in with one."""
     if isinstance(node, dict):
         for key, value in node.items():
             if _SECRET.search(str(key)):
@@ -97,7 +97,7 @@ def test_stack_services() -> None:
 
 
 def test_stack_database() -> None:
-    """Airflow's database is PostgreSQL, on a network that joins just the two."""
+    """Airflow's database is PostgreSQL, on a network that connects only the two."""
     settings = SERVICES["airflow"]["environment"]
     joined = {name for name in SERVICES if "database" in SERVICES[name].get("networks", [])}
 
@@ -110,7 +110,7 @@ def test_stack_database() -> None:
 
 
 def test_stack_spark_driver_address() -> None:
-    """Spark's drivers are reached by a name that Airflow's container has on one network only."""
+    """Executors reach Spark's drivers by a name that resolves to one network only."""
     airflow = SERVICES["airflow"]
     name = airflow["environment"]["SPARK_LOCAL_HOSTNAME"]
 
@@ -130,7 +130,7 @@ def test_service_health_checked(service: str) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_depends_on_healthy(service: str) -> None:
-    """What a service needs exists and is waited for until it is healthy."""
+    """The services that a service depends on exist, and it waits until they are healthy."""
     needs = SERVICES[service].get("depends_on", {})
 
     assert set(needs) <= set(SERVICES)
@@ -139,7 +139,7 @@ def test_service_depends_on_healthy(service: str) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_ports_loopback(service: str) -> None:
-    """A published port is reached from this machine only."""
+    """A published port can be reached only from this machine."""
     for port in SERVICES[service].get("ports", []):
         assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
     assert "network_mode" not in SERVICES[service]
@@ -147,7 +147,7 @@ def test_service_ports_loopback(service: str) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_unprivileged(service: str) -> None:
-    """A service has no rights beyond its user's, who isn't root."""
+    """A service has no privileges beyond its user's, who isn't root."""
     settings = SERVICES[service]
 
     assert not {"privileged", "cap_add", "devices", "pid", "user"} & set(settings)
@@ -159,7 +159,7 @@ def test_service_unprivileged(service: str) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_service_volumes_declared(service: str) -> None:
-    """A service mounts declared volumes only, at folders that the image makes for its user."""
+    """A service mounts only declared volumes, on folders that the image creates for its user."""
     stage = stage_of(service)
     for volume in SERVICES[service].get("volumes", []):
         name, target = volume.split(":")
@@ -197,7 +197,7 @@ def test_secrets_found(setting: Any) -> None:
 
 
 def test_dockerfile_sources_exist() -> None:
-    """What the Dockerfile copies is in the checkout and not kept out by .dockerignore."""
+    """The files that the Dockerfile copies exist and aren't excluded by .dockerignore."""
     let_in = {
         line[1:]
         for line in (CHECKOUT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -236,19 +236,19 @@ def test_dockerfile_jars_layer_complete(tmp_path: Path) -> None:
         check=False,
     )
 
-    # It got as far as looking into the cache, and that is empty.
-    assert "MachineError: the broker jars aren't complete" in run.stderr
+    # It got as far as the cache, which is empty.
+    assert "MachineError: the broker jars are incomplete" in run.stderr
 
 
 def test_dockerfile_uv_same_as_setup() -> None:
-    """Image and checkout are installed by the same uv."""
+    """Image and checkout are installed with the same uv."""
     setup = (CHECKOUT / "scripts" / "setup.sh").read_text(encoding="utf-8")
 
     assert re.findall(r"uv==([\d.]+)", DOCKERFILE) == re.findall(r"uv_version=([\d.]+)", setup)
 
 
 def test_image_as_tested() -> None:
-    """What the image installs are pins of the tests' lock file, without what tests alone need."""
+    """The image installs pins of the tests' lock file, without those that only tests need."""
     pin = re.compile(r"(?m)^([\w.-]+)==(\S+)")
     in_image, in_tests = (
         set(pin.findall((CHECKOUT / name).read_text(encoding="utf-8")))
@@ -263,7 +263,7 @@ def test_image_as_tested() -> None:
 
 
 def test_image_class_archive_after_jars() -> None:
-    """Jars have whole seconds where Java's class archive is made: a pulled image has no others."""
+    """Jar timestamps are whole seconds when the CDS archive is created, as in pulled images."""
     stage = STAGES["kafka-drain"]
     made = stage.index("RUN kafka-drain class-archive")
 
@@ -273,7 +273,7 @@ def test_image_class_archive_after_jars() -> None:
 
 @pytest.mark.parametrize("script", ["docker/broker.sh", "docker/postgres.sh"])
 def test_script_runs_as_command(script: str) -> None:
-    """A service's script can be executed, is correct shell, and is what the service runs."""
+    """A service's script is executable, valid shell, and run by the service."""
     commands = [" ".join(settings.get("command", [])) for settings in SERVICES.values()]
     commands += re.findall(r"(?m)^CMD (.*)", DOCKERFILE)
 
@@ -285,7 +285,7 @@ def test_script_runs_as_command(script: str) -> None:
 
 
 def test_broker_listeners_published() -> None:
-    """Containers and this machine are each told an address of the broker that leads to it."""
+    """Containers and this machine each get an advertised broker address that they can reach."""
     lines = (CHECKOUT / "docker" / "broker.properties").read_text(encoding="utf-8").splitlines()
     properties = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     mapped = {port.rsplit(":", 1)[0] for port in SERVICES["broker"]["ports"]}

@@ -17,33 +17,42 @@ ROOTS = {
     "kafka_drain_airflow": ROOT / "plugins",
     "kafka_drain_spark": ROOT / "spark_jobs",
 }
-# The core from the ground up: a module may import what stands above it here, never what stands
+# Our packages from the ground up: a module may import what stands above it here, never what stands
 # below. Names with a dot are inner rooms of a package; what isn't in one comes after them.
-FLOORS = (
-    "errors offsets findings gaps progress intervals",
-    "storage",
-    "config",
-    "metadata_log",
-    "data_files",
-    "kafka",
-    "archive",
-    "reading iceberg",
-    "pages",
-    "spark",
-    "proof",
-    "schemas",
-    "drain",
-    "republish.planning",
-    "republish.sending",
-    "republish.verifying",
-    "republish.engines",
-    "republish.groups",
-    "republish",
-    "windows",
-    "maintenance",
-    "events",
-    "cli",
-)
+FLOORS = {
+    "kafka_drain": (
+        "errors offsets findings gaps progress intervals",
+        "storage",
+        "config",
+        "metadata_log",
+        "data_files",
+        "kafka",
+        "archive",
+        "reading iceberg",
+        "pages",
+        "spark",
+        "proof",
+        "schemas",
+        "drain",
+        "republish.planning",
+        "republish.sending",
+        "republish.verifying",
+        "republish.engines",
+        "republish.groups",
+        "republish",
+        "windows",
+        "maintenance",
+        "events",
+        "cli",
+    ),
+    "kafka_drain_airflow": (
+        "addresses connections data_intervals timetables",
+        "observability",
+        "pages forms",
+        "operators",
+        "dag_factory dags_backfill",
+    ),
+}
 
 # What a module that reads no file and asks nobody says of itself.
 PURE = "opens nothing"
@@ -319,11 +328,12 @@ def test_dag_files_import_airflow_side(path: Path) -> None:
 
 
 def test_no_cycles() -> None:
-    """No module of ours leads back to itself when it is imported."""
+    """No module of ours leads back to itself, neither when it is imported nor by its types."""
     graph = {
-        name: {target for target in imports_of(path).at_import if path_of(target)} - {name}
+        name: {target for target in found.at_import | found.for_types if path_of(target)} - {name}
         for package in ROOTS
         for name, path in modules_of(package).items()
+        for found in [imports_of(path)]
     }
     # What nothing that is left imports can't be in a cycle, nor can what imports nothing.
     while leaves := {name for name, found in graph.items() if not found & graph.keys()}:
@@ -334,24 +344,60 @@ def test_no_cycles() -> None:
 
 
 def floor_of(module: str) -> int:
-    """Return on which floor a module of the core stands; its innermost package decides."""
-    name = module.removeprefix("kafka_drain.")
-    floors = {room: number for number, rooms in enumerate(FLOORS) for room in rooms.split()}
+    """Return on which floor of its package a module stands; its innermost room decides."""
+    package, _, name = module.partition(".")
+    floors = {
+        room: number for number, rooms in enumerate(FLOORS[package]) for room in rooms.split()
+    }
     rooms = (name, *reversed([*packages_above(name)]))
     return next(floors[room] for room in rooms if room in floors)
 
 
-@each_module("kafka_drain")
+@each_module(*FLOORS)
 def test_imports_never_upward(module: str) -> None:
     """A module imports what stands on its own floor or below it, also later and for types."""
     path = path_of(module)
     assert path is not None
-    if module == "kafka_drain":
+    package = module.partition(".")[0]
+    if module == package:
         return
     found = imports_of(path)
 
-    ours = {name for name in found.when_run | found.for_types if name.startswith("kafka_drain.")}
+    ours = {name for name in found.when_run | found.for_types if name.startswith(f"{package}.")}
     assert [name for name in sorted(ours) if floor_of(name) > floor_of(module)] == []
+
+
+def arrows(package: str) -> list[str]:
+    """Return, for each room of a package from the ground up, the rooms that it imports from.
+
+    The core's vocabulary, which every room imports, is left out.
+    """
+    rows = FLOORS[package][1:] if package == "kafka_drain" else FLOORS[package]
+    rooms = list(dict.fromkeys(room.partition(".")[0] for row in rows for room in row.split()))
+    found: dict[str, set[str]] = {room: set() for room in rooms}
+    for module, path in modules_of(package).items():
+        if module == package:
+            continue
+        room = module.split(".")[1]
+        if room not in found:
+            continue
+        imports = imports_of(path)
+        for name in imports.when_run | imports.for_types:
+            if name.startswith(f"{package}."):
+                found[room].add(name.split(".")[1])
+    return [
+        f"{room:13} → {' '.join(other for other in rooms if other in found[room] - {room})}"
+        for room in rooms
+        if found[room] - {room}
+    ]
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_contributing_draws_arrows(package: str) -> None:
+    """CONTRIBUTING shows which rooms import which."""
+    drawn = "\n".join(["```text", *arrows(package), "```"])
+
+    assert drawn in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), f"expected\n{drawn}"
 
 
 @each_module("kafka_drain", "kafka_drain_airflow", "kafka_drain_spark")

@@ -1,4 +1,4 @@
-"""No test with real parts lies where the verbs of the Makefile don't look for it."""
+"""All tests with real components are in folders that the Makefile's targets run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARKED = re.compile(r"pytest\.mark\.(integration|store|cluster)\b")
 
 
 def test_integration_tests_are_looked_for() -> None:
-    """A module with the marker lies in one of the folders that the verbs name."""
+    """Modules with the marker are in one of the folders that the targets name."""
     named = re.search(r"^WITH_PARTS := (.+)$", (ROOT / "Makefile").read_text(), flags=re.M)
     assert named is not None
     folders = [ROOT / folder for folder in named[1].split()]
@@ -26,7 +26,7 @@ def test_integration_tests_are_looked_for() -> None:
 
 
 def test_each_marker_has_a_verb() -> None:
-    """What `make test` leaves out, a verb of its own runs."""
+    """Every marker that `make test` leaves out has its own target."""
     makefile = (ROOT / "Makefile").read_text()
     left_out = re.search(r"^HERE := integration and not \((.+)\)$", makefile, flags=re.M)
     assert left_out is not None

@@ -1,4 +1,4 @@
-"""The embedded broker: a real Apache Kafka for the demo, tests and benchmarks."""
+"""A local broker: a real Apache Kafka for the demo, tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from kafka_drain.errors import KafkaDrainError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status, 1 for errors and for what doesn't run."""
-    parser = argparse.ArgumentParser(prog="python -m demo.broker", description="A Kafka to try.")
+    """Run the command line; return the exit status, 1 for errors and if a node isn't running."""
+    parser = argparse.ArgumentParser(prog="python -m demo.broker", description="A local Kafka.")
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("--folder", type=Path, required=True, help="the cluster's own folder")
-    parser.add_argument("--port", type=int, help="the first node's port (default: free ports)")
-    parser.add_argument("--nodes", type=int, help="how many nodes (default: 1)")
+    parser.add_argument("--port", type=int, help="the first node's port (default: a free port)")
+    parser.add_argument("--nodes", type=int, help="number of nodes (default: 1)")
     given = parser.parse_args(arguments)
     try:
         if given.command == "start":

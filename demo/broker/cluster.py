@@ -1,6 +1,6 @@
-"""A real Apache Kafka in KRaft mode, on this machine only: for the demo, tests and benchmarks.
+"""A real Apache Kafka in KRaft mode on this machine, for the demo, tests and benchmarks.
 
-Everything a cluster has lies in its folder: data, logs, ports and the ids of its processes.
+A cluster keeps everything in its folder: data, logs, ports and process ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["KafkaCluster"]
 
 _STARTED = b"Kafka Server started"
 _POLL_SECONDS = 0.1
-# Ends a broker whose starter died without a chance to clean up: then `read` sees the pipe's end.
+# Stops a broker whose parent died without cleaning up, which `read` detects as the pipe's end.
 _WATCHER = (
     'read -r _; kill -TERM "$1" 2>/dev/null || exit 0; n=0; '
     'while [ $n -lt 15 ] && kill -0 "$1" 2>/dev/null; do sleep 1; n=$((n + 1)); done; '
@@ -45,10 +45,10 @@ class KafkaCluster:
     """One or more Kafka nodes, each both broker and controller, listening on 127.0.0.1.
 
     As a context manager it starts on entry and stops on exit. Its processes also end when the
-    Python process that started them dies, however it dies, unless `start(background=True)` has
-    returned. The folder keeps the data, so a later `start()` goes on where the last one ended.
+    Python process that started them dies for any reason, unless `start(background=True)` has
+    returned. The data stays in the folder, so a later `start()` continues with it.
 
-    Nodes are numbered from 1, as Kafka numbers them.
+    Nodes are numbered from 1, which are Kafka's node ids.
     """
 
     def __init__(
@@ -65,21 +65,22 @@ class KafkaCluster:
         """Describe a cluster; nothing is written or started yet.
 
         Args:
-            folder: The cluster's own folder, made when it doesn't exist.
-            nodes: How many nodes. Of three, any one may be down.
-            port: The first node's port, the others' follow it; None takes free ports.
-            properties: Broker properties that are added to, or replace, those chosen here.
-            heap: The largest heap of each node, as Java's -Xmx takes it.
-            java_options: More options of each node's Java.
-            timeout: How many seconds the nodes have for starting.
+            folder: The cluster's own folder, created if it doesn't exist.
+            nodes: Number of nodes. With three, any one may be down.
+            port: The first node's port; the other nodes use the following ports. None for free
+                ports.
+            properties: Broker properties that add to or override the defaults.
+            heap: Maximum heap of each node, in the form of Java's -Xmx.
+            java_options: Further Java options for each node.
+            timeout: Time limit for the nodes to start, in seconds.
 
         Raises:
-            ConfigError: When `nodes` or `port` is out of range.
+            ConfigError: If `nodes` or `port` is out of range.
         """
         if nodes < 1:
             raise ConfigError(f"A cluster needs at least 1 node, got {nodes}.")
         if port is not None and not 1 <= port <= 65536 - nodes:
-            raise ConfigError(f"{nodes} ports from {port} on aren't all within 1 to 65535.")
+            raise ConfigError(f"{nodes} ports starting at {port} aren't all within 1 to 65535.")
         self.folder = Path(folder).absolute()
         self.nodes = nodes
         self.properties = dict(properties or {})
@@ -94,16 +95,16 @@ class KafkaCluster:
 
     @classmethod
     def attach(cls, folder: Path, *, timeout: float = 120.0) -> KafkaCluster:
-        """Return the cluster that another process has started in `folder`, running or not.
+        """Return the cluster that another process started in `folder`, whether it runs or not.
 
         A node that is started through it outlives this process.
 
         Raises:
-            MachineError: When no cluster was ever started there.
+            MachineError: If no cluster was ever started there.
         """
         state = read_state(Path(folder).absolute())
         if state is None:
-            raise MachineError(f"{folder} holds no Kafka cluster: {STATE_FILE} isn't there.")
+            raise MachineError(f"{folder} holds no Kafka cluster: {STATE_FILE} is missing.")
         settings = json.loads((Path(folder) / STATE_FILE).read_text(encoding="utf-8"))
         cluster = cls(
             folder,
@@ -120,27 +121,27 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The nodes' addresses, as `bootstrap.servers` takes them.
+        """The nodes' addresses, in the form of `bootstrap.servers`.
 
         Raises:
-            MachineError: When the cluster was never started.
+            MachineError: If the cluster was never started.
         """
         return ",".join(f"{HOST}:{port}" for port in self._known().broker_ports)
 
     def start(self, *, background: bool = False) -> None:
-        """Start all nodes and wait until they answer as one cluster.
+        """Start all nodes and wait until they respond as one cluster.
 
         Args:
-            background: Let the nodes outlive this process.
+            background: Whether the nodes outlive this process.
 
         Raises:
-            ConfigError: When the folder holds a cluster with another number of nodes.
-            MachineError: When Java or the jars are missing, a port is taken, the cluster already
-                runs, or a node doesn't come up in time; then nothing is left running.
+            ConfigError: If the folder holds a cluster with a different number of nodes.
+            MachineError: If Java or the jars are missing, a port is in use, the cluster is already
+                running, or a node doesn't come up in time; then nothing is left running.
         """
         if running := self.running_nodes():
             raise MachineError(
-                f"The Kafka in {self.folder} already runs: nodes {running}. Stop it first."
+                f"The Kafka in {self.folder} is already running: nodes {running}. Stop it first."
             )
         java = str(require_java().path)
         class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER)))
@@ -162,25 +163,25 @@ class KafkaCluster:
                 self._dismiss_watcher(node)
 
     def stop(self, *, grace: float = 10.0) -> None:
-        """End all nodes and wait for their ends; one that outlasts `grace` seconds is killed.
+        """Stop all nodes and wait for them to exit; kill any still alive after `grace` seconds.
 
-        It ends nodes of another process too, by their process ids, and is quiet about nodes
-        that don't run.
+        Also stops nodes that another process started, by their process ids, and ignores nodes that
+        aren't running.
         """
-        # All at once: the last of a quorum would wait minutes for controllers that are gone.
+        # All at once: the last node would wait minutes for controllers that have exited.
         self._end(self._ids(), signal.SIGTERM, grace)
 
     def start_node(self, node: int) -> None:
-        """Start one node of a cluster that was started before, and wait until it answers.
+        """Start one node of a cluster that was started before, and wait until it responds.
 
         Raises:
-            ConfigError: When the cluster has no such node.
-            MachineError: When the node runs, its port is taken, or it doesn't come up in time.
+            ConfigError: If the cluster has no such node.
+            MachineError: If the node is running, its port is in use, or it doesn't come up in time.
         """
         self._check(node)
         state = self._known()
         if self._pid(node) is not None:
-            raise MachineError(f"Node {node} of the Kafka in {self.folder} already runs.")
+            raise MachineError(f"Node {node} of the Kafka in {self.folder} is already running.")
         require_free([state.broker_ports[node - 1], state.controller_ports[node - 1]])
         java = str(require_java().path)
         class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER)))
@@ -195,19 +196,19 @@ class KafkaCluster:
             self._dismiss_watcher(node)
 
     def stop_node(self, node: int, *, grace: float = 30.0) -> None:
-        """Let one node hand over its partitions and end; after `grace` seconds it is killed.
+        """Stop one node in a controlled shutdown; kill it after `grace` seconds.
 
         Raises:
-            ConfigError: When the cluster has no such node.
+            ConfigError: If the cluster has no such node.
         """
         self._check(node)
         self._end([node], signal.SIGTERM, grace)
 
     def kill_node(self, node: int) -> None:
-        """End one node at once with SIGKILL, as a crash would.
+        """Kill one node with SIGKILL, as a crash would.
 
         Raises:
-            ConfigError: When the cluster has no such node.
+            ConfigError: If the cluster has no such node.
         """
         self._check(node)
         self._end([node], signal.SIGKILL, 10.0)
@@ -217,16 +218,16 @@ class KafkaCluster:
         return [node for node in self._ids() if self._pid(node) is not None]
 
     def pid(self, node: int) -> int | None:
-        """Return the process id of a node, or None when it doesn't run.
+        """Return the process id of a node; None if it isn't running.
 
         Raises:
-            ConfigError: When the cluster has no such node.
+            ConfigError: If the cluster has no such node.
         """
         self._check(node)
         return self._pid(node)
 
     def log_file(self, node: int) -> Path:
-        """Return where a node's log is, whether or not it has written one."""
+        """Return the path of a node's log, whether or not it exists."""
         return self._node_folder(node) / "server.log"
 
     def __enter__(self) -> KafkaCluster:
@@ -246,7 +247,7 @@ class KafkaCluster:
 
     def _check(self, node: int) -> None:
         if node not in self._ids():
-            raise ConfigError(f"There is no node {node}, the cluster has 1 to {self.nodes}.")
+            raise ConfigError(f"There is no node {node}; the cluster has nodes 1 to {self.nodes}.")
 
     def _node_folder(self, node: int) -> Path:
         return self.folder / f"node-{node}"
@@ -264,7 +265,7 @@ class KafkaCluster:
         return state
 
     def _settle_ports(self) -> ClusterState:
-        """Keep the ports of the last start when they are free; refuse fixed ports that aren't."""
+        """Keep the ports of the last start if they are free; refuse fixed ports that are in use."""
         fixed = self._port is not None
         wanted = tuple(range(self._port, self._port + self.nodes)) if self._port else ()
         require_free(wanted)
@@ -277,7 +278,7 @@ class KafkaCluster:
         if len(state.broker_ports) != self.nodes:
             raise ConfigError(
                 f"{self.folder} holds a cluster of {len(state.broker_ports)} nodes, got nodes="
-                f"{self.nodes}. Give the same number, or another folder."
+                f"{self.nodes}. Use the same number, or another folder."
             )
         brokers = wanted or state.broker_ports
         if not all_free([*brokers, *state.controller_ports]):
@@ -330,7 +331,7 @@ class KafkaCluster:
             outputs = [run.communicate(timeout=self.timeout)[0] for run in runs]
         except subprocess.TimeoutExpired as error:
             raise MachineError(
-                f"Kafka's storage tool didn't end within {self.timeout:.0f} s in {self.folder}."
+                f"Kafka's storage tool didn't finish within {self.timeout:.0f} s in {self.folder}."
             ) from error
         finally:
             for run in runs:
@@ -340,12 +341,12 @@ class KafkaCluster:
         for node, run, output in zip(fresh, runs, outputs, strict=True):
             if run.returncode != 0:
                 raise MachineError(
-                    f"Kafka's storage tool refused {self._properties_file(node)}:\n"
+                    f"Kafka's storage tool rejected {self._properties_file(node)}:\n"
                     + last_lines(output)
                 )
 
     def _spawn(self, node: int, java: str, class_path: str) -> int:
-        """Start a node's process; return the size its log had before."""
+        """Start a node's process; return the previous size of its log."""
         log = self.log_file(node)
         offset = log.stat().st_size if log.exists() else 0
         command = [java, f"-Xmx{self.heap}", *self.java_options, "-Djava.awt.headless=true"]
@@ -353,7 +354,7 @@ class KafkaCluster:
         command += ["-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ"]
         command += ["-cp", class_path, "kafka.Kafka", str(self._properties_file(node))]
         with log.open("ab") as output:
-            # A session of its own: Ctrl-C reaches Python alone, which then stops all nodes.
+            # In its own session, so that Ctrl-C reaches only Python, which then stops all nodes.
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -373,11 +374,11 @@ class KafkaCluster:
         return offset
 
     def _await_log(self, node: int, offset: int, began: float) -> None:
-        # The log first: a client that knocks on a closed port of the ephemeral range can be
-        # given that very port for itself, and then the broker finds it taken.
+        # Wait for the log first: a client that connects to a closed port in the ephemeral range may
+        # get that port as its own local port, and the broker then can't bind it.
         while _STARTED not in self._log_since(node, offset):
             if self._pid(node) is None:
-                raise self._failure(node, offset, "ended while starting")
+                raise self._failure(node, offset, "exited during startup")
             self._check_time(node, offset, began)
             time.sleep(_POLL_SECONDS)
 
@@ -397,11 +398,11 @@ class KafkaCluster:
 
     def _check_time(self, node: int, offset: int, began: float) -> None:
         if time.monotonic() - began > self.timeout:
-            raise self._failure(node, offset, f"didn't answer within {self.timeout:.0f} s")
+            raise self._failure(node, offset, f"didn't respond within {self.timeout:.0f} s")
 
     def _failure(self, node: int, offset: int, what: str) -> MachineError:
         return MachineError(
-            f"Kafka node {node} {what}, see {self.log_file(node)}:\n"
+            f"Kafka node {node} {what}; see {self.log_file(node)}:\n"
             + last_lines(self._log_since(node, offset))
         )
 
@@ -418,7 +419,7 @@ class KafkaCluster:
             pid = int(self._pid_file(node).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        # After a reboot the number can be another program's.
+        # After a reboot, another program may have this process id.
         return pid if str(self._properties_file(node)) in command_line(pid) else None
 
     def _end(self, nodes: Iterable[int], number: signal.Signals, grace: float) -> None:
@@ -430,7 +431,7 @@ class KafkaCluster:
                 send(pid, signal.SIGKILL)
             if not self._gone(pids, 10.0):
                 raise MachineError(
-                    f"Processes {list(pids.values())} of the Kafka in {self.folder} don't end."
+                    f"Processes {list(pids.values())} of the Kafka in {self.folder} don't stop."
                 )
         for node in nodes:
             self._dismiss_watcher(node)
@@ -438,7 +439,7 @@ class KafkaCluster:
             self._pid_file(node).unlink(missing_ok=True)
 
     def _gone(self, pids: dict[int, int], seconds: float) -> bool:
-        """Wait until the processes have ended, and take those that have out of `pids`."""
+        """Wait until the processes have exited, and remove those that have from `pids`."""
         until = time.monotonic() + seconds
         while True:
             for node in [node for node in pids if self._pid(node) is None]:

@@ -1,4 +1,4 @@
-"""Ports of this machine's loopback: which are free."""
+"""Find free ports on this machine's loopback interface."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["HOST", "all_free", "free_ports", "require_free"]
 HOST = "127.0.0.1"
 
 
-#: Below the ports that systems give to whoever asks for any (32768 and up on Linux): a client that
-#: still asks for a broker that has ended would else meet a stranger there, such as Spark's driver.
+#: Below the ephemeral ports (32768 and up on Linux): otherwise a client that retries a stopped
+#: broker could connect to an unrelated program there, such as Spark's driver.
 _PORTS = range(10_240, 32_768)
 
 
@@ -24,7 +24,7 @@ def free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:
-            # All stay bound until the last is found, so that none comes twice.
+            # All ports stay bound until the last one is found, so that none is returned twice.
             listener = stack.enter_context(socket.socket())
             port = random.choice(_PORTS)
             with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ def free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
 
 def is_free(port: int) -> bool:
     with socket.socket() as listener:
-        # As Java does: without it, connections that have just ended would count as taken.
+        # As in Java: without it, ports of recently closed connections would count as in use.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
@@ -55,6 +55,6 @@ def require_free(ports: Iterable[int]) -> None:
     taken = [port for port in ports if not is_free(port)]
     if taken:
         raise MachineError(
-            f"Port {', '.join(map(str, taken))} on {HOST} is taken by another program or not "
-            "allowed, nothing was started. Stop that program, or choose another port."
+            f"Port {', '.join(map(str, taken))} on {HOST} is in use by another program or not "
+            "allowed; nothing was started. Stop that program, or choose another port."
         )

@@ -1,4 +1,4 @@
-"""Processes of this machine by their id."""
+"""Inspect and signal processes of this machine by their id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES_OF_LOG = 15
 
 
 def command_line(pid: int) -> str:
-    """Return the arguments of a process; empty when it has ended."""
+    """Return the command line of a process; empty if it has exited."""
     if sys.platform == "linux":
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
@@ -32,7 +32,7 @@ def command_line(pid: int) -> str:
 
 
 def members(group: int) -> list[int]:
-    """Return the processes of a group."""
+    """Return the ids of the processes in a process group."""
     if sys.platform == "linux":
         pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     else:
@@ -48,13 +48,13 @@ def members(group: int) -> list[int]:
 
 
 def start_of(pid: int) -> str:
-    """Return when a process began, in words to compare; empty when it has ended.
+    """Return an opaque string for the start time of a process; empty if it has exited.
 
-    A number is another process's after a reboot, or when a container was started again.
+    Process ids are reused, for example after a reboot or a restart of a container.
     """
     if sys.platform == "linux":
         try:
-            # After the name, which is in brackets and may hold anything: field 22 of `man proc`.
+            # Field 22 in `man proc`; split after the name, which is in parentheses and arbitrary.
             ticks = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
             return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{ticks[19]}"
         except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""What a cluster's folder keeps of it: its id, ports, and the properties of its nodes."""
+"""A cluster's persistent state: its id, its ports, and the properties of its nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEBIBYTES_16 = str(16 << 20)
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What has to be the same the next time that the cluster starts."""
+    """The state that a cluster keeps across restarts."""
 
     cluster_id: str
     broker_ports: tuple[int, ...]
@@ -42,12 +42,12 @@ def read_state(folder: Path) -> ClusterState | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise MachineError(
-            f"{path} can't be read ({error}). Remove {folder} and start anew."
+            f"{path} can't be read ({error}). Remove {folder} and start again."
         ) from error
 
 
 def new_cluster_id() -> str:
-    # Kafka's tools would take a leading dash for an option.
+    # Kafka's tools would parse a leading dash as an option.
     while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))[0] == "-":
         pass
     return new
@@ -56,7 +56,7 @@ def new_cluster_id() -> str:
 def server_properties(
     node: int, state: ClusterState, log_dirs: Path, chosen: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the broker properties of a node; `chosen` adds to them or replaces them."""
+    """Return the broker properties of a node; `chosen` adds to or overrides them."""
     nodes = len(state.broker_ports)
     broker = f"PLAINTEXT://{HOST}:{state.broker_ports[node - 1]}"
     voters = (f"{i}@{HOST}:{state.controller_ports[i - 1]}" for i in range(1, nodes + 1))
@@ -84,7 +84,7 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
-        # Records keep old event times here: with a limit Kafka would delete them at once.
+        # Records have old event times: with a limit, Kafka would delete them immediately.
         "log.retention.ms": "-1",
         "message.max.bytes": _MEBIBYTES_16,
         "replica.fetch.max.bytes": _MEBIBYTES_16,

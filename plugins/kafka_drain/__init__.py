@@ -1,9 +1,9 @@
-"""kafka-drain's core: archive, manifest, proof and republish. Knows neither Airflow nor Spark.
+"""kafka-drain's core: archive, manifest, proof and republish. Independent of Airflow and Spark.
 
     from kafka_drain import ArchiveError, Pipeline
 
-What is named here is loaded when it is asked for: executors, Airflow's DAG files and the command
-line import this package too, and none of them needs all of it.
+Names are loaded on first use: executors, Airflow's DAG files and the command line import this
+package too, and none of them needs all of it.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    # Out of sight of type checkers, which would take any name for one that is here.
+    # Hidden from type checkers, which would otherwise accept any name.
     def __getattr__(name: str) -> object:
-        """Load what is asked for, and keep it."""
+        """Load a name on first use and cache it."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name == "__version__":
@@ -86,20 +86,20 @@ else:
         else:
             from importlib import import_module
 
-            # By name, as the command line loads its commands: what executors and `--help` import
-            # leads to no library.
+            # By name, like the command line's commands, so that the import pulls in no library on
+            # executors or for `--help`.
             home = "config.pipeline" if name == "Pipeline" else "errors"
             value = getattr(import_module(f"{__name__}.{home}"), name)
         globals()[name] = value
         return value
 
     def __dir__() -> list[str]:
-        """List what is here, loaded or not."""
+        """List all names, loaded or not."""
         return sorted({*globals(), *__all__})
 
 
 def _version() -> str:
-    """Return the installed distribution's version; `0+unknown` where only files were copied."""
+    """Return the installed distribution's version; `0+unknown` if only files were copied."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

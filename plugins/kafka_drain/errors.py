@@ -1,32 +1,35 @@
-"""Every error that kafka-drain raises on purpose.
+"""All errors that kafka-drain raises deliberately.
 
     KafkaDrainError
-    ├── TerminalError                 a retry can't help: something has to be changed first
-    │   ├── ConfigError               a pipeline, option or argument is not acceptable
-    │   ├── MachineError              Java, Python or a jar that has to be there is not
-    │   ├── ArchiveError              the folder isn't an archive, is another's, or can't be written
+    ├── TerminalError                 retrying won't help; something must be changed first
+    │   ├── ConfigError               a pipeline, option or argument is invalid
+    │   ├── MachineError              Java, Python or a required jar is missing on this machine
+    │   ├── ArchiveError              not an archive, another pipeline's, or not writable
     │   ├── CheckpointError           checkpoint, manifest and generation contradict each other
-    │   ├── TopicError                a topic is missing, was made again, or can't take the records
-    │   ├── DataLossError             Kafka no longer holds offsets that the drain still needs
+    │   ├── TopicError                a topic is missing, was recreated, or can't take the records
+    │   ├── DataLossError             Kafka no longer has offsets that the drain still needs
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
-    │   ├── SourceRecordError         a record can't be kept as it was sent, or be sent again
-    │   ├── AuthenticationError       Kafka or the Schema Registry refuses the login
-    │   ├── AuthorizationError        Kafka's ACLs don't allow it; names the one that is missing
+    │   ├── SourceRecordError         a record can't be kept as it was sent, or can't be resent
+    │   ├── AuthenticationError       Kafka or the Schema Registry rejects the credentials
+    │   ├── AuthorizationError        a Kafka ACL is missing; the message names it
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
     │   ├── SupersededError           a later attempt of the same republish took over
-    │   ├── GroupError                a consumer group isn't as it was, or can't be changed
-    │   └── VerifyError               the target doesn't hold what a republish sent, once each
+    │   ├── GroupError                a consumer group has changed, or can't be changed
+    │   └── VerifyError               the target doesn't hold each republished record exactly once
     └── TransientError                the same call may succeed later
-        ├── KafkaUnavailableError     the brokers don't answer
-        ├── StoreUnavailableError     the archive's object store doesn't answer
-        ├── RegistryUnavailableError  the Schema Registry doesn't answer, and no schema is known
-        ├── OpenTransactionError      an open transaction began before the cursor
+        ├── KafkaUnavailableError     the brokers don't respond
+        ├── StoreUnavailableError     the archive's object store doesn't respond
+        ├── RegistryUnavailableError  the Schema Registry doesn't respond, and no schema is known
+        ├── OpenTransactionError      an open transaction started before the cursor
         ├── LockedError               another drain holds the archive's lease
-        ├── SparkJobError             spark-submit ended with an error that has no other name here
-        ├── GroupInUseError           a consumer group has members
-        ├── NotSealedError            files are committed that no validation has proven yet
+        ├── SparkJobError             spark-submit failed with an error not classified here
+        ├── GroupInUseError           a consumer group has active members
+        ├── NotSealedError            committed files haven't been proven by a validation yet
         └── DeliveryError             Kafka didn't acknowledge every record that was sent
+
+A message says what was seen, what was expected and what to do. Every class takes only the message,
+so that errors survive pickling between Airflow's processes.
 
 A message says what was seen, what was expected and what to do. All classes take the message
 alone, so that they survive pickling between Airflow's processes.
@@ -66,11 +69,11 @@ __all__ = [
 
 
 class KafkaDrainError(Exception):
-    """Raised when kafka-drain refuses or fails; the message is meant for people."""
+    """Raised when kafka-drain refuses an operation or fails; the message is for the user."""
 
 
 class TerminalError(KafkaDrainError):
-    """Raised when a retry can't help."""
+    """Raised when retrying can't help."""
 
 
 class TransientError(KafkaDrainError):
@@ -78,11 +81,11 @@ class TransientError(KafkaDrainError):
 
 
 class ConfigError(TerminalError):
-    """Raised when a pipeline, an option or an argument is not acceptable."""
+    """Raised when a pipeline, an option or an argument is invalid."""
 
 
 class MachineError(TerminalError):
-    """Raised when Java, Python or a jar that has to be on the machine is missing."""
+    """Raised when Java, Python or a required jar is missing on this machine."""
 
 
 class ArchiveError(TerminalError):
@@ -94,11 +97,11 @@ class CheckpointError(TerminalError):
 
 
 class TopicError(TerminalError):
-    """Raised when a topic is missing, was made again, or can't take the records."""
+    """Raised when a topic is missing, was recreated, or can't take the records."""
 
 
 class DataLossError(TerminalError):
-    """Raised when Kafka no longer holds offsets that the drain still needs."""
+    """Raised when Kafka no longer has offsets that the drain still needs."""
 
 
 class ManifestInvalidError(TerminalError):
@@ -106,19 +109,19 @@ class ManifestInvalidError(TerminalError):
 
 
 class DataFileError(TerminalError):
-    """Raised when a data file can't be read; the message says what is wrong with it."""
+    """Raised when a data file can't be read; the message says why."""
 
 
 class SourceRecordError(TerminalError):
-    """Raised when a record of the source can't be kept as it was sent, or can't be sent again."""
+    """Raised when a source record can't be kept as it was sent, or can't be resent."""
 
 
 class AuthenticationError(TerminalError):
-    """Raised when Kafka, or the Schema Registry, refuses the login."""
+    """Raised when Kafka or the Schema Registry rejects the credentials."""
 
 
 class AuthorizationError(TerminalError):
-    """Raised when Kafka's ACLs don't allow something; the message names the one that is missing."""
+    """Raised when a Kafka ACL is missing; the message names it."""
 
 
 class ProgressError(TerminalError):
@@ -126,47 +129,47 @@ class ProgressError(TerminalError):
 
 
 class SupersededError(TerminalError):
-    """Raised in an attempt of a republish whose successor took over."""
+    """Raised in an attempt of a republish when a later attempt has taken over."""
 
 
 class GroupError(TerminalError):
-    """Raised when a consumer group isn't as it was, or can't be changed."""
+    """Raised when a consumer group has changed unexpectedly, or can't be changed."""
 
 
 class VerifyError(TerminalError):
-    """Raised when a target doesn't hold each record that was sent exactly once and in order."""
+    """Raised when a target doesn't hold every sent record exactly once and in order."""
 
 
 class KafkaUnavailableError(TransientError):
-    """Raised when the Kafka brokers don't answer."""
+    """Raised when the Kafka brokers don't respond."""
 
 
 class StoreUnavailableError(TransientError):
-    """Raised when an archive's object store doesn't answer."""
+    """Raised when an archive's object store doesn't respond."""
 
 
 class RegistryUnavailableError(TransientError):
-    """Raised when the Schema Registry doesn't answer, and the archive knows no schema yet."""
+    """Raised when the Schema Registry doesn't respond, and the archive has no schema yet."""
 
 
 class OpenTransactionError(TransientError):
-    """Raised when the last stable offset is before the cursor: an open transaction is."""
+    """Raised when an open transaction holds the last stable offset before the cursor."""
 
 
 class LockedError(TransientError):
-    """Raised when another drain holds the archive's lease; the message says which one."""
+    """Raised when another drain holds the archive's lease; the message names it."""
 
 
 class SparkJobError(TransientError):
-    """Raised when spark-submit ended with an error that has no other name here."""
+    """Raised when spark-submit failed with an error that isn't classified otherwise."""
 
 
 class GroupInUseError(TransientError):
-    """Raised when a consumer group has members; its offsets can be changed when they have left."""
+    """Raised when a consumer group has active members; stop them to change its offsets."""
 
 
 class NotSealedError(TransientError):
-    """Raised when files are committed that no validation has proven yet."""
+    """Raised when committed files haven't been proven by a validation yet."""
 
 
 class DeliveryError(TransientError):

@@ -1,4 +1,4 @@
-"""Why offsets are in no file: the reasons, each harmless or not. Opens nothing."""
+"""Reasons why offsets are in no file, each harmless or not. Opens nothing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["Gap", "GapReason", "is_harmless"]
 
 
 class GapReason(str, Enum):
-    """Why a gap is there."""
+    """Why a gap exists."""
 
     harmless: bool
     meaning: str
 
     def __new__(cls, code: str, harmless: bool, meaning: str) -> GapReason:
-        """Make a member whose value is its code."""
+        """Create a member whose value is its code."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.harmless = harmless
         member.meaning = meaning
         return member
 
-    CONTROL = ("control", True, "transaction markers, which no consumer sees")
+    CONTROL = ("control", True, "transaction markers, which consumers never see")
     ABORTED = ("aborted", True, "records of aborted transactions")
     COMPACTED = ("compacted", True, "records that compaction removed")
     WINDOW = ("window", True, "records that a window of the archive holds instead")
@@ -33,9 +33,9 @@ class GapReason(str, Enum):
     EXPIRED = (
         "expired",
         False,
-        "offsets that Kafka no longer holds: nobody can tell what was there",
+        "offsets that Kafka no longer has: there is no record of what they held",
     )
-    LOST = ("lost", False, "records that Kafka still holds and the archive doesn't")
+    LOST = ("lost", False, "records that Kafka still has and the archive doesn't")
     UNKNOWN = ("unknown", False, "Kafka wasn't asked")
 
     def __str__(self) -> str:
@@ -43,31 +43,31 @@ class GapReason(str, Enum):
 
     @classmethod
     def of(cls, code: str) -> GapReason:
-        """Return the reason with a code.
+        """Return the reason for a code.
 
         Raises:
-            ValueError: When there is none.
+            ValueError: When there is no such reason.
         """
         for reason in cls:
             if reason.value == code:
                 return reason
-        raise ValueError(f"no reason of gaps: {code!r}")
+        raise ValueError(f"not a gap reason: {code!r}")
 
 
 def is_harmless(code: str) -> bool:
-    """Tell whether a gap of a reason is harmless; one that this release doesn't know isn't."""
+    """Return whether gaps with a reason code are harmless; unknown codes aren't."""
     return any(reason == code and reason.harmless for reason in GapReason)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of one partition that no file holds, and why.
+    """Offsets of one partition that are in no file, and why.
 
     Attributes:
         tp: The topic-partition.
         range: The offsets.
-        reason: Why.
-        acknowledged: Whether somebody has accepted that they expired.
+        reason: Why they are in no file.
+        acknowledged: Whether the operator has accepted that they expired.
     """
 
     tp: TopicPartition
@@ -77,5 +77,5 @@ class Gap:
 
     @property
     def harmless(self) -> bool:
-        """Whether the archive is complete all the same."""
+        """Whether the archive is complete despite the gap."""
         return self.reason.harmless or self.acknowledged

@@ -1,11 +1,11 @@
-"""A Parquet archive as an Iceberg table: its sealed files, registered where they lie.
+"""Registration of a Parquet archive as an Iceberg table, with its sealed files in place.
 
-    look      what the table holds, and then which sealed files readers of the archive take
-    describe  the footer of each file that the table lacks: rows, and the bounds of its columns
-    commit    one snapshot: new files in, files that others stand for out
+    look      read what the table holds, then which sealed files the archive's readers use
+    describe  read the footer of each file that the table lacks: rows and column bounds
+    commit    add new files and remove replaced ones, in one snapshot
 
-Killed before the commit, the table is as it was; run again, it goes on. Nothing of the archive is
-written, moved or rewritten. Needs pyiceberg: `kafka-drain[iceberg]`.
+A run that is killed before the commit leaves the table unchanged; the next run resumes. The archive
+is never written, moved or rewritten. Needs pyiceberg: `kafka-drain[iceberg]`.
 """
 
 from __future__ import annotations
@@ -42,43 +42,43 @@ try:
     from pyiceberg.typedef import Record
 except ImportError as error:
     raise MachineError(
-        f"kafka_drain.iceberg needs the Python package pyiceberg ({error}); install it beside "
+        f"kafka_drain.iceberg needs the Python package pyiceberg ({error}); install it alongside "
         "kafka-drain, as kafka-drain[iceberg]"
     ) from error
 
 __all__ = ["Registration", "register_archive"]
 
-#: Without these, a table of another's files isn't safe; they are set where they are missing.
+#: Required for a table over another owner's files; set if missing.
 _SAFE = {
     # Expiring snapshots or purging the table must not delete the archive's files.
     "gc.enabled": "false",
-    # pyiceberg would add the same files to what another run has committed meanwhile.
+    # On a retry, pyiceberg would add the same files on top of another run's commit.
     TableProperties.COMMIT_NUM_RETRIES: "0",
 }
 
-#: What a table that is made here has besides: small metadata, however often files are added.
+#: Further properties of a table created here: metadata stays small however often files are added.
 _DEFAULTS = {
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
-    # Nobody looks for a range of raw values, and they may be secret.
+    # Range queries on raw values are pointless, and the values may be secret.
     "write.metadata.metrics.column.value": "counts",
 }
 
-#: So many footers are read at once.
+#: Number of footers read concurrently.
 _LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a table holds after a registration.
+    """The result of a registration.
 
     Attributes:
-        table: The table's name.
-        added: Files that this run has added.
-        removed: Files that this run has taken out, as others stand for them or they are deleted.
-        files: All its files.
-        records: All its records.
-        snapshot_id: The current snapshot; None while the table never held a file.
+        table: Name of the table.
+        added: Number of files added by this run.
+        removed: Number of files removed by this run, because they were replaced or deleted.
+        files: Number of files in the table.
+        records: Number of records in the table.
+        snapshot_id: The current snapshot; None if the table has never held a file.
     """
 
     table: str
@@ -92,29 +92,29 @@ class Registration:
 def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Registration:
     """Make an Iceberg table hold exactly the sealed files of an archive, in one commit.
 
-    A table that doesn't exist is made. Run again, it adds what was sealed since, and takes out
-    what compaction, retention or a reprocess has replaced; no file is ever in it twice.
+    The table is created if it doesn't exist. A later run adds what was sealed since, and removes
+    what compaction, retention or a reprocess has replaced; no file is ever in the table twice.
 
     Args:
         archive: The archive, or its folder: a path or a URL that fsspec knows.
-        catalog: Where the table is, as `pyiceberg.catalog.load_catalog` returns it. Its file
-            system has to reach the archive.
-        table: The table's name with its namespace, which exists.
+        catalog: Catalog of the table, as `pyiceberg.catalog.load_catalog` returns it. Its file
+            system must be able to reach the archive.
+        table: Name of the table, with an existing namespace.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ConfigError: When the archive holds other files than Parquet, the table holds what isn't
-            the archive's, or their columns don't fit.
-        ManifestInvalidError: When manifest or receipts are damaged, or a sealed file isn't what
-            its receipt says.
-        TransientError: When another run has changed the table meanwhile: nothing was committed.
+        ArchiveError: When the folder isn't an archive.
+        ConfigError: When the archive holds other files than Parquet, the table holds anything from
+            outside the archive, or their columns don't fit.
+        ManifestInvalidError: When manifest or receipts are damaged, or a sealed file doesn't match
+            its receipt.
+        TransientError: When another run changed the table at the same time; nothing was committed.
     """
     if not isinstance(archive, Archive):
         archive = Archive.at(archive)
     archive.require()
     root = _location(archive, "")
     found = _open(catalog, table, root)
-    # The table first: what another run knows of a later archive makes this commit fail.
+    # Table first: if another run has registered a later state of the archive, this commit fails.
     held = _held(found, root)
     sealed = [file for file in archive_files(archive.snapshot()) if file.sealed]
     _require_parquet(archive, sealed)
@@ -131,8 +131,8 @@ def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Re
                 _replace(transaction, new, gone)
         except CommitFailedException as error:
             raise TransientError(
-                f"table {table} was changed by another run meanwhile, and nothing was registered; "
-                f"run again ({error})"
+                f"table {table} was changed by another run in the meantime, and nothing was "
+                f"registered; run again ({error})"
             ) from error
     snapshot = found.current_snapshot()
     return Registration(
@@ -146,16 +146,16 @@ def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Re
 
 
 def _location(archive: Archive, path: str) -> str:
-    """Return a file's place as all engines take it: a local one with its scheme, S3's as s3."""
+    """Return a file's location as all engines accept it: file:// for local files, s3:// for S3."""
     place = str(archive.root / path) if path else str(archive.root)
     if is_local(archive.root):
-        # No `as_uri`: engines take it as it stands, and would look for the percent signs.
+        # No `as_uri`: engines take it literally, and would look for the percent signs.
         return "file://" + place.removeprefix("file://")
     return "s3://" + place.removeprefix("s3a://") if place.startswith("s3a://") else place
 
 
 def _open(catalog: Catalog, name: str, root: str) -> Table:
-    """Load the table, or make it; its metadata must not lie among the archive's files."""
+    """Load or create the table; its metadata must not lie among the archive's files."""
     if not catalog.table_exists(name):
         schema = pa.schema([*SCHEMA.remove(SCHEMA.get_field_index("topic")), SCHEMA.field("topic")])
         catalog.create_table_if_not_exists(name, schema, properties={**_SAFE, **_DEFAULTS})
@@ -163,8 +163,8 @@ def _open(catalog: Catalog, name: str, root: str) -> Table:
     place = table.location() if "://" in table.location() else f"file://{table.location()}"
     if f"{place}/".startswith(f"{root}/") or f"{root}/".startswith(f"{place}/"):
         raise ConfigError(
-            f"table {name} lies in {place}, the archive in {root}: cleaning up the one would "
-            "delete the other; drop the table, and make it in a warehouse of its own"
+            f"table {name} lies in {place}, the archive in {root}: cleaning up one would delete "
+            "the other; drop the table, and create it in a separate warehouse"
         )
     if any(table.properties.get(key) != value for key, value in _SAFE.items()):
         with table.transaction() as transaction:
@@ -173,7 +173,7 @@ def _open(catalog: Catalog, name: str, root: str) -> Table:
 
 
 def _held(table: Table, root: str) -> dict[str, DataFile]:
-    """Return the files that the table's current snapshot holds, by place."""
+    """Return the files in the table's current snapshot, by location."""
     held: dict[str, DataFile] = {}
     snapshot = table.current_snapshot()
     for manifest in snapshot.manifests(table.io) if snapshot else ():
@@ -190,9 +190,9 @@ def _held(table: Table, root: str) -> dict[str, DataFile]:
 def _foreign(table: Table, what: str, root: str) -> ConfigError:
     name = ".".join(table.name())
     return ConfigError(
-        f"table {name} holds {what}, which isn't of the archive {root}: records would be in it "
-        "twice, or come back; register the archive as a table that nobody else writes to (for an "
-        "archive that was moved, drop the table, without purge, and register it again)"
+        f"table {name} holds {what}, which isn't part of the archive {root}: records could appear "
+        "twice or come back; register the archive as a table with no other writers (if the "
+        "archive was moved, drop the table, without purge, and register it again)"
     )
 
 
@@ -200,8 +200,8 @@ def _require_parquet(archive: Archive, files: Iterable[ArchiveFile]) -> None:
     others = sorted({file.file_format for file in files} - {"parquet"})
     if others:
         raise ConfigError(
-            f"{archive.root} holds {' and '.join(others)} files, an Iceberg table takes Parquet "
-            "files as they are; drain it again as Parquet with `kafka-drain reprocess`, or read it "
+            f"{archive.root} holds {' and '.join(others)} files, but an Iceberg table takes only "
+            "Parquet files; drain it again as Parquet with `kafka-drain reprocess`, or read it "
             "with kafka_drain_spark.reader.read_archive"
         )
 
@@ -209,7 +209,7 @@ def _require_parquet(archive: Archive, files: Iterable[ArchiveFile]) -> None:
 def _fit_columns(
     transaction: Transaction, footers: Iterable[pq.FileMetaData], folders: Collection[str]
 ) -> None:
-    """Give the table the columns of new files, and those of their folders as partitions."""
+    """Add the columns of new files to the table, and those of their folders as partitions."""
     schemas = [footer.schema.to_arrow_schema().remove_metadata() for footer in footers]
     schemas.append(pa.schema([pa.field(name, pa.string()) for name in folders]))
     for schema in dict.fromkeys(schemas):
@@ -218,9 +218,9 @@ def _fit_columns(
                 update.union_by_name(schema)
         except (ValidationError, ValueError) as error:
             raise ConfigError(
-                f"a column's type has changed in a way that Iceberg doesn't know: {error}; compact "
-                "the closed generations (`kafka-drain maintain --apply`), which writes them anew, "
-                "and register the archive as a new table"
+                f"a column's type has changed in a way that Iceberg doesn't support: {error}; "
+                "compact the closed generations (`kafka-drain maintain --apply`), which rewrites "
+                "them, and register the archive as a new table"
             ) from error
     metadata = transaction.table_metadata
     schema = metadata.schema()
@@ -233,13 +233,13 @@ def _fit_columns(
     if strange:
         raise ConfigError(
             f"the table is partitioned by {', '.join(strange)}, which the archive's "
-            "folders don't tell; register the archive as a new table"
+            "folders don't name; register the archive as a new table"
         )
     with transaction.update_spec() as update:
         for name in folders:
             if name not in names:
                 update.add_identity(name)
-    # The files have no ids of columns: by their names, these are told.
+    # The files carry no column ids; readers map columns by name.
     mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
     transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
@@ -247,7 +247,7 @@ def _fit_columns(
 def _describe(
     metadata: TableMetadata, files: Mapping[str, ArchiveFile], footers: Iterable[pq.FileMetaData]
 ) -> list[DataFile]:
-    """Make of files and their footers what a manifest says of them."""
+    """Build the manifest entries of files from their footers."""
     columns = compute_statistics_plan(metadata.schema(), metadata.properties)
     ids = parquet_path_to_id_mapping(metadata.schema())
     return [
@@ -268,23 +268,23 @@ def _describe(
 
 
 def _partition(metadata: TableMetadata, file: ArchiveFile) -> list[str | None]:
-    """Return what a file's folders say of its rows, in the order of the table's partitions."""
+    """Return a file's partition values from its folders, in the order of the table's partitions."""
     values = file.folder_values
     names = [metadata.schema().find_column_name(field.source_id) for field in _spec(metadata)]
     if "topic" in names and "topic" not in values and file.sealed:
         topics = sorted({content.tp.topic for content in file.sealed.contents})
         if len(topics) != 1:
             raise ConfigError(
-                f"{file.path} holds records of {', '.join(topics)}, where other files have a "
-                "folder for each topic, by which the table is partitioned; reprocess the archive "
-                "with one `partition_by`"
+                f"{file.path} holds records of {', '.join(topics)}, but the table is partitioned "
+                "by topic, because other files have a folder per topic; reprocess the archive with "
+                "a single `partition_by`"
             )
         values["topic"] = topics[0]
     return [values.get(str(name)) for name in names]
 
 
 def _replace(transaction: Transaction, new: Iterable[DataFile], gone: Collection[DataFile]) -> None:
-    """Add files and take others out, in one snapshot."""
+    """Add files and remove others, in one snapshot."""
     update = transaction.update_snapshot()
     with update.overwrite() if gone else update.merge_append() as snapshot:
         for file in new:
@@ -294,20 +294,20 @@ def _replace(transaction: Transaction, new: Iterable[DataFile], gone: Collection
 
 
 def _footer(io: FileIO, item: tuple[str, ArchiveFile]) -> pq.FileMetaData:
-    """Read what a sealed file says of itself, as those will who query the table."""
+    """Read a sealed file's footer through the table's own file system, as its readers will."""
     place, file = item
     try:
         with io.new_input(place).open() as stream:
             footer = pq.read_metadata(stream)
     except FileNotFoundError as error:
         raise ManifestInvalidError(
-            f"{place} is sealed, and gone; run again if maintenance was running, else `kafka-drain "
-            "validate`"
+            f"{place} is sealed but missing; run again if maintenance was running, otherwise run "
+            "`kafka-drain validate`"
         ) from error
     if footer.num_rows != file.records:
         raise ManifestInvalidError(
-            f"{place} holds {footer.num_rows:,} records, its receipt says {file.records:,}; run "
-            "`kafka-drain validate --deep`"
+            f"{place} holds {footer.num_rows:,} records, but its receipt says {file.records:,}; "
+            "run `kafka-drain validate --deep`"
         )
     return footer
 

@@ -1,4 +1,4 @@
-"""Times as people write them, and data intervals, as Airflow thinks of time. Opens nothing."""
+"""Parsing of user-supplied times, and Airflow-style data intervals. Opens nothing."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ __all__ = ["Interval", "in_utc", "milliseconds", "parse_time", "time_text"]
 
 
 def parse_time(name: str, text: str) -> datetime:
-    """Parse an ISO 8601 date or time; without an offset it is UTC.
+    """Parse an ISO 8601 date or time; without an offset it is taken as UTC.
 
     Args:
-        name: What it is, for the error's message.
+        name: Name of the value, for the error message.
         text: The time, such as `2026-01-31T13:00:00Z`.
 
     Raises:
-        ConfigError: When it is something else.
+        ConfigError: When the text isn't a time.
     """
     try:
-        # Python 3.10 doesn't read the Z.
+        # Python 3.10 doesn't parse the Z.
         return in_utc(datetime.fromisoformat(text.strip().replace("Z", "+00:00")))
     except ValueError as error:
         raise ConfigError(
             f"{name} = {text!r} is not acceptable; accepted: a date or time such as "
-            "2026-11-21T13:45:00.250Z (UTC where it names no zone)"
+            "2026-11-21T13:45:00.250Z (UTC if it names no zone)"
         ) from error
 
 
 def in_utc(time: datetime) -> datetime:
-    """Return a time with its zone; UTC where it names none."""
+    """Return a time with its zone; UTC if it has none."""
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 def milliseconds(time: datetime) -> int:
-    """Return milliseconds since 1970, rounded up to a whole one.
+    """Return milliseconds since 1970, rounded up.
 
-    Rounded up, so that intervals that meet hold each record once; without floating point, which
-    would make the millisecond before of some.
+    Rounding up puts each record into exactly one of two adjacent intervals. Integer arithmetic,
+    because floating point would turn some times into the previous millisecond.
     """
     since = time - datetime(1970, 1, 1, tzinfo=timezone.utc)
     microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
@@ -48,7 +48,7 @@ def milliseconds(time: datetime) -> int:
 
 
 def time_text(ms: int) -> str:
-    """Write milliseconds since 1970 as a time in UTC; a record's may be any number."""
+    """Format milliseconds since 1970 as a UTC time; a record's timestamp may be any number."""
     try:
         at = datetime.fromtimestamp(ms // 1000, timezone.utc).replace(microsecond=ms % 1000 * 1000)
     except (ValueError, OverflowError, OSError):
@@ -58,11 +58,11 @@ def time_text(ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Times from `start` to just before `end`, to the millisecond as Kafka's timestamps.
+    """Times from `start` (inclusive) to `end` (exclusive), in Kafka's millisecond precision.
 
     Attributes:
-        start: With its time zone.
-        end: With its time zone.
+        start: Start, with a time zone.
+        end: End, with a time zone.
     """
 
     start: datetime
@@ -73,36 +73,35 @@ class Interval:
             raise ConfigError(f"an interval needs times with a time zone, got {self}")
         for time in (self.start, self.end):
             _check_in_utc(time)
-        # Python compares times of the same zone by their clocks, which summer time sets back.
+        # Python compares times in one zone by wall clock, which DST changes set back.
         if self.start_ms >= self.end_ms:
             raise ConfigError(
-                f"the interval {self} is empty; its end, which isn't part of it, has to be later "
-                "than its start"
+                f"the interval {self} is empty; its end (exclusive) must be later than its start"
             )
 
     @classmethod
     def parse(cls, bounds: Sequence[str]) -> Interval:
-        """Read an interval from its start and end as text.
+        """Parse an interval from the texts of its start and end.
 
         Raises:
-            ConfigError: When one is no time, or the interval is empty.
+            ConfigError: When one isn't a time, or the interval is empty.
         """
         start, end = bounds
         return cls(parse_time("start", start), parse_time("end", end))
 
     @property
     def start_ms(self) -> int:
-        """Its start in milliseconds since 1970."""
+        """The start in milliseconds since 1970."""
         return milliseconds(self.start)
 
     @property
     def end_ms(self) -> int:
-        """Its end in milliseconds since 1970."""
+        """The end in milliseconds since 1970."""
         return milliseconds(self.end)
 
     @property
     def key(self) -> str:
-        """A name for a folder, the same in every time zone."""
+        """A folder name, identical in every time zone."""
         return f"{_name(self.start_ms)}_{_name(self.end_ms)}"
 
     def __str__(self) -> str:
@@ -111,20 +110,20 @@ class Interval:
 
 def _name(ms: int) -> str:
     utc = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
-    # `%Y` has no leading zeros on Linux.
+    # On Linux, `%Y` has no leading zeros.
     return f"{utc.year:04d}{utc:%m%dT%H%M%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
 
 
 def _check_in_utc(time: datetime) -> None:
-    """Refuse a time that has no date in UTC, rounded up to a millisecond.
+    """Refuse a time that, rounded up to a millisecond, has no representation in UTC.
 
     Raises:
-        ConfigError: When it lies before year 1 or after year 9999 there.
+        ConfigError: When it falls before year 1 or after year 9999 in UTC.
     """
     try:
         datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds(time))
     except OverflowError as error:
         raise ConfigError(
-            f"{time.isoformat()} is not acceptable as a bound of an interval; accepted: times "
+            f"{time.isoformat()} is not acceptable as an interval bound; accepted: times "
             "from year 1 to year 9999 in UTC"
         ) from error

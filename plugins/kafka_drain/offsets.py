@@ -1,4 +1,4 @@
-"""Offset arithmetic: topic-partitions, ranges and what lies between them. Opens nothing."""
+"""Offset arithmetic: topic-partitions, ranges and the gaps between them. Opens nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, order=True, slots=True)
 class OffsetRange:
-    """Offsets from `start` to just before `end`, as in Spark's `KafkaOffsetRange`."""
+    """Offsets from `start` (inclusive) to `end` (exclusive), like Spark's `KafkaOffsetRange`."""
 
     start: int
     end: int
@@ -56,12 +56,12 @@ class OffsetRange:
 
 
 def count(ranges: Iterable[OffsetRange]) -> int:
-    """Return how many offsets disjoint ranges hold."""
+    """Return the number of offsets in disjoint ranges."""
     return sum(len(r) for r in ranges)
 
 
 def merge(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the union of ranges: sorted, disjoint, none touching the next."""
+    """Return the union of ranges: sorted, disjoint, and not adjacent."""
     merged: list[OffsetRange] = []
     for current in sorted(r for r in ranges if len(r)):
         if merged and current.start <= merged[-1].end:
@@ -72,7 +72,7 @@ def merge(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return what of `whole` no part covers, in order."""
+    """Return the parts of `whole` that no part covers, in order."""
     missing: list[OffsetRange] = []
     at = whole.start
     for part in merge(parts):
@@ -89,7 +89,7 @@ def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRan
 
 
 def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[OffsetRange]:
-    """Return those of sorted disjoint ranges that share an offset with `wanted`."""
+    """Return the ranges, of sorted disjoint ones, that share an offset with `wanted`."""
     if not len(wanted):
         return []
     first = bisect_right(merged, wanted.start, key=lambda r: r.end)
@@ -100,9 +100,9 @@ def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[TopicPartition, OffsetRange]]:
-    """Yield what a batch read from `start` to `end`, each partition of `end` in order.
+    """Yield the range that a batch read per partition, for each partition of `end` in order.
 
-    A partition that `start` doesn't know was added to the topic later; Spark reads it from 0.
+    A partition missing from `start` was added to the topic later; Spark reads it from 0.
 
     Raises:
         ValueError: When a partition ends before it starts.
@@ -115,12 +115,12 @@ def ranges_between(
 
 
 def from_spark_json(text: str) -> dict[TopicPartition, int]:
-    """Parse offsets in the form that Spark's options and checkpoint share.
+    """Parse offsets in the form used by Spark's options and checkpoint.
 
     The form is `{"topic": {"0": 23, "1": -2}}`; -2 is earliest and -1 is latest.
 
     Raises:
-        ValueError: When the text has another form.
+        ValueError: When the text isn't in that form.
     """
     parsed = json.loads(text)
     try:
@@ -134,7 +134,7 @@ def from_spark_json(text: str) -> dict[TopicPartition, int]:
 
 
 def to_spark_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Write offsets in the form that Spark's options and checkpoint share."""
+    """Format offsets as Spark's options and checkpoint have them."""
     nested: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]

@@ -1,4 +1,4 @@
-"""Progress of long work: done of total, rate, time left. Opens nothing."""
+"""Progress of long-running work: done of total, rate, time left. Opens nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINE = re.compile(
 
 
 def duration_text(seconds: float) -> str:
-    """Write a time as people say it: `42 s`, `3 min 20 s`, `2 h 5 min`, `3 days 4 h`."""
+    """Format a duration for display: `42 s`, `3 min 20 s`, `2 h 5 min`, `3 days 4 h`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -86,18 +86,18 @@ class SparkUiLine(Line):
 
 
 class ProgressLine(Line):
-    """A line of progress, which carries what it says: no one in this process has to parse it.
+    """A progress line that carries its values, so that this process needn't parse it.
 
     Attributes:
-        what: The work: what stands before the colon.
+        what: The work; the text before the colon.
         job: Its first word, such as `drain`.
         name: The rest, such as a pipeline's name; empty if there is none.
-        done: How many are done.
-        total: How many there will be.
-        unit: What is counted.
-        percent: Whole percents; 100 when all is done, never before.
-        rate: Such as `8,367/s`; empty when none is known.
-        left: Time left, such as `14 s`; empty when none is known.
+        done: Number of units done.
+        total: Expected number of units.
+        unit: Unit that is counted.
+        percent: Whole percents, rounded down; 100 only when everything is done.
+        rate: Such as `8,367/s`; empty if unknown.
+        left: Time left, such as `14 s`; empty if unknown.
     """
 
     what: str
@@ -113,7 +113,7 @@ class ProgressLine(Line):
     def __new__(
         cls, what: str, done: int, total: int, unit: str, rate: str = "", left: str = ""
     ) -> ProgressLine:
-        """Make the line."""
+        """Create the line."""
         percent = 100 * done // total if total else 100
         text = f"{what}: {done:,} of {total:,} {unit} ({percent} %)"
         text += f", {rate}" if rate else ""
@@ -126,12 +126,12 @@ class ProgressLine(Line):
 
 @dataclass
 class Progress:
-    """How far a piece of work has got.
+    """How far a piece of work has progressed.
 
     Attributes:
-        unit: What is counted, in the plural.
-        total: How many there will be.
-        clock: Seconds; replaced in tests.
+        unit: Unit that is counted, in the plural.
+        total: Expected number of units.
+        clock: Returns seconds; replaced in tests.
     """
 
     unit: str
@@ -145,12 +145,12 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the work began; never 0."""
+        """Seconds since the work started; never 0."""
         return max(self.clock() - self.started, 1e-3)
 
     def line(self, what: str, done: int) -> ProgressLine:
-        """Note how much of the work `what` is done, and return the line for the log."""
-        # Work that was found on the way belongs to the total.
+        """Record how much of the work `what` is done, and return the log line."""
+        # Work discovered along the way raises the total.
         self.done, self.total = done, max(self.total, done)
         rate = left = ""
         if done:
@@ -162,7 +162,7 @@ class Progress:
 
 
 def read_progress_line(line: str) -> ProgressLine | None:
-    """Read a line of progress that another process wrote; None for any other line."""
+    """Parse a progress line written by another process; None for any other line."""
     found = _LINE.match(line.rstrip())
     if found is None:
         return None
@@ -173,12 +173,12 @@ def read_progress_line(line: str) -> ProgressLine | None:
 
 
 class Ticker:
-    """Says how far a piece of work has got, at most every two seconds.
+    """Reports the progress of a piece of work, at most every two seconds.
 
     Args:
-        what: Begins each line.
+        what: Prefix of each line.
         progress: The work.
-        say: Takes the lines.
+        say: Receives the lines.
     """
 
     SECONDS = 2.0
@@ -190,7 +190,7 @@ class Ticker:
         self._shown = progress.clock()
 
     def at(self, done: int) -> None:
-        """Note how much is done."""
+        """Record how much is done."""
         if self._progress.clock() - self._shown >= self.SECONDS:
             self._shown = self._progress.clock()
             self._say(self._progress.line(self._what, done))

@@ -1,6 +1,6 @@
-"""What readers take of an archive: all generations and windows, each offset once.
+"""The readers' view of an archive: all generations and windows, each offset once.
 
-As one pyarrow dataset, or as the list of files for what reads Parquet by itself.
+Available as a pyarrow dataset, or as a list of files for tools that read Parquet themselves.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ __all__ = ["archive_dataset", "archive_paths", "segments_filter"]
 
 _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 
-#: A filter compares a topic's partitions in so many parts, each with bounds of its own.
+#: Maximum number of parts, each with its own bounds, that a topic's partitions are compared in.
 TERMS = 32
 
 _Held = tuple[OffsetRange, int]
 
 
 def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) -> ds.Dataset:
-    """Return the records of an archive; opens no data file until they are asked for.
+    """Return the records of an archive; data files are opened only when they are scanned.
 
-    Reads what `kafka-drain files` lists at this moment, and nothing that a killed task or a
-    repair has left behind. A file that is gone or damaged since is an error of the scan: the
-    records are never silently fewer.
+    Covers exactly the files that `kafka-drain files` lists at this moment, without leftovers of
+    killed tasks or repairs. If a file has since been removed or damaged, the scan fails; records
+    are never dropped silently.
 
     Args:
         archive: The archive, or its folder: a path or a URL that fsspec knows.
-        include_unsealed: Also read what is committed and not yet proven by a receipt.
+        include_unsealed: Also read committed data that no receipt proves yet.
 
     Returns:
-        key, value, headers, partition, offset, timestamp (UTC), timestampType, topic, of ORC files
-        timestampMillis, the exact time (null in files of older releases), and the columns that
-        folders name. `date` and `hour` are strings, as in the folders; null in
-        generations whose folders don't name them.
+        A dataset with key, value, headers, partition, offset, timestamp (UTC), timestampType,
+        topic, for ORC files timestampMillis, the exact time (null in files of older releases), and
+        the columns named by folders. `date` and `hour` are strings, as in the folder names; null
+        in generations whose folders don't name them.
 
     Raises:
-        ArchiveError: When the folder is no archive.
+        ArchiveError: When the folder isn't an archive.
         ConfigError: When the files are Avro or JSON.
-        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
     archive, files = _files(archive, include_unsealed)
     formats = dict.fromkeys(file.file_format for file in files)
     unknown = [name for name in formats if name not in _FORMATS]
     if unknown:
         raise ConfigError(
-            f"{archive.root} holds {' and '.join(unknown)} files, pyarrow's datasets read "
+            f"{archive.root} holds {' and '.join(unknown)} files, but pyarrow datasets read only "
             f"{' and '.join(_FORMATS)}; read it with kafka_drain_spark.reader.read_archive"
         )
     schema = _schema(columns_of(files), with_milliseconds="orc" in formats)
@@ -71,11 +71,11 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
 
 
 def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
-    """Return the filter of an archive's dataset that leaves what segments hold.
+    """Return a dataset filter that selects the records of some segments.
 
     Args:
-        segments: As the event of the archive's asset tells them: `offsets`, by `topic-partition`
-            ranges of first and end (not part of it).
+        segments: Segments as in the event of the archive's asset: `offsets` holds, by
+            `topic-partition`, ranges of start and end (exclusive).
     """
     ranges: dict[TopicPartition, list[OffsetRange]] = {}
     for segment in segments:
@@ -83,7 +83,7 @@ def segments_filter(segments: Iterable[Mapping[str, Any]]) -> ds.Expression:
             topic, _, partition = name.rpartition("-")
             tp = TopicPartition(topic, int(partition))
             ranges.setdefault(tp, []).extend(OffsetRange(start, end) for start, end in held)
-    # Each layer has one range of a partition: segments that follow one another are one.
+    # Each layer has one range per partition: adjacent segments merge into one range.
     topics: dict[str, list[list[_Held]]] = {}
     for tp, held in ranges.items():
         layers = topics.setdefault(tp.topic, [])
@@ -108,13 +108,13 @@ def _parts(layer: list[_Held], number: int) -> Iterator[list[_Held]]:
 
 
 def _within(topic: str, held: list[_Held]) -> ds.Expression:
-    """Return whether a record is within the range of its partition, of several such.
+    """Return whether a record lies in its partition's range, given one range per partition.
 
-    The cost of a row doesn't depend on how many there are: its range is looked up. What comes
-    before that lets pyarrow skip files and row groups by their statistics.
+    The cost per row doesn't depend on the number of ranges: the row's range is looked up. The
+    conditions before that let pyarrow skip files and row groups by their statistics.
     """
     offset, partition = ds.field("offset"), ds.field("partition")
-    # Spark's Kafka source has partitions as integers of 32 bits.
+    # Partitions in Spark's Kafka source are 32-bit integers.
     partitions = pa.array([number for _, number in held], pa.int32())
     at = pc.index_in(partition, value_set=partitions)
     starts, ends = [r.start for r, _ in held], [r.end for r, _ in held]
@@ -130,7 +130,7 @@ def _choose(at: ds.Expression, values: list[int]) -> ds.Expression:
 
 
 def _any(terms: list[ds.Expression]) -> ds.Expression:
-    """Return whether one of the terms holds: a flat tree, as pyarrow walks it recursively."""
+    """Return whether any term holds, as a balanced tree: pyarrow walks it recursively."""
     if len(terms) < 2:
         return terms[0] if terms else ds.scalar(False)
     half = len(terms) // 2
@@ -140,16 +140,16 @@ def _any(terms: list[ds.Expression]) -> ds.Expression:
 def archive_paths(archive: str | Archive, *, include_unsealed: bool = True) -> list[str]:
     """Return the files that hold an archive's records, as absolute paths or URLs.
 
-    For readers that take a list of files. A pattern such as `data/**/*.parquet` would also find
-    what killed tasks have left behind, and files whose records others hold by now.
+    For readers that take a list of files. A pattern such as `data/**/*.parquet` would also match
+    leftovers of killed tasks, and files that have been replaced by others.
 
     Args:
         archive: The archive, or its folder: a path or a URL that fsspec knows.
-        include_unsealed: Also files that are committed and not yet proven by a receipt.
+        include_unsealed: Include committed files that no receipt proves yet.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+        ArchiveError: When the folder isn't an archive.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
     archive, files = _files(archive, include_unsealed)
     return [str(archive.root / file.path) for file in files]
@@ -162,7 +162,7 @@ def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, lis
 
 
 def _schema(columns: list[str], *, with_milliseconds: bool) -> pa.Schema:
-    """Return the columns of a record as Kafka's source has them, then those of the folders."""
+    """Return a record's columns as in Kafka's source, followed by those of the folders."""
     record = [field for field in SCHEMA if field.name != "topic"]
     if with_milliseconds:
         record.append(pa.field(MILLISECONDS, pa.int64()))
@@ -189,7 +189,7 @@ def _dataset(
             (archive.root / file.path).path,
             filesystem=filesystem,
             partition_expression=_guarantee(file),
-            # Spares an object store a request for each file.
+            # Saves a request per file in an object store.
             file_size=file.bytes,
         )
         for file in files
@@ -198,7 +198,7 @@ def _dataset(
 
 
 def _guarantee(file: ArchiveFile) -> ds.Expression:
-    """Return what the file's folders say of its rows."""
+    """Return what a file's folder names guarantee about its rows."""
     guarantee = ds.scalar(True)
     for name, value in file.folder_values.items():
         column = ds.field(name)

@@ -1,4 +1,4 @@
-"""kafka-drain's Airflow side: operators, the DAG factory and connections.
+"""The Airflow integration of kafka-drain: operators, the DAG factory and connections.
 
 from kafka_drain_airflow import Pipeline, create_dags
 """

@@ -1,4 +1,4 @@
-"""Airflow's connections as the core wants them, and the core's errors as Airflow wants them."""
+"""Translate Airflow connections into the core's objects, and the core's errors into Airflow's."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: The programs that a Spark connection may name, found on the PATH; the first one if it names none.
+#: Programs that a Spark connection may name, looked up on the PATH; the first is the default.
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
 
 def kafka_cluster(conn_id: str) -> KafkaCluster:
-    """Return the Kafka cluster that a connection of type Kafka leads to.
+    """Return the Kafka cluster described by a connection of type Kafka.
 
     Raises:
-        ConfigError: When there is no such connection, or a setting is not accepted.
+        ConfigError: If the connection doesn't exist or a setting isn't accepted.
     """
-    # Not at the top: DAG files import this module, and confluent_kafka takes its time.
+    # Imported here because DAG files import this module, and confluent_kafka is slow to import.
     from kafka_drain.kafka.client_config import KafkaConfig
     from kafka_drain.kafka.cluster import KafkaCluster
 
@@ -56,10 +56,10 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
 
 
 def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
-    """Return the Schema Registry of a pipeline's values; None when it needs none.
+    """Return the Schema Registry for a pipeline's values; None if the pipeline needs none.
 
     Raises:
-        ConfigError: When there is no such connection, or a setting is not accepted.
+        ConfigError: If the connection doesn't exist or a setting isn't accepted.
     """
     from kafka_drain.schemas.registry import SchemaRegistry
 
@@ -72,13 +72,14 @@ def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
 
 @contextmanager
 def archive_access(pipeline: Pipeline) -> Iterator[None]:
-    """Open the archive's store by the pipeline's `archive_conn_id`, while the body runs.
+    """Give the body access to the archive's store with the pipeline's `archive_conn_id`.
 
-    This process's environment has the connection's credentials meanwhile, as AWS's own variables:
-    what it starts, such as Spark's driver, inherits them, and no command line shows them.
+    While the body runs, the connection's credentials are in this process's environment, as AWS's
+    own variables: child processes such as Spark's driver inherit them, and they don't appear on any
+    command line.
 
     Raises:
-        ConfigError: When there is no such connection, or it has what isn't accepted.
+        ConfigError: If the connection doesn't exist or has a setting that isn't accepted.
     """
     conn_id = pipeline.archive_conn_id
     if conn_id is None:
@@ -95,7 +96,7 @@ def archive_access(pipeline: Pipeline) -> Iterator[None]:
         for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
             os.environ.pop(name, None)
     os.environ.update(variables)
-    # fsspec keeps file systems, with the credentials that they have found.
+    # fsspec caches file systems together with the credentials they found.
     from fsspec import get_filesystem_class  # type: ignore[import-untyped]
 
     filesystem = get_filesystem_class(scheme_of(pipeline.archive))
@@ -111,26 +112,27 @@ def archive_access(pipeline: Pipeline) -> Iterator[None]:
 
 
 def require_connection(conn_id: str, kind: str, needs: str) -> None:
-    """Refuse a connection id that doesn't exist.
+    """Require that a connection exists.
 
     Raises:
-        ConfigError: Says how to make one.
+        ConfigError: If it doesn't; the message says how to create it.
     """
     try:
         BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise ConfigError(
-            f"there is no Airflow connection {conn_id!r}; make one of type {kind} with {needs} "
-            f"(Admin, Connections), or set the variable AIRFLOW_CONN_{conn_id.upper()}"
+            f"there is no Airflow connection {conn_id!r}; create one of type {kind} with {needs} "
+            f"(Admin, Connections), or set the environment variable AIRFLOW_CONN_{conn_id.upper()}"
         ) from error
 
 
 def spark_connection(conn_id: str) -> SparkConnection:
-    """Return what a connection of type Spark says, as Airflow's own provider reads it.
+    """Return the settings of a connection of type Spark, read as Airflow's own provider reads them.
 
     Raises:
-        ConfigError: When there is none (Airflow's provider would take YARN), it names no master,
-            the driver wouldn't run on this machine, or something in it isn't accepted.
+        ConfigError: If the connection doesn't exist (Airflow's provider would fall back to YARN),
+            it names no master, the driver wouldn't run on this machine, or a setting isn't
+            accepted.
     """
     from kafka_drain.spark.runner import SparkConnection
 
@@ -142,13 +144,13 @@ def spark_connection(conn_id: str) -> SparkConnection:
         raise ConfigError(f"{who} has no host; expected the Spark master, for example local[*]")
     if (mode := extra.get("deploy-mode")) not in (None, "", "client"):
         raise ConfigError(
-            f"{who} has deploy-mode {mode!r}, accepted: client. The driver reads its job spec from "
-            "this machine and writes its result here; executors may be anywhere"
+            f"{who} has deploy-mode {mode!r}; accepted: client. The driver reads its job spec from "
+            "this machine and writes its result to it; executors may run anywhere"
         )
     binary = extra.get("spark-binary") or SPARK_BINARIES[0]
     if binary not in SPARK_BINARIES:
         accepted = ", ".join(SPARK_BINARIES)
-        raise ConfigError(f"{who} has spark-binary {binary!r}, accepted: {accepted}")
+        raise ConfigError(f"{who} has spark-binary {binary!r}; accepted: {accepted}")
     options = [
         part
         for name in ("queue", "principal")
@@ -160,12 +162,12 @@ def spark_connection(conn_id: str) -> SparkConnection:
     try:
         keytab = b64decode(extra.get("keytab") or "", validate=True)
     except ValueError as error:
-        raise ConfigError(f"{who} has a keytab that isn't base64 of one") from error
+        raise ConfigError(f"{who} has a keytab that isn't valid base64") from error
     return SparkConnection(_master(connection), options, binary, keytab)
 
 
 def _master(connection: Any) -> str:
-    """Return the Spark master; of a connection given as a URI, the scheme is its type."""
+    """Return the Spark master; for a connection given as a URI, its scheme is the type."""
     host, port = connection.host, connection.port
     if connection.conn_type != "spark" or ("://" not in host and port):
         host = f"{connection.conn_type}://{host}"
@@ -173,22 +175,22 @@ def _master(connection: Any) -> str:
 
 
 def listed(value: Any) -> list[str]:
-    """Return what a form or a template gave as a list: none, one, or several.
+    """Return the value of a form or template (nothing, one item or several) as a list of strings.
 
-    Blank lines are left out, which Airflow 3's form sends. A template that is rendered to native
-    objects makes a number of `0`.
+    Drops blank lines, which Airflow 3's form sends. Numbers are converted, because a template
+    rendered to native objects turns `0` into a number.
     """
     several = value if isinstance(value, (list, tuple, set)) else [] if value is None else [value]
     return [text for each in several if (text := str(each).strip())]
 
 
 def is_true(name: str, value: bool | str | None) -> bool:
-    """Return what a form or a template gave as yes or no.
+    """Return the value of a form or template as a boolean.
 
     Raises:
-        ConfigError: When it is neither; names it.
+        ConfigError: If it is neither true nor false; the message names the field.
     """
-    # A template renders to text unless the DAG renders native objects.
+    # A template renders to a string unless the DAG renders native objects.
     text = str(value).lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{name} = {value!r} is not acceptable; accepted: true, false")
@@ -197,14 +199,14 @@ def is_true(name: str, value: bool | str | None) -> bool:
 
 @contextmanager
 def terminal_errors_fail() -> Iterator[None]:
-    """Let a task fail without retries where a retry can't help; its log says why in one line.
+    """Fail the task without retries if a retry can't help, and log the reason in one line.
 
     Raises:
-        AirflowFailException: In place of a TerminalError; with its name and message.
+        AirflowFailException: Instead of a TerminalError, with its name and message.
     """
     try:
         yield
     except TerminalError as error:
-        # Before the stack trace that Airflow prints.
+        # Logged before the stack trace that Airflow prints.
         log.error("%s", error)
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error

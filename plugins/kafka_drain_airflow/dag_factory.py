@@ -1,4 +1,4 @@
-"""The DAGs of a pipeline."""
+"""Create the DAGs of a pipeline or of a group of pipelines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 __all__ = ["create_dags", "create_group_dags"]
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
-#: Forms had `dry_run` in place of `apply`, and `--conf` may still say it: until 0.4.
+#: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
 DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
 
@@ -37,15 +37,16 @@ def create_dags(
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
 ) -> dict[str, DAG]:
-    """Make the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
+    """Create the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
 
     Args:
         pipeline: The pipeline.
-        start_date: From when on drains are scheduled; schedules are of its time zone.
-        default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
-        tags: Tags beside `kafka-drain` and the pipeline's name.
-        on_alert_callback: Called when a validation finds what somebody should be told of: a
-            notifier or a function, or several, as Airflow takes them for failed tasks.
+        start_date: When scheduled drains start; schedules are in its time zone.
+        default_args: Arguments for all tasks; they override the defaults (two retries, one minute
+            apart).
+        tags: Tags in addition to `kafka-drain` and the pipeline's name.
+        on_alert_callback: Called when a validation finds something that needs attention: one or
+            more notifiers or functions, in the form Airflow accepts for failed tasks.
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
@@ -64,24 +65,26 @@ def create_group_dags(
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
 ) -> dict[str, DAG]:
-    """Make the DAGs of pipelines that are drained together, by one Spark application.
+    """Create the DAGs of pipelines that one Spark application drains together.
 
-    Spark starts once for all of them. Each pipeline keeps its own DAGs; its `drain_<name>` is left
-    to backfills and to people, and scheduled drains are runs of `drain_group_<name>`.
+    Spark starts once for all of them. Each pipeline keeps its own DAGs: its `drain_<name>` serves
+    backfills and manual runs, while scheduled drains are runs of `drain_group_<name>`.
 
     Args:
         name: The group's name.
         pipelines: The pipelines, in the order in which they are drained.
-        start_date: From when on drains are scheduled; schedules are of its time zone.
-        default_args: Arguments for all tasks, over the defaults (two retries, a minute apart).
-        tags: Tags beside `kafka-drain`, the group's name and the pipeline's.
-        on_alert_callback: As of `create_dags`, for each of them.
+        start_date: When scheduled drains start; schedules are in its time zone.
+        default_args: Arguments for all tasks; they override the defaults (two retries, one minute
+            apart).
+        tags: Tags in addition to `kafka-drain`, the group's name and the pipeline's name.
+        on_alert_callback: See `create_dags`; used for each pipeline.
 
     Returns:
-        The DAGs by id: `drain_group_<name>`, and of each pipeline those that `create_dags` makes.
+        The DAGs by id: `drain_group_<name>`, and the DAGs that `create_dags` creates for each
+        pipeline.
 
     Raises:
-        ConfigError: When the pipelines differ in schedule or in what Spark is started with.
+        ConfigError: If the pipelines differ in schedule or in the settings Spark is started with.
     """
     check_group(pipelines)
     group = _common(start_date, default_args, [name, *tags])
@@ -138,36 +141,36 @@ def _drain_dag(
                 type=["null", "string"],
                 examples=["INFO", "DEBUG", "TRACE"],
                 title="Log level",
-                description="Level of Spark's Kafka and sink classes for this run. Empty: the "
-                "pipeline's, which is WARN unless it says otherwise.",
+                description="Log level of Spark's Kafka and sink classes for this run. Empty: the "
+                "pipeline's setting, WARN by default.",
             ),
             "acknowledge_expired": Param(
                 default=None,
                 type=["null", "array"],
                 items={"type": "string"},
                 title="Acknowledge expired",
-                description="Offsets that Kafka deleted before they were drained, one range a "
-                "line, such as flights:0:100-200 (the end is not part of it). They are skipped, "
-                "and kept in the receipt. Empty: a loss stops the run.",
+                description="Offsets that Kafka deleted before they were drained, one range per "
+                "line, such as flights:0:100-200 (the end is exclusive). They are skipped and "
+                "recorded in the receipt. Empty: a loss stops the run.",
             ),
             "mode": Param(
                 default="drain",
                 enum=["drain", "window"],
                 title="Mode",
-                description="drain: goes on where the last drain ended. window: drains what is "
-                "missing of a data interval, as the runs of a backfill always do.",
+                description="drain: resumes where the last drain ended. window: drains whatever is "
+                "missing from a data interval; backfill runs always do this.",
                 section="Window",
             ),
             "window_start": time_param(
                 "Window start", "Empty: the run's own data interval.", "Window"
             ),
-            "window_end": time_param("Window end", "The window ends just before it.", "Window"),
+            "window_end": time_param("Window end", "Exclusive end of the window.", "Window"),
             "force": Param(
                 default=False,
                 type="boolean",
                 title="Force",
-                description="Drain the window's own files again and replace them. Refused where "
-                "Kafka no longer holds all of them.",
+                description="Drain the window's own files again and replace them. Refused if Kafka "
+                "no longer holds all of their records.",
                 section="Window",
             ),
         },
@@ -175,19 +178,19 @@ def _drain_dag(
 ### Drain {pipeline.name}
 
 Drains {_source(pipeline)} to `{pipeline.archive}` ({pipeline.format}, {pipeline.compression}).
-Each run takes what Kafka holds when it starts and goes on where the last one ended; a run with
-nothing new succeeds and writes nothing.
+Each run resumes where the last one ended and drains what Kafka holds when the run starts; a run
+that finds nothing new succeeds and writes nothing.
 
 | task | what it does |
 | --- | --- |
-| `preflight` | checks Kafka, archive and checkpoint against each other; changes nothing |
-| `drain` | runs one Spark query to files; its log shows offsets done of planned, rate, time left |
+| `preflight` | checks that Kafka, archive and checkpoint are consistent; changes nothing |
+| `drain` | runs one Spark query to files; logs offsets drained of those planned, rate, time left |
 | `validate` | proves that every offset is in exactly one file, seals receipts, writes a report |
 
-A backfill's runs (`airflow dags backfill`) drain their data interval instead: what no receipt
-covers of it, once, however often it is run.
+Backfill runs (`airflow dags backfill`) drain their data interval instead: only the part that no
+receipt covers yet, so running a backfill again drains nothing twice.
 
-A failed task says what was seen and what to do. Clearing any task is safe.
+A failed task logs what it found and what to do. Clearing any task is safe.
 """,
         **common,
     ) as dag:
@@ -224,24 +227,25 @@ def _drain_group_dag(
     with DAG(
         dag_id=f"drain_group_{name}",
         schedule=drain_schedule(pipelines[0].schedule, common["start_date"]),
-        description=f"Drain {len(pipelines)} pipelines with one Spark application, and prove each",
+        description=f"Drain {len(pipelines)} pipelines with one Spark application and prove each",
         doc_md=f"""
 ### Drain group {name}
 
-Spark starts once and drains one pipeline after the other; each is then validated as in its own DAG.
+Spark starts once and drains the pipelines one after another; each is then validated as in its own
+DAG.
 
 | pipeline | drains | to |
 | --- | --- | --- |
 {rows}
 
-What fails in one pipeline stops no other. The task `drain` fails then, and with it the run; a retry
-only drains what is missing. Forms, backfills and windows are those of the pipelines' own DAGs.
+A failure in one pipeline doesn't stop the others, but the `drain` task fails, and with it the run;
+a retry drains only what is missing. For forms, backfills and windows, use the pipelines' own DAGs.
 """,
         **common,
     ) as dag:
         drain = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
-        # A run is as good as its last tasks: without this one, a failed drain would be forgotten
-        # over validations that succeeded.
+        # A run's state is that of its leaf tasks: without this one, a run whose drain failed would
+        # succeed if the validations do.
         done = DoneOperator(task_id="done")
         drain >> done
         for pipeline in pipelines:
@@ -261,27 +265,27 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     with DAG(
         dag_id=f"republish_{pipeline.name}",
         schedule=backfill_schedule(pipeline.schedule, common["start_date"]),
-        description=f"Send the records in {pipeline.archive} back to Kafka, exactly once",
+        description=f"Send the records in {pipeline.archive} back to Kafka exactly once",
         render_template_as_native_obj=True,
         params=params,
         doc_md=f"""
 ### Republish {pipeline.name}
 
-Sends the sealed records in `{pipeline.archive}` to Kafka: key, value, headers, timestamp and
-partition as they were, in offset order within each partition. Then it reads them back and compares.
-Without *Apply* a run is a dry run: its log shows the plan, and nothing is sent.
+Sends the sealed records in `{pipeline.archive}` to Kafka with their original key, value, headers,
+timestamp and partition, in offset order within each partition, then reads them back and compares.
+Without *Apply* a run is a dry run: it logs the plan and sends nothing.
 
-Each record counts once, whatever happens meanwhile: a retry or a cleared task goes on where Kafka
-says that the one before ended, and a run that has its receipt sends nothing. That holds for
-consumers with `isolation.level=read_committed`.
+Each record is delivered exactly once, even after failures: a retry or a cleared task resumes from
+the progress committed to Kafka, and a run that already has a receipt sends nothing. This guarantee
+holds for consumers with `isolation.level=read_committed`.
 
-A backfill's runs (`airflow dags backfill`) send the records whose timestamps lie in their data
+Backfill runs (`airflow dags backfill`) send the records whose timestamps lie in their data
 interval.
 """,
         **common,
     ) as dag:
         fields = {name: f"{{{{ params.{name} }}}}" for name in params} | DRY_RUN
-        # As a literal in quotes: native rendering would make a number of a topic named 2024.
+        # As a quoted literal: native rendering would turn a topic named 2024 into a number.
         for name in ("target_topic", "run_name"):
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
         RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
@@ -289,22 +293,23 @@ interval.
 
 
 def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
-    start = "One of the three says where to start; none goes on with a run that was killed."
+    start = "Set one of these three fields, or none to resume a run that was killed."
     params = {
         "apply": apply_param(
-            "On: drain again and replace. Off: only log what would be drained and removed."
+            "On: drain again and replace the files. Off: only log what would be drained and "
+            "removed."
         ),
         "from_batch": Param(
             default=None,
             type=["null", "string"],
             title="From batch",
-            description="A batch id of the newest generation, such as 7, or generation and batch, "
+            description="A batch id in the newest generation, such as 7, or generation and batch, "
             f"such as 1:7. {start}",
             section="Where to start",
         ),
         "from_time": time_param(
             "From time",
-            "The batch with the first record of this timestamp or a later one.",
+            "Start with the batch that holds the first record with this timestamp or a later one.",
             "Where to start",
         ),
         "from_offsets": Param(
@@ -312,7 +317,7 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
             type=["null", "array"],
             items={"type": "string"},
             title="From offsets",
-            description="The batch with the first of these offsets, one a line: "
+            description="Start with the batch that holds the first of these offsets, one per line: "
             "topic:partition:offset.",
             section="Where to start",
         ),
@@ -320,26 +325,27 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
             default=False,
             type="boolean",
             title="Abandon",
-            description="On: end a reprocess that was begun and can't end. What it hasn't sealed "
-            "goes, archived files stay. Say no start then.",
+            description="On: end a reprocess that was started and can't finish. Windows that it "
+            "hasn't sealed are removed; archived files stay. Leave the start fields empty.",
         ),
     }
     with DAG(
         dag_id=f"reprocess_{pipeline.name}",
         schedule=None,
-        description=f"Drain what {pipeline.archive} holds again, and replace the old files",
+        description=f"Drain the records in {pipeline.archive} again and replace the old files",
         render_template_as_native_obj=True,
         params=params,
         doc_md=f"""
 ### Reprocess {pipeline.name}
 
-Drains what `{pipeline.archive}` holds from a batch, a time or an offset on again, as the pipeline
-writes now ({pipeline.format}), and puts the new files in the place of the old ones.
-Without *Apply* a run is a dry run: its log shows offsets, files and bytes.
+Drains the records in `{pipeline.archive}` again, starting at a batch, a time or an offset, with the
+pipeline's current settings ({pipeline.format}), and replaces the old files with the new ones.
+Without *Apply* a run is a dry run: it logs offsets, files and bytes.
 
-It is refused where Kafka no longer holds all of it: the files are the only copy then. Old files go
-last, when receipts prove that the new ones hold every record of theirs. Scheduled drains go on
-meanwhile. A run that was killed goes on when it is cleared, or when a new run names no start.
+A reprocess is refused if Kafka no longer holds all of these records, because the files are then the
+only copy. Old files are removed last, once receipts prove that the new files hold all of their
+records. Scheduled drains continue meanwhile. A run that was killed resumes when it is cleared, or
+when a new run sets no start.
 """,
         **common,
     ) as dag:
@@ -353,35 +359,34 @@ meanwhile. A run that was killed goes on when it is cleared, or when a new run n
 def _maintain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
     retention = (
         f"files whose newest record is older than {pipeline.retention_days} days are deleted, and "
-        "that is sealed"
+        "the deletion is sealed in a receipt"
         if pipeline.retention_days is not None
-        else "nothing is deleted by age: `retention_days` isn't set"
+        else "nothing is deleted by age, because `retention_days` isn't set"
     )
     with DAG(
         dag_id=f"maintain_{pipeline.name}",
         schedule="@daily",
-        description=f"Close generations of {pipeline.archive}, and put their small files together",
+        description=f"Close generations of {pipeline.archive} and compact their small files",
         render_template_as_native_obj=True,
         params={
             "apply": apply_param(
-                "On: do it. Off: only log what would be done. Scheduled runs do it in any case."
+                "On: run the maintenance. Off: only log the plan. Scheduled runs always apply it."
             ),
         },
         doc_md=f"""
 ### Maintain {pipeline.name}
 
-Keeps `{pipeline.archive}` in order, once a day. A run that is started by hand only shows what it
-would do, unless *Apply* is on.
+Maintains `{pipeline.archive}` once a day. A manual run only logs its plan, unless *Apply* is on.
 
-1. Closes the open generation when its manifest has more than {pipeline.max_manifest_lines:,} lines
-   or it is {pipeline.max_generation_days} days old, between two drains.
+1. Closes the open generation, between two drains, when its manifest has more than
+   {pipeline.max_manifest_lines:,} lines or it is {pipeline.max_generation_days} days old.
 2. Retention: {retention}.
 3. Rewrites small files of closed generations and of windows as files of about
    {pipeline.target_file_bytes >> 20:,} MiB, sorted by offset. Every offset, count and fingerprint
-   is compared with the receipts before the small files go.
+   is compared with the receipts before the small files are removed.
 
-The open generation's files are never touched. A run can be killed at any point; the next one goes
-on. Its log ends with files and bytes before and after.
+Files of the open generation are never touched. A run can be killed at any point; the next one
+resumes its work. The log ends with the number of files and bytes before and after.
 """,
         **common,
     ) as dag:

@@ -1,4 +1,4 @@
-"""`airflow dags backfill` on Airflow 3: a thin front to `airflow backfill create`, which waits."""
+"""`airflow dags backfill` for Airflow 3: wraps `airflow backfill create` and waits for the runs."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from kafka_drain.progress import Progress
 __all__ = ["backfill"]
 
 POLL_SECONDS = 2.0
-#: So often a line is shown while nothing changes.
+#: How often a line is printed while nothing changes.
 QUIET_SECONDS = 60.0
-#: The scheduler looks every 30 seconds which backfills have ended.
+#: How long to wait for the scheduler to mark a backfill as completed; it checks every 30 seconds.
 MARKED_WITHIN_SECONDS = 150.0
 
 
 @providers_configuration_loaded
 def backfill(args: argparse.Namespace) -> None:
-    """Create a backfill and wait until it has ended.
+    """Create a backfill and wait until it has finished.
 
     Raises:
-        SystemExit: With 1 when a run failed or the backfill can't be created; with 2 when what was
-            asked for makes no sense.
+        SystemExit: With 1 if a run failed or the backfill can't be created; with 2 if the arguments
+            are invalid.
     """
     start, end = args.start_date or args.end_date, args.end_date or args.start_date
     if start is None:
-        _end(2, "name the dates: -s/--start-date, -e/--end-date or both")
+        _end(2, "no dates given; use -s/--start-date, -e/--end-date or both")
     if args.rerun_failed_tasks and args.reset_dagruns:
         _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
     if not args.dry_run:
         if args.reset_dagruns:
-            _ask(args, "runs of these dates that succeeded are run again")
+            _ask(args, "successful runs of these dates will run again")
         _unpause(args)
         _wait_for_earlier(args.dag_id)
     behavior = "failed" if args.rerun_failed_tasks else "completed" if args.reset_dagruns else None
@@ -70,9 +70,9 @@ def backfill(args: argparse.Namespace) -> None:
         return
     created = _newest(args.dag_id)
     if created is None or created == before:
-        _end(1, f"Airflow has created no backfill of {args.dag_id}")
+        _end(1, f"Airflow created no backfill for {args.dag_id}")
     if args.no_wait:
-        print(f"backfill {args.dag_id}: created with id {created}; the scheduler runs it")
+        print(f"backfill {args.dag_id}: created with id {created}; the scheduler will run it")
         return
     _wait(args.dag_id, created)
 
@@ -83,24 +83,24 @@ def _end(code: int, reason: str) -> NoReturn:
 
 
 def _ask(args: argparse.Namespace, what: str) -> None:
-    """Ask whether to go on; without a terminal only --yes says so."""
+    """Ask for confirmation; without a terminal, --yes is required."""
     if args.yes:
         return
     if not sys.stdin.isatty():
-        _end(2, f"{what}; say --yes if that is meant")
-    if input(f"{args.dag_id}: {what}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        _end(2, f"{what}; pass --yes to confirm")
+    if input(f"{args.dag_id}: {what}. Continue? [y/N] ").strip().lower() not in ("y", "yes"):
         _end(1, "nothing was changed")
 
 
 def _unpause(args: argparse.Namespace) -> None:
-    """Unpause a paused DAG, if that is meant: its runs would stay queued for ever."""
+    """Unpause a paused DAG after confirmation: its runs would stay queued forever."""
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == args.dag_id))
         if model is None:
-            _end(1, f"there is no dag {args.dag_id}; `airflow dags list` shows those there are")
+            _end(1, f"there is no dag {args.dag_id}; `airflow dags list` lists all dags")
         if not model.is_paused:
             return
-    _ask(args, "the dag is paused, its runs would wait for ever: unpause it (it is scheduled then)")
+    _ask(args, "the dag is paused and its runs would wait forever; unpausing also schedules it")
     with create_session() as session:
         session.execute(
             update(DagModel).where(DagModel.dag_id == args.dag_id).values(is_paused=False)
@@ -109,9 +109,9 @@ def _unpause(args: argparse.Namespace) -> None:
 
 
 def _wait_for_earlier(dag_id: str) -> None:
-    """Wait until the scheduler has seen that an earlier backfill of the DAG has ended.
+    """Wait until the scheduler has marked an earlier backfill of the DAG as completed.
 
-    Airflow takes only one a DAG, and the scheduler only looks now and then.
+    Airflow allows only one backfill per DAG, and the scheduler checks only periodically.
     """
     deadline, told = time.monotonic() + MARKED_WITHIN_SECONDS, False
     while (active := _active(dag_id)) is not None:
@@ -121,10 +121,10 @@ def _wait_for_earlier(dag_id: str) -> None:
             _end(
                 1,
                 f"backfill {active} of {dag_id} isn't finished ({unfinished} of {states.total()} "
-                "runs to go), and Airflow takes one at a time: wait for it, or cancel it in the UI",
+                "runs left), and Airflow allows one at a time; wait for it, or cancel it in the UI",
             )
         if not told:
-            print(f"backfill {dag_id}: waiting until the scheduler has closed backfill {active}")
+            print(f"backfill {dag_id}: waiting for the scheduler to close backfill {active}")
             told = True
         time.sleep(POLL_SECONDS)
 
@@ -146,7 +146,7 @@ def _newest(dag_id: str) -> int | None:
 
 
 def _wait(dag_id: str, backfill_id: int) -> None:
-    """Show progress until all runs have ended."""
+    """Print progress until all runs have finished."""
     skipped = list(_skipped(backfill_id))
     for line in skipped:
         print(f"backfill {dag_id}: {line}", flush=True)
@@ -166,9 +166,13 @@ def _wait(dag_id: str, backfill_id: int) -> None:
         states = _states(backfill_id)
     failed = states[DagRunState.FAILED]
     if failed:
-        _end(1, f"{failed} of {states.total()} runs of {dag_id} failed; --rerun-failed-tasks")
+        _end(
+            1,
+            f"{failed} of {states.total()} runs of {dag_id} failed; rerun them with "
+            "--rerun-failed-tasks",
+        )
     if any("failed" in line for line in skipped):
-        _end(1, f"runs of {dag_id} had failed before; --rerun-failed-tasks runs them again")
+        _end(1, f"{dag_id} has runs that failed earlier; rerun them with --rerun-failed-tasks")
 
 
 def _states(backfill_id: int) -> Counter[str]:
@@ -182,7 +186,7 @@ def _states(backfill_id: int) -> Counter[str]:
 
 
 def _skipped(backfill_id: int) -> Iterator[str]:
-    """Say which dates have runs already, and how these ended."""
+    """Yield a line for each date that already has a run, with that run's state."""
     with create_session() as session:
         rows = session.execute(
             select(BackfillDagRun.logical_date, BackfillDagRun.exception_reason, DagRun.state)
@@ -200,4 +204,4 @@ def _skipped(backfill_id: int) -> Iterator[str]:
             .order_by(BackfillDagRun.logical_date)
         )
         for date, reason, state in rows:
-            yield f"{date.isoformat()} is left out: a run {reason}, {state}"
+            yield f"{date.isoformat()} is skipped: a run {reason}, {state}"

@@ -1,7 +1,7 @@
-"""When runs are due, and which data interval each has.
+"""Timetables: when runs are due, and which data interval each run has.
 
-Airflow 3 gives runs of a cron schedule no data interval unless a timetable says so, and a DAG
-without a schedule can't be backfilled.
+By default, Airflow 3 gives the runs of a cron schedule no data interval, and it can't backfill a
+DAG without a schedule.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ __all__ = ["BackfillTimetable", "backfill_schedule", "drain_schedule"]
 
 
 class BackfillTimetable(CronDataIntervalTimetable):
-    """Data intervals for backfills, and no runs beside: the scheduler starts none by itself.
+    """Provides data intervals for backfills; the scheduler starts no runs on its own.
 
-    Only a backfill asks for the intervals of a time with `catchup`; the DAG's own is off.
+    Only a backfill asks for past intervals with `catchup`; the DAG itself has catchup off.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        """Take what a cron timetable takes; `description` is what Airflow's UI explains it with."""
+        """Take the arguments of a cron timetable, and set `description` for Airflow's UI."""
         super().__init__(*arguments, **named)
         intervals = f"data intervals by {self._expression}"
-        self.description = f"No schedule: runs by hand, and by a backfill with {intervals}"
+        self.description = f"No schedule: runs are manual, or from a backfill with {intervals}"
 
     @property
     def summary(self) -> str:
-        """What Airflow's UI has in the place of a schedule."""
-        # Not None: the UI then takes it that the DAG can't be backfilled.
+        """The text that Airflow's UI shows as the schedule."""
+        # Not None: the UI would then assume that the DAG can't be backfilled.
         return "Backfills only"
 
     def next_dagrun_info(self, *, last_automated_data_interval: Any, restriction: Any) -> Any:
-        """Return the next interval of a backfill; None to the scheduler."""
+        """Return the next interval for a backfill, and None for the scheduler."""
         if not restriction.catchup:
             return None
         return super().next_dagrun_info(
@@ -46,11 +46,11 @@ class BackfillTimetable(CronDataIntervalTimetable):
 
 
 def drain_schedule(schedule: str | None, start_date: datetime) -> Any:
-    """Return the schedule of drains: a cron expression with data intervals, all else as it is.
+    """Return the schedule for drains: cron expressions get data intervals, others pass unchanged.
 
     Args:
-        schedule: As Airflow writes it.
-        start_date: The DAG's; a cron expression is of its time zone, as Airflow takes one.
+        schedule: A schedule as Airflow accepts it.
+        start_date: The DAG's start date; a cron expression is in its time zone, as in Airflow.
     """
     expression = cron_of(schedule)
     if expression is None:
@@ -59,7 +59,7 @@ def drain_schedule(schedule: str | None, start_date: datetime) -> Any:
 
 
 def backfill_schedule(schedule: str | None, start_date: datetime) -> Any:
-    """Return a schedule with the same intervals, for backfills alone; None where there are none."""
+    """Return a backfill-only schedule with the same intervals; None if there are no intervals."""
     expression = cron_of(schedule)
     if expression is None:
         return None
@@ -67,7 +67,7 @@ def backfill_schedule(schedule: str | None, start_date: datetime) -> Any:
 
 
 def _zone(start_date: datetime) -> Any:
-    """Return the time zone that Airflow gives a DAG with this start."""
+    """Return the time zone that Airflow assigns to a DAG with this start date."""
     if start_date.tzinfo is None:
         return pendulum.timezone(conf.get("core", "default_timezone"))
     return pendulum.instance(start_date).timezone

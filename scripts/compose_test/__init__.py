@@ -1,1 +1,1 @@
-"""The stack of docker-compose.yaml, built, started and used for real: `make test-compose`."""
+"""Build, start and use the stack in docker-compose.yaml: `make test-compose`."""

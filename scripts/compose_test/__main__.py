@@ -1,8 +1,8 @@
-"""Build the stack of docker-compose.yaml, drain and republish in it, and remove it again.
+"""Build the stack in docker-compose.yaml, drain and republish in it, and remove it again.
 
     python -m scripts.compose_test [--records N] [--data-folder FOLDER]
 
-It prints each step with its time, and ends with 0 only when all of them went well.
+Prints each step with its duration, and exits with 0 only if all of them succeeded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scripts.compose_test.stack import Stack, prepare_stack
 from scripts.compose_test.steps import Steps, say
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# As the broker tells programs of this machine.
+# The address that the broker advertises to programs on this machine.
 KAFKA = "127.0.0.1:29092"
 SOURCE, TARGET = "flights", "flights_republished"
 ARCHIVE = "/var/lib/kafka-drain/flights"
@@ -41,15 +41,15 @@ RUN_SECONDS = 600
 
 
 def run(steps: Steps, records: int, data_folder: Path | None) -> None:
-    """Run all steps; whatever happens, remove what was started.
+    """Run all steps; always remove what was started.
 
     Args:
-        steps: Gets each step with its time.
-        records: How many the drained topic has.
-        data_folder: Where an engine of its own keeps its images; None: in a temporary folder.
+        steps: Records each step with its duration.
+        records: Number of records in the drained topic.
+        data_folder: Where a private engine keeps its images; None for a temporary folder.
 
     Raises:
-        ComposeTestError: When a step failed.
+        ComposeTestError: If a step failed.
     """
     with ExitStack() as ending:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="kafka-drain-test-")))
@@ -75,46 +75,46 @@ def run(steps: Steps, records: int, data_folder: Path | None) -> None:
 
 
 def use(stack: Stack, steps: Steps, records: int, folder: Path) -> None:
-    """Drain and republish in a stack that is up, and check what came of it.
+    """Drain and republish in a running stack, and check the results.
 
     Raises:
-        ComposeTestError: When a step failed.
+        ComposeTestError: If a step failed.
     """
     flights = islice(flight_records(), records)
-    with steps.step("The first half of the records into the topic"):
+    with steps.step("Send the first half of the records to the topic"):
         create_topic(KAFKA, SOURCE)
         produce(KAFKA, SOURCE, islice(flights, records // 2))
     with steps.step("Log in to Airflow's REST API"):
         password = json.loads(stack.run_in("airflow", "cat", PASSWORDS))["admin"]
         airflow = log_in(f"http://{stack.address('airflow', 8080)}", "admin", password)
-    # Unpaused, the DAG has a scheduled run as well, and either of the two may drain.
+    # Once unpaused, the DAG also has a scheduled run, and either of the two runs may drain.
     with steps.step("Unpause drain_flights and trigger it: drain, validation"):
         run_dag(airflow, "drain_flights", {})
-    with steps.step("The other half of the records into the topic"):
+    with steps.step("Send the other half of the records to the topic"):
         produce(KAFKA, SOURCE, flights)
         source = read_topic(KAFKA, SOURCE)
-    with steps.step("Trigger drain_flights: only what is new"):
+    with steps.step("Trigger drain_flights: only new records"):
         runs = run_dag(airflow, "drain_flights", {})
-    with steps.step(f"The archive holds each of {source.total:,} records once"):
+    with steps.step(f"Check that the archive holds each of {source.total:,} records once"):
         checks.check_archive(stack, ARCHIVE, folder, source)
     with steps.step("Trigger republish_flights, sent by Spark's executors"):
         conf = {"apply": True, "target_topic": TARGET, "create_target": True, "engine": "spark"}
         runs += run_dag(airflow, "republish_flights", conf)
-    with steps.step("Both topics are the same, record by record"):
+    with steps.step("Check that both topics have the same content, record by record"):
         checks.check_same_content(source, read_topic(KAFKA, TARGET))
-    with steps.step("Two drains and the republish ran on the Spark cluster"):
+    with steps.step("Check that two drains and the republish ran on the Spark cluster"):
         checks.check_spark_applications(stack, {"drain_flights": 2, "republish_flights": 1})
-    with steps.step("Airflow's runs are in PostgreSQL"):
+    with steps.step("Check that Airflow's runs are in PostgreSQL"):
         checks.check_database(stack, runs)
-    with steps.step("No process of root in any container"):
+    with steps.step("Check that no container has a process running as root"):
         checks.check_unprivileged(stack)
 
 
 def run_dag(airflow: Airflow, dag: str, conf: dict[str, object]) -> int:
-    """Trigger a DAG, wait until all of its runs have succeeded, and return how many there are.
+    """Trigger a DAG, wait until all of its runs have succeeded, and return the number of runs.
 
     Raises:
-        ComposeTestError: When a run failed.
+        ComposeTestError: If a run failed.
     """
     airflow.trigger(dag, conf)
     airflow.unpause(dag)
@@ -122,16 +122,16 @@ def run_dag(airflow: Airflow, dag: str, conf: dict[str, object]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the test as the arguments say; return the exit status."""
     parser = argparse.ArgumentParser(prog="scripts.compose_test", description=__doc__)
     parser.add_argument("--records", type=int, default=20_000, help="records to drain (20000)")
     parser.add_argument(
         "--data-folder",
         type=Path,
-        help="where an engine of its own keeps images for the next run (none are kept)",
+        help="where a private engine keeps images for the next run (default: none are kept)",
     )
     options = parser.parse_args(arguments)
-    # So that the stack is removed when the run is ended from outside, too.
+    # So that the stack is also removed if this process is terminated.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     steps = Steps()
     status = 0
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
         data_folder = options.data_folder and options.data_folder.resolve()
         run(steps, options.records, data_folder)
     except (ComposeTestError, KafkaException, TimeoutError):
-        # Its step has said what it was.
+        # The step has already printed the error.
         status = 1
     say(f"\n{steps.table()}")
     return status

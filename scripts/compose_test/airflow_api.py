@@ -1,4 +1,4 @@
-"""The part of Airflow's REST API that runs a DAG and says how it went."""
+"""The part of Airflow's REST API that triggers DAG runs and reports their state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ENDED = ("success", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Airflow:
-    """Airflow's REST API, logged in.
+    """An authenticated client of Airflow's REST API.
 
     Attributes:
-        url: Of the API server.
-        token: What a request is authorized by.
+        url: URL of the API server.
+        token: Token that authorizes requests.
     """
 
     url: str
@@ -36,16 +36,16 @@ class Airflow:
         return f"Airflow({self.url!r})"
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Ask `/api/v2/<path>` and return the answer.
+        """Send a request to `/api/v2/<path>` and return the response.
 
         Raises:
-            ApiError: When Airflow refuses it.
+            ApiError: If Airflow refuses the request.
         """
         headers = {"Authorization": f"Bearer {self.token}"}
         return _ask(method, f"{self.url}/api/v2/{path}", body, headers)
 
     def unpause(self, dag: str) -> None:
-        """Let a DAG's runs begin, scheduled ones as well."""
+        """Unpause a DAG, so that its runs start, including scheduled ones."""
         self.request("PATCH", f"dags/{dag}", {"is_paused": False})
 
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
@@ -55,13 +55,13 @@ class Airflow:
         return run_id
 
     def wait_for_runs(self, dag: str, seconds: float) -> dict[str, str]:
-        """Wait until all of a DAG's runs have ended well and say how their tasks go on.
+        """Wait until all of a DAG's runs have succeeded, and print the progress of their tasks.
 
         Returns:
             The state of each run by its id.
 
         Raises:
-            DagRunError: When one failed, with its task's last lines, or didn't end in `seconds`.
+            DagRunError: If a run failed, with its tasks' last log lines, or didn't end in time.
         """
         limit = time.monotonic() + seconds
         told: dict[tuple[str, str], str] = {}
@@ -107,10 +107,10 @@ class Airflow:
 
 
 def log_in(url: str, user: str, password: str) -> Airflow:
-    """Get a token for a user.
+    """Log in as a user.
 
     Raises:
-        ApiError: When Airflow refuses it.
+        ApiError: If Airflow refuses the login.
     """
     answer = _ask("POST", f"{url}/auth/token", {"username": user, "password": password}, {})
     return Airflow(url, answer["access_token"])
@@ -123,9 +123,9 @@ def _ask(method: str, url: str, body: Mapping[str, Any] | None, headers: Mapping
         with urlopen(Request(url, data, sent, method=method), timeout=30) as answer:
             return json.load(answer)
     except HTTPError as error:
-        # The body of the request stays out of it: it may hold a password.
+        # The request's body isn't in the message, as it may contain a password.
         with error:
             said = error.read(2000).decode(errors="replace")
-        raise ApiError(f"{method} {url} was answered by {error.code}: {said}") from error
+        raise ApiError(f"{method} {url} returned {error.code}: {said}") from error
     except OSError as error:
         raise ApiError(f"{method} {url} failed: {error}") from error

@@ -1,4 +1,4 @@
-"""The image that the Dockerfile begins with: pulled, or a stand-in made of Debian's packages."""
+"""Provide the Dockerfile's base image: pulled, or a stand-in built from Debian packages."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ _SECURITY = "http://deb.debian.org/debian-security"
 
 
 def base_image(dockerfile: str) -> str:
-    """Return the one image that all stages of a Dockerfile begin with.
+    """Return the one image on which all stages of a Dockerfile are based.
 
     Raises:
-        BaseImageError: When there are several, or none of Debian.
+        BaseImageError: If there are several, or it isn't a Debian image.
     """
     found = sorted(set(re.findall(r"(?m)^FROM (\S+)", dockerfile)))
     if len(found) != 1 or not found[0].startswith("debian:"):
         raise BaseImageError(
-            f"The Dockerfile begins with {', '.join(found) or 'nothing'}, expected one image of "
-            "Debian for all stages. Change it, or this check."
+            f"The Dockerfile is based on {', '.join(found) or 'nothing'}; expected one Debian "
+            "image for all stages. Change it, or this check."
         )
     return str(found[0])
 
 
 def provide_base_image(engine: Engine, image: str) -> str:
-    """Have the image in the engine and return where it came from.
+    """Make the image available in the engine, and return how.
 
     Raises:
-        BaseImageError: When it can neither be pulled nor made.
+        BaseImageError: If it can neither be pulled nor built.
     """
     if answers(["docker", "image", "inspect", image], engine.environment):
-        return "there already"
+        return "already present"
     try:
         output_of(["docker", "pull", image], environment=engine.environment, seconds=300)
     except CommandError as error:
-        # Elsewhere people would take it for the real one.
+        # In a shared engine, users would mistake the stand-in for the real image.
         if not engine.is_own:
             raise BaseImageError(
-                f"{image} can't be pulled, and a stand-in is made only for an engine that this "
+                f"{image} can't be pulled, and a stand-in is built only in an engine that this "
                 f"command has started: {error}"
             ) from error
-        say(f"  {image} can't be pulled: a stand-in is made by debootstrap")
+        say(f"  {image} can't be pulled: building a stand-in with debootstrap")
     else:
         return "pulled"
     try:
         _make_stand_in(engine, image)
     except CommandError as error:
-        raise BaseImageError(f"No stand-in for {image} can be made: {error}") from error
+        raise BaseImageError(f"A stand-in for {image} can't be built: {error}") from error
     return "a stand-in"
 
 
@@ -78,7 +78,7 @@ def _make_stand_in(engine: Engine, image: str) -> None:
             f"deb {_MIRROR} {release}-updates main\n"
             f"deb {_SECURITY} {release}-security main\n"
         )
-        # As the real one: no packages stay in the cache.
+        # As in the real image, no packages stay in the cache.
         (root / "etc/apt/apt.conf.d/docker-clean").write_text(
             'DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb || true"; };\n'
         )

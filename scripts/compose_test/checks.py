@@ -1,4 +1,4 @@
-"""What has to hold of the stack after a drain and a republish."""
+"""Checks of the stack after a drain and a republish."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GET_JSON = (
 
 
 def archived_offsets(archive: Path) -> dict[int, list[int]]:
-    """Return the offsets of an archive of one topic, sorted, by partition."""
+    """Return the sorted offsets by partition in an archive of one topic."""
     rows = archive_dataset(str(archive)).to_table(columns=["partition", "offset"])
     found: dict[int, list[int]] = {}
     for partition in pyarrow.compute.unique(rows["partition"]).to_pylist():
@@ -40,16 +40,16 @@ def archived_offsets(archive: Path) -> dict[int, list[int]]:
 
 
 def check_archive(stack: Stack, path: str, folder: Path, source: TopicContent) -> None:
-    """Copy the archive out and hold each partition's offsets against the topic's.
+    """Copy the archive out of the stack and compare each partition's offsets with the topic's.
 
     Args:
         stack: The stack.
-        path: Of the archive, in the container of Airflow.
-        folder: An empty one of this machine.
-        source: What the topic holds, from offset 0 on and without gaps.
+        path: Path of the archive in Airflow's container.
+        folder: An empty folder on this machine.
+        source: Content of the topic, which starts at offset 0 and has no gaps.
 
     Raises:
-        ContentError: When an offset is missing, twice, or not of the topic.
+        ContentError: If an offset is missing, duplicated, or not in the topic.
     """
     stack.copy_out("airflow", path, folder)
     found = archived_offsets(folder / Path(path).name)
@@ -60,7 +60,7 @@ def check_archive(stack: Stack, path: str, folder: Path, source: TopicContent) -
     ]
     if wrong or not source.total:
         raise ContentError(
-            f"The archive isn't what the topic's {source.total} records are: {'; '.join(wrong)}"
+            f"The archive doesn't match the topic's {source.total} records: {'; '.join(wrong)}"
         )
 
 
@@ -68,7 +68,7 @@ def check_same_content(source: TopicContent, target: TopicContent) -> None:
     """Compare key, value, headers, timestamp and order of each partition.
 
     Raises:
-        ContentError: When a partition differs.
+        ContentError: If a partition differs.
     """
     partitions = sorted(source.records.keys() | target.records.keys())
     wrong = [
@@ -84,19 +84,19 @@ def check_same_content(source: TopicContent, target: TopicContent) -> None:
 def ran_on_cluster(
     master: Mapping[str, Any], worker: Mapping[str, Any], applications: Mapping[str, int]
 ) -> list[str]:
-    """Return what is missing for the applications to have run on the cluster, a line each.
+    """Return why the applications can't all have run on the cluster, one reason per line.
 
     Args:
-        master: The JSON of Spark's master.
-        worker: The JSON of its only worker.
-        applications: How many there must be at least, by name.
+        master: JSON status of Spark's master.
+        worker: JSON status of its only worker.
+        applications: Minimum number of applications, by name.
     """
     had_executor = {executor["appid"] for executor in worker["finishedexecutors"]}
     missing = []
     for name, count in applications.items():
         ended = [each for each in master["completedapps"] if each["name"] == name]
         if len(ended) < count:
-            missing.append(f"the master knows {len(ended)} completed {name}, expected {count}")
+            missing.append(f"the master has {len(ended)} completed {name}, expected {count}")
         for each in ended:
             if each["state"] != "FINISHED":
                 missing.append(f"{each['id']}, {name}, ended as {each['state']}, not FINISHED")
@@ -106,14 +106,14 @@ def ran_on_cluster(
 
 
 def check_spark_applications(stack: Stack, applications: Mapping[str, int]) -> None:
-    """Ask Spark's master and worker whether the applications ran there.
+    """Check with Spark's master and worker that the applications ran on the cluster.
 
     Args:
         stack: The stack.
-        applications: How many there must be at least, by name.
+        applications: Minimum number of applications, by name.
 
     Raises:
-        ContentError: When one didn't.
+        ContentError: If one didn't.
     """
     master, worker = (
         json.loads(stack.run_in(service, "python3", "-c", _GET_JSON, url))
@@ -123,14 +123,14 @@ def check_spark_applications(stack: Stack, applications: Mapping[str, int]) -> N
         )
     )
     if missing := ran_on_cluster(master, worker, applications):
-        raise ContentError("Not all of it ran on the Spark cluster: " + "; ".join(missing))
+        raise ContentError("Not everything ran on the Spark cluster: " + "; ".join(missing))
 
 
 def check_database(stack: Stack, runs: int) -> None:
-    """Count the successful runs in PostgreSQL.
+    """Check the number of successful runs in PostgreSQL.
 
     Raises:
-        ContentError: When they are fewer than `runs`: Airflow's database is another one.
+        ContentError: If there are fewer than `runs`, so that Airflow must use another database.
     """
     query = "SELECT count(*) FROM dag_run WHERE state = 'success'"
     found = int(
@@ -141,10 +141,10 @@ def check_database(stack: Stack, runs: int) -> None:
 
 
 def check_unprivileged(stack: Stack) -> None:
-    """Look for processes of root in all containers.
+    """Check that no container has a process running as root.
 
     Raises:
-        StackError: When there is one.
+        StackError: If there is one.
     """
     wrong = [
         f"{service}: {line}"
@@ -152,4 +152,4 @@ def check_unprivileged(stack: Stack) -> None:
         for line in root_processes(stack.processes(service))
     ]
     if wrong:
-        raise StackError("Processes of root, expected none:\n" + "\n".join(wrong))
+        raise StackError("Processes running as root, expected none:\n" + "\n".join(wrong))

@@ -1,4 +1,4 @@
-"""Runs commands of the machine."""
+"""Run commands on this machine."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def output_of(
     folder: Path | None = None,
     seconds: float = 60,
 ) -> str:
-    """Run a command and return what it printed, both streams when it fails.
+    """Run a command and return its standard output.
 
     Args:
         command: Program and arguments.
-        environment: Its environment; None: this process's.
-        folder: Where it runs; None: where this process does.
-        seconds: How long it may take.
+        environment: Its environment; None for this process's environment.
+        folder: Its working folder; None for this process's.
+        seconds: Time limit.
 
     Raises:
-        CommandError: When it isn't there, fails or takes longer; with its last lines.
+        CommandError: If the program is missing, fails or takes too long; with the last lines of
+            both output streams.
     """
     shown = shlex.join(command)
     try:
@@ -68,16 +69,16 @@ def run_watched(
     environment: Mapping[str, str],
     seconds: float,
 ) -> None:
-    """Run a command that takes long and pass on each line that it prints, of both streams.
+    """Run a long-running command and pass on each line of both its output streams.
 
     Args:
         command: Program and arguments.
-        watch: Gets each line as it comes, without its end.
+        watch: Called with each line as it is printed, without the line end.
         environment: Its environment.
-        seconds: How long it may take.
+        seconds: Time limit.
 
     Raises:
-        CommandError: When it fails or takes longer; with its last lines.
+        CommandError: If it fails or takes too long; with its last lines.
     """
     shown = shlex.join(command)
     last: deque[str] = deque(maxlen=_LINES)
@@ -93,7 +94,7 @@ def run_watched(
         too_long = threading.Event()
 
         def end() -> None:
-            # In this order: by the time that the output has ended, it is known why.
+            # In this order, so that the reason is known by the time the output ends.
             too_long.set()
             process.kill()
 
@@ -114,7 +115,7 @@ def run_watched(
 
 
 def answers(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str | None:
-    """Return what a command printed, or None where it isn't there or fails."""
+    """Return a command's output; None if the program is missing or fails."""
     try:
         return output_of(command, environment=environment, seconds=30).strip()
     except CommandError:

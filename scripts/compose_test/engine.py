@@ -1,7 +1,7 @@
-"""Finds Docker, or starts an engine of its own that touches no other.
+"""Find Docker, or start a private engine that doesn't affect any other.
 
-What is missing on Debian is installed or unpacked from its archive: `docker.io`, and Compose from a
-later release, for bookworm has none.
+On Debian, missing parts come from its package archive: `docker.io` is installed, and Compose is
+unpacked from a later release, because bookworm has none.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DEBIAN_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A Docker engine that answers.
+    """A running Docker engine.
 
     Attributes:
-        environment: With what commands have to run to reach it.
-        is_own: Whether it was started here, and nobody else uses it.
-        version: As it says.
+        environment: Environment with which commands reach it.
+        is_own: Whether it was started here, so that nothing else uses it.
+        version: The version that it reports.
     """
 
     environment: Mapping[str, str]
@@ -46,19 +46,19 @@ class Engine:
 
 @contextmanager
 def docker_engine(data_folder: Path | None = None) -> Iterator[Engine]:
-    """Yield the machine's engine, else one of its own that ends with the block.
+    """Yield the machine's engine, or else a private one that is stopped after the block.
 
     Args:
-        data_folder: Where an engine of its own keeps its images from one run to the next; None: in
-            a temporary folder.
+        data_folder: Where a private engine keeps its images between runs; None for a temporary
+            folder.
 
     Raises:
-        EngineError: When none answers and none can be started.
+        EngineError: If no engine responds and none can be started.
     """
     version = _engine_version(os.environ)
     if version is None:
         _install_engine()
-        # Debian starts it where the machine has a service manager.
+        # Debian's package starts it if the machine has a service manager.
         version = _engine_version(os.environ)
     if version is not None:
         yield Engine(dict(os.environ), is_own=False, version=version)
@@ -75,21 +75,21 @@ def _engine_version(environment: Mapping[str, str]) -> str | None:
 
 
 def _install_engine() -> None:
-    seen = "No Docker engine answers"
+    seen = "No Docker engine responds"
     if host := os.environ.get("DOCKER_HOST"):
         raise EngineError(
             f"{seen} at DOCKER_HOST, which is {host}. Start it, or unset DOCKER_HOST."
         )
     if os.geteuid() != 0:
         raise EngineError(
-            f"{seen}, and one can be started by root only; this is user {os.geteuid()}. "
-            "Start Docker, or let this user use it."
+            f"{seen}, and only root can start one; this is user {os.geteuid()}. "
+            "Start Docker, or give this user access to it."
         )
     if shutil.which("dockerd") and shutil.which("docker"):
         return
     if shutil.which("apt-get") is None:
-        raise EngineError(f"{seen}, and this isn't Debian, where it could be installed. Start one.")
-    say("  no Docker engine: Debian's docker.io is installed")
+        raise EngineError(f"{seen}, and it can be installed only on Debian. Start an engine.")
+    say("  no Docker engine: installing Debian's docker.io")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "--yes", "--no-install-recommends", "docker.io"]
     try:
@@ -101,14 +101,15 @@ def _install_engine() -> None:
 
 @contextmanager
 def _started(folder: Path, data_folder: Path) -> Iterator[Engine]:
-    """Start an engine in `folder`, which must have a short path, and end it after the block."""
+    """Start an engine in `folder`, which must have a short path, and stop it after the block."""
     host = f"unix://{folder}/docker.sock"
     log = folder / "dockerd.log"
     command = ["dockerd", "--host", host, "--data-root", str(data_folder)]
     command += ["--exec-root", str(folder / "exec"), "--pidfile", str(folder / "dockerd.pid")]
     environment = {**os.environ, "DOCKER_HOST": host, "DOCKER_BUILDKIT": "1"}
     with log.open("wb") as output:
-        # In a session of its own: Ctrl-C is for us, who need the engine to clear up.
+        # In its own session, so that Ctrl-C reaches only this process, which needs the engine to
+        # clean up.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -136,22 +137,22 @@ def _wait_for(process: subprocess.Popen[bytes], environment: Mapping[str, str], 
         time.sleep(0.2)
     lines = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-10:])
     raise EngineError(
-        f"dockerd doesn't answer within {_START_SECONDS} s. It needs the rights to make network "
+        f"dockerd didn't respond within {_START_SECONDS} s. It needs permission to create network "
         f"bridges, mounts and control groups. The last lines of its log:\n{lines}"
     )
 
 
 def is_compose_2(version: str) -> bool:
-    """Return whether a version is new enough: 2.0 brought `up --wait`, 2.6 secrets of builds."""
+    """Return whether a version is new enough: 2.0 added `up --wait`, 2.6 added build secrets."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
     return found is not None and (int(found[1]), int(found[2])) >= (2, 6)
 
 
 def find_compose(engine: Engine, folder: Path) -> list[str]:
-    """Return the command of Docker Compose, unpacked into `folder` where it isn't installed.
+    """Return the command for Docker Compose, which is unpacked into `folder` if it isn't installed.
 
     Raises:
-        ComposeError: When there is none that is new enough.
+        ComposeError: If no version that is new enough is available.
     """
     for command in (["docker", "compose"], ["docker-compose"]):
         version = answers([*command, "version", "--short"], engine.environment)
@@ -159,10 +160,10 @@ def find_compose(engine: Engine, folder: Path) -> list[str]:
             return command
     if shutil.which("apt-get") is None or not _DEBIAN_KEYS.exists():
         raise ComposeError(
-            "Neither `docker compose version` nor `docker-compose version` says 2.6 or newer, and "
-            "this isn't Debian, where it could be unpacked. Install Docker's Compose plugin."
+            "Neither `docker compose version` nor `docker-compose version` reports 2.6 or newer, "
+            "and it can be unpacked only on Debian. Install Docker's Compose plugin."
         )
-    say(f"  no Docker Compose: the one of Debian {_COMPOSE_RELEASE} is unpacked, not installed")
+    say(f"  no Docker Compose: unpacking that of Debian {_COMPOSE_RELEASE}, without installing it")
     try:
         return [str(_unpacked_compose(folder))]
     except CommandError as error:
@@ -170,7 +171,7 @@ def find_compose(engine: Engine, folder: Path) -> list[str]:
 
 
 def _unpacked_compose(folder: Path) -> Path:
-    """Download and unpack Compose, with lists of packages of its own."""
+    """Download and unpack Compose, with separate package lists."""
     sources = folder / "sources.list"
     sources.write_text(
         f"deb [signed-by={_DEBIAN_KEYS}] http://deb.debian.org/debian {_COMPOSE_RELEASE} main\n"
@@ -179,7 +180,7 @@ def _unpacked_compose(folder: Path) -> Path:
     for option, name in (("Dir::State::Lists", "lists"), ("Dir::Cache", "cache")):
         (folder / name / ("partial" if name == "lists" else "archives/partial")).mkdir(parents=True)
         apt += ["-o", f"{option}={folder / name}"]
-    # apt's own user can't write into this folder.
+    # apt's sandbox user can't write to this folder.
     apt += ["-o", "APT::Sandbox::User=root"]
     output_of([*apt, "update"], seconds=300)
     output_of([*apt, "download", "docker-compose"], folder=folder, seconds=300)

@@ -2,14 +2,14 @@
 
 ComposeTestError
 ├── CommandError           a command failed or took too long
-├── EngineError            no Docker engine answers, and none could be started
+├── EngineError            no Docker engine responds, and none could be started
 ├── ComposeError           no Docker Compose that is new enough
-├── BaseImageError         the Dockerfile's base image can't be had
-├── PortError              a port that the stack publishes is taken
+├── BaseImageError         the Dockerfile's base image isn't available
+├── PortError              a port that the stack publishes is in use
 ├── StackError             a service didn't become healthy, or left something behind
 ├── ApiError               Airflow's REST API refused a request
 ├── DagRunError            a DAG run failed or didn't end in time
-└── ContentError           what was read isn't what was written, or where it was to be
+└── ContentError           data that was read doesn't match, or isn't where it should be
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class ComposeTestError(Exception):
-    """Base of all errors that end a run."""
+    """Base class of all errors that end a run."""
 
 
 class CommandError(ComposeTestError):
@@ -37,7 +37,7 @@ class CommandError(ComposeTestError):
 
 
 class EngineError(ComposeTestError):
-    """Raised when no Docker engine answers and none could be started."""
+    """Raised when no Docker engine responds and none could be started."""
 
 
 class ComposeError(ComposeTestError):
@@ -45,15 +45,15 @@ class ComposeError(ComposeTestError):
 
 
 class BaseImageError(ComposeTestError):
-    """Raised when the Dockerfile's base image can't be had."""
+    """Raised when the Dockerfile's base image isn't available."""
 
 
 class PortError(ComposeTestError):
-    """Raised when a port that the stack publishes is taken."""
+    """Raised when a port that the stack publishes is in use."""
 
 
 class StackError(ComposeTestError):
-    """Raised when a service didn't become healthy, or something of the stack is left over."""
+    """Raised when a service didn't become healthy, or parts of the stack are left over."""
 
 
 class ApiError(ComposeTestError):
@@ -65,4 +65,4 @@ class DagRunError(ComposeTestError):
 
 
 class ContentError(ComposeTestError):
-    """Raised when what was read isn't what was written, or isn't where it was to be."""
+    """Raised when data that was read doesn't match, or isn't where it should be."""

@@ -1,4 +1,4 @@
-"""The stack of docker-compose.yaml under a name, images and ports of its own."""
+"""The stack in docker-compose.yaml, with a separate project name, images and ports."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["BuildWatch", "Stack", "changed", "is_free", "prepare_stack", "root_p
 
 _TAG = "compose-test"
 _LOG_LINES = 25
-# It is reached at whatever port; Kafka tells its clients the port to come back to.
+# Airflow can use any port; Kafka can't, because it advertises a fixed port to its clients.
 _ANY_PORT = "airflow"
 
 
 def changed(config: Mapping[str, Any], ca: Path | None) -> dict[str, Any]:
-    """Return a stack's configuration as it is tested beside others.
+    """Return a stack's configuration, changed so that it can run alongside others.
 
     Args:
-        config: What `docker compose config` says.
-        ca: The certificates that a build has to trust as well.
+        config: Output of `docker compose config`.
+        ca: Additional certificates that builds have to trust.
     """
     services = {}
     for name, service in config["services"].items():
@@ -47,13 +47,13 @@ def changed(config: Mapping[str, Any], ca: Path | None) -> dict[str, Any]:
 
 
 def is_free(port: int) -> bool:
-    """Return whether nothing listens at a port of 127.0.0.1."""
+    """Return whether nothing listens on a port of 127.0.0.1."""
     with closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def root_processes(top: str) -> list[str]:
-    """Return the lines of `docker top … -eo uid,pid,args` that are processes of root."""
+    """Return the lines of `docker top … -eo uid,pid,args` for processes that run as root."""
     return [line for line in top.splitlines()[1:] if line.split()[0] == "0"]
 
 
@@ -64,13 +64,13 @@ def _extra_ca() -> Path | None:
 
 
 def prepare_stack(engine: Engine, compose: list[str], checkout: Path, folder: Path) -> Stack:
-    """Read docker-compose.yaml and write it as it is tested into a folder.
+    """Read docker-compose.yaml and write the variant for the test to a folder.
 
     Raises:
-        CommandError: When Docker Compose doesn't take it.
-        PortError: When a port that has to be the file's own is taken.
+        CommandError: If Docker Compose rejects the file.
+        PortError: If a port that can't be changed is in use.
     """
-    # The process's number: two runs on one engine don't meet.
+    # With the process id, so that two runs on one engine don't collide.
     project = f"kafka-drain-test-{os.getpid()}"
     asked = ["--project-name", project, "--file", str(checkout / "docker-compose.yaml")]
     config = json.loads(
@@ -80,8 +80,9 @@ def prepare_stack(engine: Engine, compose: list[str], checkout: Path, folder: Pa
         for port in service.get("ports", []):
             if name != _ANY_PORT and not is_free(int(port["published"])):
                 raise PortError(
-                    f"Something listens at 127.0.0.1:{port['published']}, where {name} of this "
-                    "stack has to. End it first; where it is your own stack: `docker compose stop`."
+                    f"127.0.0.1:{port['published']} is in use, but {name} of this stack needs it. "
+                    "Stop the program that uses it; if it is your own stack, run `docker compose "
+                    "stop`."
                 )
     file = folder / "docker-compose.json"
     file.write_text(json.dumps(changed(config, _extra_ca())))
@@ -91,16 +92,16 @@ def prepare_stack(engine: Engine, compose: list[str], checkout: Path, folder: Pa
 
 @dataclass
 class BuildWatch:
-    """Reads BuildKit's plain progress and says each step that took a second or longer.
+    """Reads BuildKit's plain progress and prints each step that took a second or longer.
 
     Attributes:
-        names: Of the steps, by their number.
+        names: Names of the steps, by their number.
     """
 
     names: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, line: str) -> None:
-        """Take a line as BuildKit prints it."""
+        """Process a line that BuildKit printed."""
         if step := re.match(r"#(\d+) \[(.*)", line):
             self.names[step[1]] = f"[{step[2]}"
         elif (done := re.match(r"#(\d+) DONE (\d+\.\d)s", line)) and float(done[2]) >= 1:
@@ -109,13 +110,13 @@ class BuildWatch:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The stack, as Docker Compose is asked for it.
+    """The stack, operated through Docker Compose.
 
     Attributes:
-        engine: Where it runs.
-        project: The name that all of it bears.
-        compose: The command of Docker Compose with its options.
-        services: Their names.
+        engine: The Docker engine on which it runs.
+        project: The Compose project name.
+        compose: The command for Docker Compose with its options.
+        services: Names of the services.
     """
 
     engine: Engine
@@ -132,20 +133,20 @@ class Stack:
         return output_of(["docker", *arguments], environment=self.engine.environment)
 
     def build(self) -> None:
-        """Build the images, and say what of it took a second or longer.
+        """Build the images, and print the steps that took a second or longer.
 
         Raises:
-            CommandError: When that fails; with its last lines.
+            CommandError: If the build fails; with its last lines.
         """
         command = [*self.compose, "--progress", "plain", "build"]
         watch = BuildWatch()
         run_watched(command, watch, environment=self.engine.environment, seconds=1800)
 
     def up(self, seconds: int) -> None:
-        """Start it and wait until all is healthy.
+        """Start the stack and wait until all services are healthy.
 
         Raises:
-            StackError: When a service isn't healthy within `seconds`; with its log's last lines.
+            StackError: If a service isn't healthy within `seconds`; with its log's last lines.
         """
         try:
             self._run("up", "--wait", "--wait-timeout", str(seconds), seconds=seconds + 60)
@@ -153,16 +154,16 @@ class Stack:
             raise StackError(f"{error}\n{self._unhealthy()}") from error
 
     def down(self) -> None:
-        """Remove all of it, volumes too.
+        """Remove the stack, including its volumes.
 
         Raises:
-            StackError: When a container, volume or network of it is left.
+            StackError: If one of its containers, volumes or networks is left.
         """
         self._run("down", "--volumes", "--remove-orphans", "--timeout", "60", seconds=300)
         label = f"label=com.docker.compose.project={self.project}"
         for kind in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
             if left := self._docker(*kind, "--quiet", "--filter", label).split():
-                raise StackError(f"`down` left behind what `docker {kind[0]}` calls {left}")
+                raise StackError(f"`down` left behind, as listed by `docker {kind[0]}`: {left}")
 
     def containers(self) -> dict[str, tuple[str, str]]:
         """Return id and status of each service's container, by service."""
@@ -186,25 +187,25 @@ class Stack:
         return "\n".join(told)
 
     def run_in(self, service: str, *command: str) -> str:
-        """Run a command in a service's container and return what it printed.
+        """Run a command in a service's container and return its output.
 
         Raises:
-            CommandError: When it fails.
+            CommandError: If it fails.
         """
         return self._run("exec", "-T", service, *command)
 
     def copy_out(self, service: str, path: str, folder: Path) -> None:
-        """Copy a folder of a service's container into one of this machine.
+        """Copy a folder from a service's container to this machine.
 
         Raises:
-            CommandError: When it isn't there.
+            CommandError: If the folder doesn't exist.
         """
         self._run("cp", f"{service}:{path}", str(folder), seconds=300)
 
     def address(self, service: str, port: int) -> str:
-        """Return the address of this machine that leads to a service's port."""
+        """Return the address on this machine under which a service's port is published."""
         return self._run("port", service, str(port)).strip()
 
     def processes(self, service: str) -> str:
-        """Return user id, process id and arguments of all that runs in a service's container."""
+        """Return user id, process id and arguments of all processes in a service's container."""
         return self._docker("top", self.containers()[service][0], "-eo", "uid,pid,args")

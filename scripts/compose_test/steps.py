@@ -1,4 +1,4 @@
-"""The steps of a run, each with its time, said as they go."""
+"""The steps of a run, each printed with its duration."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["Steps", "say"]
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush it."""
     print(line, flush=True)
 
 
 @dataclass
 class Steps:
-    """What was done, in its order.
+    """The steps of a run, in order.
 
     Attributes:
-        done: Name, seconds and outcome of each step.
+        done: Name, seconds and outcome of each finished step.
     """
 
     done: list[tuple[str, float, str]] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Run a step: say when it begins and how it ended, and keep its time.
+        """Run a step: print when it starts and how it ended, and record its duration.
 
-        What went wrong is said here, for the removal of the stack, which follows, may fail too.
+        Errors are printed here, because the removal of the stack that follows may fail too.
         """
         say(f"{name} …")
         began = time.monotonic()
@@ -48,7 +48,7 @@ class Steps:
         """Return the steps as a table, in seconds."""
         total = sum(seconds for _, seconds, _ in self.done)
         outcome = "ok" if all(outcome == "ok" for *_, outcome in self.done) else "failed"
-        rows = [*self.done, ("in all", total, outcome)]
+        rows = [*self.done, ("total", total, outcome)]
         width = max(len(name) for name, *_ in rows)
         return "\n".join(
             f"{name:<{width}}  {seconds:7.1f} s  {outcome}" for name, seconds, outcome in rows

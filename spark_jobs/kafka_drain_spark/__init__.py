@@ -1,4 +1,4 @@
-"""kafka-drain's Spark side. Knows pyspark and the core's plain modules, never Airflow."""
+"""kafka-drain's Spark side. Imports pyspark and the core's plain modules, never Airflow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["without_zipped_pyspark"]
 def without_zipped_pyspark(path: Sequence[str]) -> list[str]:
     """Return a module search path without spark-submit's zip of an installed pyspark.
 
-    A zip has no byte code: importing pyspark from it takes half a second longer than from the
-    folder that it lies in. It stays where pyspark isn't installed in this Python.
+    The zip has no byte code, so importing pyspark from it takes half a second longer than from the
+    installed folder. The zip is kept if pyspark isn't installed in this Python.
     """
     return [
         entry
@@ -25,5 +25,5 @@ def without_zipped_pyspark(path: Sequence[str]) -> list[str]:
     ]
 
 
-# Before the first import of pyspark, which comes after that of this package.
+# This runs before the first import of pyspark, because this package is imported first.
 sys.path[:] = without_zipped_pyspark(sys.path)

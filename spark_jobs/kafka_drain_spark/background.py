@@ -1,4 +1,4 @@
-"""Blocking work in a thread of its own, so that its progress can be shown."""
+"""Run blocking work in a thread, so that its progress can be shown."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Background(Generic[T]):
             self._error = error
 
     def ended(self, seconds: float) -> bool:
-        """Wait so long; return whether the work has ended; raise what it raised."""
+        """Wait up to this long; return whether the work has finished, or raise its error."""
         self._thread.join(seconds)
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """Return what the ended work returned."""
+        """Return the result of the finished work."""
         return self._results[0]

@@ -1,4 +1,4 @@
-"""Compaction: the records of many small files, sorted by offset, in few large files."""
+"""Compact files: rewrite the records of many small files, sorted by offset, to a few large ones."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ PROGRESS_SECONDS = 2.0
 
 
 def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
-    """Write the records of some files anew, and read back what was written.
+    """Rewrite the records of some files, and read back what was written.
 
     Returns:
         records and fingerprint (of what was read back), seconds.
 
     Raises:
-        JobFailed: When other records were read back than were read before.
+        JobFailed: When the records read back differ from the source records.
     """
     began = time.monotonic()
     records = read_files(spark, spec.sources)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
-    # Folders first, so that a task writes few of them.
+    # Partition columns first, so that each task writes to few folders.
     order = list(dict.fromkeys([*spec.partition_by, "topic", "partition", "offset"]))
     ordered = records.repartitionByRange(spec.files, *order).sortWithinPartitions(*order)
-    # Behind the exchange, which reads everything twice: first to find out where to cut.
+    # After the exchange, which reads everything twice: the first time to sample the range bounds.
     observation = Observation(NAME)
     observed = ordered.observe(observation, *fingerprint_columns(ordered))
     observed = with_exact_times(observed, spec.file_format)
-    # From the raw bytes again: schemas that were unknown then may be known now.
+    # Decoded from the raw bytes again: schemas that were unknown may be known by now.
     observed = with_decoded(observed, spec.values)
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
@@ -62,6 +62,6 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     ).save()
     after = fingerprint_of(reading.get)
     if before != after:
-        raise JobFailed(f"{spec.path} holds {after}, its sources {before}; expected the same")
+        raise JobFailed(f"{spec.path} holds {after}, but its sources hold {before}")
     print(f"compact {spec.window}: {after['records']:,} records", flush=True)
     return {**after, "seconds": round(time.monotonic() - began, 1)}

@@ -1,4 +1,4 @@
-"""The data files of an archive, read by Spark, whatever their format and folders."""
+"""Read an archive's data files with Spark, whatever their format and folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_drain.config.sink_options import MILLISECONDS
 
 __all__ = ["read_files", "with_exact_times"]
 
-#: Kafka's columns. JSON has bytes as base64 and needs to be told that they are bytes.
+#: Kafka's columns. JSON stores bytes as base64, so Spark needs the type to decode them.
 COLUMNS = {
     "key": "binary",
     "value": "binary",
@@ -32,13 +32,13 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 def read_files(
     spark: SparkSession, sources: Iterable[Mapping[str, Any]], columns: Mapping[str, str] = _NONE
 ) -> DataFrame:
-    """Read exactly some files, with the topic from the column or the folder.
+    """Read exactly the given files, with the topic from the column or the folder.
 
     Args:
         spark: The session.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
-        columns: Types, as Spark's DDL has them, of more columns, which the files have or their
-            folders name; null where neither does.
+        columns: Types in Spark's DDL of further columns, which come from the files or their folder
+            names; null if from neither.
     """
     types = {**COLUMNS, **columns}
     parts = [_read(spark, source, types) for source in sources]
@@ -53,7 +53,7 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
         in_files[MILLISECONDS] = "bigint"
     records = (
         spark.read.format(source["file_format"])
-        # Without it, a topic named 2024 would be a number.
+        # Without a schema, a topic named 2024 would become a number.
         .schema(", ".join(f"`{name}` {kind}" for name, kind in in_files.items()))
         .option("basePath", source["data_folder"])
         .load(source["files"])
@@ -61,15 +61,16 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
     if source["file_format"] == "orc":
         exact = F.expr(f"coalesce(timestamp_millis({MILLISECONDS}), timestamp)")
         records = records.withColumn("timestamp", exact)
-    # Folders may name columns that nobody asked for, and in another order.
+    # Folders may name columns that weren't requested, and in a different order.
     return records.select(*types)
 
 
 def with_exact_times(records: DataFrame, file_format: str) -> DataFrame:
-    """Return records with what a format needs besides to keep their times as they are.
+    """Return records with the extra column that a format needs to preserve their timestamps.
 
-    ORC keeps seconds and nanoseconds, of the calendar that people had: of the second before 1970
-    it makes the first one after, and libraries read it as nanoseconds, which end in 2262.
+    ORC stores seconds and nanoseconds in the hybrid Julian-Gregorian calendar: it maps the second
+    before 1970 to the first one after, and libraries read the values as nanoseconds, whose range
+    ends in 2262.
     """
     if file_format != "orc":
         return records

@@ -1,7 +1,7 @@
-"""Values decoded into typed columns beside their raw bytes; one that can't be stays raw.
+"""Decode values into typed columns next to their raw bytes; undecodable values stay raw.
 
-Adds `value_schema_id` (bigint; null without Confluent's wire format) and `value_decoded`, which is
-null where a value isn't decoded. What was not is counted as the records pass.
+Adds `value_schema_id` (bigint; null if the value isn't in Confluent's wire format) and
+`value_decoded`, which is null if the value isn't decoded. Undecoded values are counted on the way.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = [
 #: Name of the observation.
 COUNTED = "values"
 
-# Confluent's wire format: a zero byte, then the schema's id in four bytes, highest first.
+# Confluent's wire format: a zero byte, then the schema's id in four bytes, big-endian.
 _IN_WIRE_FORMAT = "octet_length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 _SCHEMA_ID = (
     f"CASE WHEN {_IN_WIRE_FORMAT} "
     "THEN cast(conv(hex(substring(value, 2, 4)), 16, 10) AS BIGINT) END"
 )
 _WITHOUT_ID = f"CASE WHEN {_IN_WIRE_FORMAT} THEN substring(value, 6) ELSE value END"
-#: A field that each decoded record has: what can't be decoded comes as a record of nulls.
+#: A marker field in each decoded record: Spark returns undecodable values as a record of nulls.
 _MARK = "__kafka_drain_decoded"
 _UNDECODED = ("unknown_schema_id", "not_decodable", "not_in_wire_format")
 _RAW = "__kafka_drain_value"
@@ -47,11 +47,11 @@ def with_decoded(records: DataFrame, values: Mapping[str, Any] | None) -> DataFr
     """Add the decoded columns.
 
     Args:
-        records: With a binary column `value`.
-        values: What the job spec says; None to add nothing.
+        records: Records with a binary column `value`.
+        values: The `values` of the job spec; None to add nothing.
 
     Raises:
-        JobFailed: When Spark can't make columns of what `values` says.
+        JobFailed: When Spark can't create the columns that `values` asks for.
     """
     if values is None:
         return records
@@ -60,15 +60,16 @@ def with_decoded(records: DataFrame, values: Mapping[str, Any] | None) -> DataFr
         return _from_json(records, values) if _is_json(values) else _from_avro(records, values)
     except PySparkException as error:
         said = "values.columns" if _is_json(values) else "values.reader_schema"
-        raise JobFailed(f"{said} can't be columns: {explain(error)}; correct it") from error
+        message = f"{said} can't be converted to columns: {explain(error)}; correct it"
+        raise JobFailed(message) from error
 
 
 def decoded_columns(spark: SparkSession, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the types of the decoded columns, as Spark's DDL has them."""
+    """Return the types of the decoded columns in Spark's DDL."""
     nothing: list[tuple[bytes]] = []
     schema = with_decoded(spark.createDataFrame(nothing, "value binary"), values).schema
     types = spark.sparkContext._jvm.org.apache.spark.sql.types  # type: ignore[union-attr]
-    # Python's own text of a type is cut after 25 fields.
+    # pyspark's own text of a type is truncated after 25 fields.
     return {
         field.name: types.DataType.fromJson(field.dataType.json()).sql()
         for field in schema
@@ -81,7 +82,7 @@ def _is_json(values: Mapping[str, Any]) -> bool:
 
 
 def _from_json(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
-    """Decode JSON; a text that isn't, or a field of another type, leaves the value raw."""
+    """Decode JSON; invalid JSON, or a field of a different type, leaves the value raw."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MARK}
     text = F.expr(f"cast({_WITHOUT_ID} AS STRING)")
     columns = f"{values['columns']}, `{_MARK}` STRING"
@@ -91,7 +92,7 @@ def _from_json(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
 
 
 def _from_avro(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
-    """Decode Avro with the schema that each value's id names, into the reader's columns."""
+    """Decode Avro with the writer schema of each value's id, into the reader schema's columns."""
     reader = values["reader"]
     is_record = isinstance(reader, dict) and reader.get("type") in ("record", "error")
     if is_record:
@@ -99,7 +100,7 @@ def _from_avro(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
         reader = {**reader, "fields": [*reader["fields"], mark]}
     options = {"avroSchema": json.dumps(reader), "mode": "PERMISSIVE"}
     payload = F.expr("substring(value, 6)")
-    # Without a writer, nothing is decoded, and the columns are there all the same.
+    # Without writer schemas, nothing is decoded, but the columns exist.
     decoded = F.when(F.expr("false"), from_avro(payload, json.dumps(reader), options))
     for id_, writer in values["writers"].items():
         found = from_avro(payload, json.dumps(writer), options)
@@ -108,7 +109,7 @@ def _from_avro(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
     if is_record:
         decoded = F.when(F.expr(f"{_RAW}.{_MARK}"), F.col(_RAW).dropFields(_MARK))
     elif isinstance(kind := parsed.schema[_RAW].dataType, StructType):
-        # A union: one of its branches is there.
+        # A union: in a decoded value, one of its branches isn't null.
         branches = [f"{_RAW}.`{name}` IS NOT NULL" for name in kind.names]
         decoded = F.when(F.expr(" OR ".join(branches)), F.col(_RAW))
     else:
@@ -117,10 +118,10 @@ def _from_avro(records: DataFrame, values: Mapping[str, Any]) -> DataFrame:
 
 
 def count_columns(values: Mapping[str, Any]) -> list[Column]:
-    """Return what is observed of decoded records.
+    """Return the observed metrics of decoded records.
 
-    decoded, tombstones and not_decodable; of Avro also not_in_wire_format, unknown_schema_id, and
-    the lowest and highest such id.
+    These are decoded, tombstones and not_decodable; for Avro also not_in_wire_format,
+    unknown_schema_id, and the lowest and highest unknown id.
     """
     counted = {"decoded": "value_decoded IS NOT NULL", "tombstones": "value IS NULL"}
     bounds = {}
@@ -143,7 +144,7 @@ def count_columns(values: Mapping[str, Any]) -> list[Column]:
 
 
 def total_counts(observed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Add up what was observed of several batches; ids only where there are unknown ones."""
+    """Add up the observed metrics of several batches; include ids only if some are unknown."""
     totals: dict[str, int] = {}
     for counts in observed:
         for name, value in counts.items():
@@ -159,7 +160,7 @@ def total_counts(observed: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def counts_line(counts: Mapping[str, int]) -> str:
-    """Return what became of the values, as people read it."""
+    """Return the counts of decoded and undecoded values as a line of text."""
     parts = [f"{counts.get('decoded', 0):,} decoded"]
     if counts.get("unknown_schema_id"):
         ids = sorted({counts["lowest_unknown_id"], counts["highest_unknown_id"]})
@@ -172,4 +173,4 @@ def counts_line(counts: Mapping[str, int]) -> str:
     if counts.get("tombstones"):
         parts.append(f"{counts['tombstones']:,} without a value")
     undecoded = any(counts.get(name) for name in _UNDECODED)
-    return f"values: {', '.join(parts)}" + ("; what isn't decoded stays raw" if undecoded else "")
+    return f"values: {', '.join(parts)}" + ("; undecoded values stay raw" if undecoded else "")

@@ -1,4 +1,4 @@
-"""The drain: a streaming query from Kafka to files that ends when it has caught up."""
+"""The drain: a streaming query from Kafka to files that stops when it has caught up."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ FORMAT_OPTIONS = ("parquet.", "orc.")
 
 
 class Batches:
-    """The finished batches of a query, by batch id; Spark itself keeps the last hundred reports.
+    """The finished batches of a query, by batch id; Spark itself keeps only the last 100 reports.
 
     Args:
-        start: Where a query's first batch ever starts; Spark's report of it doesn't say.
+        start: Start offsets of the query's very first batch, which Spark's report doesn't include.
     """
 
     def __init__(self, start: dict[TopicPartition, int]) -> None:
@@ -51,8 +51,8 @@ class Batches:
         self._reports: dict[int, dict[str, Any]] = {}
 
     def update(self, query: StreamingQuery) -> None:
-        """Take in what the query reports of itself."""
-        # `recentProgress` turns offsets into Python's repr of a dict: the JSON is read instead.
+        """Add the query's recent progress reports."""
+        # pyspark's `recentProgress` turns offsets into the repr of a dict, so read the JSON.
         for java_report in query._jsq.recentProgress():
             report = json.loads(java_report.json())
             source = report["sources"][0]
@@ -64,7 +64,7 @@ class Batches:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the batches drained."""
+        """Number of offsets that the batches drained."""
         total = 0
         for report in self._reports.values():
             start = self._source_offsets(report, "startOffset") or self._start
@@ -74,7 +74,7 @@ class Batches:
 
     @property
     def records(self) -> int:
-        """How many records the batches read; fewer than offsets where Kafka has gaps."""
+        """Number of records that the batches read; less than `offsets` if Kafka has gaps."""
         return sum(report["sources"][0]["numInputRows"] for report in self._reports.values())
 
     @property
@@ -86,10 +86,10 @@ class Batches:
 
     @property
     def fingerprints(self) -> list[dict[str, Any]]:
-        """What was observed of each batch's records: batch, records, fingerprint, start, end.
+        """The observed fingerprint of each batch: batch, records, fingerprint, start, end.
 
-        Of the partitions, those that the batch read something of. A batch that was committed
-        before, and that Spark skips, isn't among them.
+        `start` and `end` contain only partitions that the batch read something from. A batch that
+        was already committed, so that Spark skipped it, isn't included.
         """
         return [
             {
@@ -112,13 +112,13 @@ class Batches:
 
     @property
     def value_counts(self) -> dict[str, int]:
-        """What became of the values; empty when none are decoded."""
+        """The counts of decoded and undecoded values; empty when values aren't decoded."""
         observed = (report.get("observedMetrics", {}) for report in self._reports.values())
         return total_counts(metrics[COUNTED] for metrics in observed if metrics.get(COUNTED))
 
     @property
     def behind_latest(self) -> dict[str, float]:
-        """The source's own figures: min, max and average offsets behind latest, at the end."""
+        """The source's own lag metrics at the end: min, max and average offsets behind latest."""
         if not self._reports:
             return {}
         metrics = self._reports[max(self._reports)]["sources"][0].get("metrics", {})
@@ -138,12 +138,12 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
-        avg), start and end (Spark's JSON form), fingerprints (of each batch), and where values are
-        decoded, values (how many were, and weren't).
+        avg), start and end (Spark's JSON form), fingerprints (of each batch), and if values are
+        decoded, values (counts of decoded and undecoded ones).
 
     Raises:
-        JobFailed: When Spark can't make columns of what `values` says, or the query failed; has
-            the fingerprints of the batches that it committed before.
+        JobFailed: When Spark can't create the columns that `values` asks for, or the query failed;
+            contains the fingerprints of the batches committed before.
     """
     start = from_spark_json(spec.start)
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
@@ -155,7 +155,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         follow(spark, spec, query, batches, progress)
     except SPARK_ERRORS as error:
         batches.update(query)
-        # Its last batch failed; those before it are committed.
+        # The last batch failed; earlier ones are committed.
         raise JobFailed(explain(error), {"fingerprints": batches.fingerprints}) from error
     seconds = progress.seconds
     if len(batches):
@@ -170,7 +170,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         if spec.values:
             print(f"drain {spec.pipeline}: {counts_line(batches.value_counts)}", flush=True)
     else:
-        print(f"drain {spec.pipeline}: nothing new, Kafka holds no offset that is not drained")
+        print(f"drain {spec.pipeline}: nothing new; every offset that Kafka holds is drained")
     return {
         "batches": len(batches),
         "offsets": batches.offsets,
@@ -195,10 +195,10 @@ def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
 
 
 def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
-    """Return a session with the options of the format, and of what it reads.
+    """Return a session configured for the file format and the source.
 
-    The streaming sink hands its options on to neither Parquet nor ORC: these read the session's
-    configuration (FileStreamSink in Spark 4.0).
+    The streaming sink doesn't pass its options on to Parquet or ORC, which read the session's
+    configuration instead (FileStreamSink in Spark 4.0).
     """
     session = spark.newSession()
     find_internal_topics(session, spec.reader_options)
@@ -209,7 +209,7 @@ def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
 
 
 def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
-    """Start the query that writes records, which have the columns of Spark's Kafka source."""
+    """Start the query that writes records with the columns of Spark's Kafka source."""
     records = as_sent(records)
     records = records.observe(NAME, *fingerprint_columns(records))
     records = with_exact_times(records, spec.file_format)
@@ -230,11 +230,11 @@ def follow(
     batches: Batches,
     progress: Progress,
 ) -> None:
-    """Print how far the query has got until it ends."""
+    """Print the query's progress until it terminates."""
     last = ""
     while not query.awaitTermination(PROGRESS_SECONDS):  # type: ignore[arg-type]
         batches.update(query)
-        # Running tasks may be of a batch that ended a moment ago: never show more than planned.
+        # Running tasks may belong to a batch that has just finished: never show more than planned.
         done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
         line = progress.line(f"drain {spec.pipeline}", max(done, progress.done))
         if line != last:

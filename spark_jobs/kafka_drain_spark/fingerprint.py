@@ -1,4 +1,4 @@
-"""The fingerprint of records, taken by Spark between Kafka and the files."""
+"""The fingerprint of records, computed by Spark between Kafka and the files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ COLUMNS = (
 
 
 def fingerprint_columns(records: DataFrame) -> list[Column]:
-    """Return what is observed of the Kafka source's rows: `records` and `fingerprint`.
+    """Return the observed metrics of the Kafka source's rows: `records` and `fingerprint`.
 
-    XOR needs no order and can't overflow, as a sum would under ANSI rules.
+    XOR is independent of order and can't overflow, unlike a sum under ANSI rules.
     """
     known = records.columns
     hashed = ", ".join(f"`{name}`" for name in COLUMNS if name in known)
-    # As SQL: `F.lit` imports pyspark.testing, and with it pandas, which takes a second and a half.
+    # As SQL, because `F.lit` imports pyspark.testing and thus pandas, which takes 1.5 seconds.
     return [F.expr("count(1)").alias("records"), F.expr(f"bit_xor(xxhash64({hashed}))").alias(NAME)]
 
 
 def fingerprint_of(observed: dict[str, Any]) -> dict[str, Any]:
-    """Return what was observed as it stands in a result: 16 hexadecimal digits."""
+    """Return the observed metrics in a result's form: the fingerprint as 16 hexadecimal digits."""
     return {
         "records": observed["records"],
         NAME: f"{(observed[NAME] or 0) % (1 << 64):016x}",

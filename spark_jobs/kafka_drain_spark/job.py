@@ -1,6 +1,6 @@
-"""What all Spark jobs share: session, log levels, secrets, the result file and the exit code.
+"""The common part of all Spark jobs: session, log levels, secrets, result file and exit code.
 
-A job of kind `x` is `run_x` in the module `x` beside this one.
+A job of kind `x` is the function `run_x` in this package's module `x`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = [
     "secret_options",
 ]
 
-#: What pyspark raises for an error in the JVM: an aborted job comes as Py4J's own exception.
+#: What pyspark raises for an error in the JVM: an aborted job raises Py4J's own exception.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 
 class Spec(Protocol):
-    """What a job spec has, whatever the job."""
+    """The attributes that every job spec has."""
 
     @property
     def log_levels(self) -> dict[str, str]:
@@ -50,11 +50,11 @@ S = TypeVar("S", bound=Spec)
 
 
 class JobFailed(Exception):
-    """Raised when a job has to end with an error whose message says everything.
+    """Raised to fail a job with an error whose message is self-explanatory.
 
     Args:
-        message: The error.
-        left: What its result says beside the error.
+        message: The error message.
+        left: Entries of the job's result in addition to the error.
     """
 
     def __init__(self, message: str, left: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -63,17 +63,17 @@ class JobFailed(Exception):
 
 
 def main(kind: str, *paths: str) -> int:
-    """Run jobs of one kind, each with a spec of its own; return the process's exit code."""
+    """Run jobs of one kind, each with its own spec; return the process's exit code."""
     work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
     specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
     return run_jobs(specs, work)
 
 
 def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
-    """Run jobs one after the other in one session; return the process's exit code.
+    """Run jobs one after another in one session; return the process's exit code.
 
-    Each writes its result file, and one that fails stops no other. The result of a failed job has
-    an `error`: the caller turns it into its own error, and the log needs no stack trace.
+    Each job writes its result file, and a failed job doesn't stop the others. The result of a
+    failed job has an `error`, which the caller raises, so that the log needs no stack trace.
     """
     began = time.monotonic()
     forget_numpy()
@@ -99,15 +99,15 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
 
 
 def failed_result(error: Exception) -> dict[str, Any]:
-    """Return the result of a job that failed: its error, and what it left all the same."""
+    """Return the result of a failed job: its error and its other entries."""
     left = error.left if isinstance(error, JobFailed) else {}
     return {**left, "error": explain(error)}
 
 
 def forget_numpy() -> None:
-    """Take pyspark's converters of NumPy's numbers out of Py4J: no job has such numbers.
+    """Remove pyspark's converters of NumPy numbers from Py4J: no job uses such numbers.
 
-    The first of them imports pyspark.testing, and with it pandas: 1.5 seconds of each start
+    The first one imports pyspark.testing and thus pandas, which adds 1.5 seconds to each start
     (pyspark.sql.types in Spark 4.0).
     """
     converters = protocol.INPUT_CONVERTER
@@ -115,17 +115,17 @@ def forget_numpy() -> None:
 
 
 def explain(error: Exception) -> str:
-    """Return the one line of an error that says what happened."""
+    """Return the single line of an error that explains what happened."""
     if isinstance(error, JobFailed):
         return str(error)
-    # pyspark keeps Java's causes apart from the message.
+    # pyspark stores Java's causes separately from the message.
     text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
     lines = [line.strip() for line in text.splitlines()]
     if lines and lines[0].startswith("An error occurred while calling "):
-        # Py4J's words; Java's follow behind a colon.
+        # This line is Py4J's; Java's message follows after a colon.
         lines = [line.removeprefix(": ") for line in lines[1:]]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    # Spark wraps what happened in a task; the innermost cause is the reason.
+    # Spark wraps errors of tasks; the innermost cause is the reason.
     first = next((line for line in lines if line), type(error).__name__)
     return f"{first} ({causes[-1]})" if causes and causes[-1] not in first else first
 
@@ -138,5 +138,5 @@ def set_log_levels(spark: SparkSession, levels: dict[str, str]) -> None:
 
 
 def secret_options(path: str) -> dict[str, str]:
-    """Read the options that may not stand in the job spec."""
+    """Read the options that are too secret for the job spec."""
     return dict(json.loads(Path(path).read_text())) if path else {}

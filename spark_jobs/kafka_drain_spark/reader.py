@@ -1,7 +1,7 @@
-"""An archive as one DataFrame: all generations and windows, each offset once.
+"""Read an archive as one DataFrame: all generations and windows, each offset once.
 
-For notebooks and jobs of your own. Unlike the jobs of this package, which need pyspark alone, it
-needs kafka-drain's own requirements in the driver: the list of files is made there.
+For your own notebooks and jobs. Unlike this package's jobs, which need only pyspark, this module
+needs kafka-drain's own requirements in the driver, which lists the files.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ def read_archive(
 ) -> DataFrame:
     """Read the records of an archive of any format.
 
-    Reads what `kafka-drain files` lists at this moment, and nothing that a killed task or a
-    repair has left behind.
+    Reads what `kafka-drain files` currently lists, and nothing that a killed task or a repair has
+    left behind.
 
     Args:
-        spark: The session; for Avro files with spark-avro among its jars.
+        spark: The session; for Avro files it needs spark-avro among its jars.
         archive_path: The archive's folder.
-        include_unsealed: Also read what is committed and not yet proven by a receipt.
+        include_unsealed: Whether to read records that are committed but not yet sealed by a
+            receipt.
 
     Returns:
-        key, value, headers, partition, offset, timestamp, timestampType, topic, and the columns
-        that folders name. `date` and `hour` are strings, as in the folders; null in generations
-        whose folders don't name them. Where values are decoded, also value_schema_id and
-        value_decoded, with the columns of the open generation.
+        key, value, headers, partition, offset, timestamp, timestampType, topic, and the partition
+        columns. `date` and `hour` are strings, as in the folder names, and null in generations
+        without these columns. If values are decoded, also value_schema_id and value_decoded, with
+        the columns of the open generation.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ConfigError: When Spark would read the times of ORC files as those of another time zone.
-        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+        ArchiveError: When the folder isn't an archive.
+        ConfigError: When Spark would read the timestamps of ORC files in another time zone.
+        ManifestInvalidError: When the manifest or receipts are damaged, so that the list of files
+            would be incomplete.
     """
-    # Here, as the jobs' side needs pyspark alone when it is imported.
+    # Imported here, because importing this package must not need more than pyspark.
     from kafka_drain.archive.archive import Archive
     from kafka_drain.archive.files import archive_files, columns_of
     from kafka_drain.schemas.decoding import decoded_values
@@ -67,11 +69,11 @@ def read_archive(
 
 
 def _check_time_zone(spark: SparkSession) -> None:
-    """Refuse to read ORC files' local times, which the drain wrote in UTC, as another zone's."""
+    """Refuse to read ORC files' local times, which the drain wrote in UTC, in another time zone."""
     zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault()  # type: ignore[union-attr]
     if zone.getRawOffset() or zone.useDaylightTime():
         raise ConfigError(
-            f"Spark's JVM is in time zone {zone.getID()}, and would read the times of ORC files, "
-            "which are in UTC, as that zone's; start it with -Duser.timezone=UTC in "
+            f"Spark's JVM is in time zone {zone.getID()} and would misread the timestamps of ORC "
+            "files, which are in UTC; start it with -Duser.timezone=UTC in "
             "spark.driver.extraJavaOptions and spark.executor.extraJavaOptions"
         )

@@ -1,7 +1,7 @@
-"""Republish exactly once with shards as tasks: on each executor the function that the worker uses.
+"""Republish exactly once with shards as tasks; executors call the same function as the worker.
 
-A task that is tried again makes a producer of the same transactional id, which fences the one
-before it, and goes on where that one's last transaction ended.
+A retried task creates a producer with the same transactional id, which fences the previous one, and
+resumes after the last transaction that it committed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["run_send", "send_groups"]
 
 PROGRESS_SECONDS = 2.0
 
-#: So many groups at once in a task: one is sent while another waits for Kafka.
+#: Number of groups that a task sends at once: one is sent while another waits for Kafka.
 LANES = 2
 
 
 def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
-    """Send all shards; a task sends the shards of one group in turn.
+    """Send all shards; the shards of a group are sent one after another.
 
     Returns:
-        records that were sent by these tasks, or shard_error and message of the first shard that
-        can't be sent.
+        records (the number that these tasks sent), or shard_error and message of the first shard
+        that can't be sent.
 
     Raises:
-        Py4JJavaError: When a task failed more often than Spark tries it.
+        Py4JJavaError: When a task used up its retries.
     """
     settings = secret_options(spec.secrets_path)
     groups = [
@@ -59,7 +59,7 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
 def send_groups(
     spark: SparkSession, groups: list[list[SendJob]], tick: Callable[[], None]
 ) -> dict[str, Any]:
-    """Send groups of shards by tasks; calls `tick` every two seconds meanwhile."""
+    """Send groups of shards with Spark tasks, calling `tick` every two seconds meanwhile."""
     context = spark.sparkContext
     slots = context.defaultParallelism
     tasks = shared_out(groups, slots)
@@ -74,24 +74,24 @@ def send_groups(
 
 
 def shared_out(groups: list[list[SendJob]], slots: int) -> list[list[list[SendJob]]]:
-    """Return the groups of each task: one, or several where there are more than can run at once."""
+    """Return the groups of each task: one, or several if there are more groups than task slots."""
     lanes = LANES if len(groups) > slots else 1
     return [groups[at : at + lanes] for at in range(0, len(groups), lanes)]
 
 
 def _send_task(groups: list[list[SendJob]]) -> list[dict[str, Any]]:
-    """Send some groups side by side, on an executor; waits for all of them, also when one fails."""
+    """Send groups concurrently on an executor; wait for all of them, even if one fails."""
     with ThreadPoolExecutor(len(groups)) as pool:
         return list(pool.map(_send_group, groups))
 
 
 def _send_group(jobs: list[SendJob]) -> dict[str, Any]:
-    """Send some shards in turn, on an executor."""
+    """Send shards one after another on an executor."""
     try:
         return {"records": sum(send_shard(job) for job in jobs)}
     except TerminalError as error:
-        # Spark would try the task again, in vain.
+        # Returned instead of raised: Spark would retry the task in vain.
         return {"shard_error": type(error).__name__, "message": str(error)}
     except KafkaDrainError as error:
-        # Spark's own message of a failed task is the error's last line.
+        # Spark uses the error's last line as the message of a failed task.
         raise RuntimeError(f"{type(error).__name__}: {error}") from error

@@ -23,21 +23,22 @@ def run_sink(spark: SparkSession, spec: SinkSpec) -> dict[str, Any]:
     """Send all records of the files to Kafka, in offset order within each source partition.
 
     Returns:
-        records (that Spark read and its sink reported no error for), seconds, records_per_second.
+        records (read by Spark, and sent without an error from its sink), seconds,
+        records_per_second.
 
     Raises:
-        JobFailed: When Spark reads another number of rows than the files hold, or the sink failed;
-            says whether something was sent.
-        PySparkException: When Spark failed before it sent something.
+        JobFailed: When Spark reads a different number of rows than the files hold, or the sink
+            failed; says whether records may have been sent.
+        PySparkException: When Spark failed before it sent anything.
     """
     records = read_files(spark, spec.sources).withColumn("topic", coalesce("topic", lit("")))
     wanted = records.where(concat_ws("-", "topic", "partition").isin(spec.partitions))
     rows = wanted.count()
     if rows != spec.records:
         raise JobFailed(
-            f"Spark reads {rows:,} rows, the files hold {spec.records:,}; nothing was sent"
+            f"Spark reads {rows:,} rows, but the files hold {spec.records:,}; nothing was sent"
         )
-    # One task a source partition, so that its records stay in order.
+    # One task per source partition, so that its records stay in order.
     ordered = wanted.repartition(len(spec.partitions), "topic", "partition").sortWithinPartitions(
         "topic", "partition", "offset"
     )

@@ -1,14 +1,15 @@
-"""Records as their producers sent them, out of the rows of Spark's Kafka source.
+"""Restore records as their producers sent them from the rows of Spark's Kafka source.
 
-The source loses two things on the way from Kafka's client to a row, before anybody can look:
+The source alters two things between Kafka's client and a row, before any query can intervene:
 
-- It makes a row's time by way of `java.sql.Timestamp`, of the calendar that people had: times
-  before 1582-10-15 come out up to ten days away (KafkaRecordToRowConverter, RebaseDateTime). In
-  UTC, which the jobs' JVMs are in, the step is a whole number of days for each span of time, and
-  is taken back here. Twelve days before 1582, and all before the year 1, can't be told.
-- Kafka's Java client reads headers' names as UTF-8, and puts U+FFFD in the place of what isn't.
+- It converts timestamps via `java.sql.Timestamp`, which uses the hybrid Julian-Gregorian calendar:
+  timestamps before 1582-10-15 are shifted by up to ten days (KafkaRecordToRowConverter,
+  RebaseDateTime). In UTC, the time zone of the jobs' JVMs, the shift is a whole number of days for
+  each time span, and is undone here. Twelve days before 1582, and all timestamps before the year 1,
+  are ambiguous.
+- Kafka's Java client decodes header names as UTF-8 and replaces invalid bytes by U+FFFD.
 
-A record that can't be kept as it was sent ends the job by an error that names it.
+A record that can't be kept as it was sent fails the job with an error that names it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["as_sent", "timestamp_as_sent"]
 
 _DAY = 86_400_000_000  # microseconds
 
-#: Days since 1970 of the Julian calendar's spans, each with how many days the source adds to them.
+#: Time spans of the Julian calendar: first day since 1970, and the days that the source adds.
 _JULIAN = (
     (-719_164, 2),
     (-682_945, 1),
@@ -41,7 +42,7 @@ _JULIAN = (
 
 
 def as_sent(records: DataFrame) -> DataFrame:
-    """Return the source's rows with the times and headers that were sent."""
+    """Return the source's rows with the timestamps that were sent, and with checked headers."""
     records = records.withColumn("timestamp", F.expr(timestamp_as_sent()))
     if "headers" in records.columns:
         records = records.withColumn("headers", F.expr(_headers_as_sent()))
@@ -49,12 +50,12 @@ def as_sent(records: DataFrame) -> DataFrame:
 
 
 def timestamp_as_sent() -> str:
-    """Return the SQL of a row's time as it was sent."""
+    """Return the SQL expression of a row's timestamp as it was sent."""
     cases = []
     for number, (start, added) in reversed(list(enumerate(_JULIAN))):
         first = (start + added) * _DAY
         if number:
-            # The day before this span, and its first one, come out as the same.
+            # The last day before this span and its first day are mapped to the same day.
             cases.append(
                 f"WHEN unix_micros(timestamp) >= {first + _DAY} "
                 f"THEN timestamp_micros(unix_micros(timestamp) - {added * _DAY})"
@@ -71,9 +72,9 @@ def timestamp_as_sent() -> str:
     )
 
 
-_DAY_OF_TWO = "its timestamp is of one of two days, which Spark reads as the same"
-_BEFORE_YEAR_ONE = "its timestamp is before the year 1, which Spark reads as another"
-_NAME = "the name of one of its headers isn''t UTF-8, or has U+FFFD"
+_DAY_OF_TWO = "its timestamp is on one of two days that Spark reads as the same"
+_BEFORE_YEAR_ONE = "its timestamp is before the year 1 and is misread by Spark"
+_NAME = "the name of one of its headers isn''t valid UTF-8, or contains U+FFFD"
 
 
 def _headers_as_sent() -> str:
@@ -84,5 +85,5 @@ def _headers_as_sent() -> str:
 
 
 def _unkept(why: str) -> str:
-    """Return the SQL of the error that ends the job."""
+    """Return the SQL expression that fails the job with an error."""
     return f"raise_error(concat('{UNKEPT}', topic, '-', partition, ' offset ', offset, ': {why}'))"

@@ -1,4 +1,4 @@
-"""Several tasks for one large partition."""
+"""Read a large partition with several tasks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["with_splits"]
 def with_splits(
     spark: SparkSession, options: Mapping[str, str], sizes: Sequence[int]
 ) -> dict[str, str]:
-    """Return the options of Spark's Kafka source with how it cuts partitions.
+    """Return the options of Spark's Kafka source with a setting for splitting partitions.
 
     Args:
-        spark: The session; its number of cores counts.
-        options: The options; those that say how to cut stay.
-        sizes: How many offsets are read of each partition.
+        spark: The session, which determines the number of cores.
+        options: The options; existing settings for splitting are kept.
+        sizes: Number of offsets to read from each partition.
     """
     if "minPartitions" in options or "maxRecordsPerPartition" in options:
         return dict(options)
     limit = options.get("maxOffsetsPerTrigger")
     if limit:
-        # Spark takes so many from all partitions together, in proportion.
+        # Spark distributes the limit over all partitions in proportion to their size.
         share = min(1.0, int(limit) / max(1, sum(sizes)))
         sizes = [int(size * share) for size in sizes]
     pieces = min_partitions(sizes, spark.sparkContext.defaultParallelism)

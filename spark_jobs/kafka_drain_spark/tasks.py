@@ -1,4 +1,4 @@
-"""What running tasks have done so far, from Spark's own status store."""
+"""The progress of running tasks, from Spark's own status store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of very many files: executors read them with the function that the worker uses."""
+"""Validate a large number of files; executors read them with the same function as the worker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FILES_PER_TASK = 500
 
 
 def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
-    """Read the files, and write what they hold beside the result, in the manifest's order.
+    """Read the files, and write their contents next to the result, in the manifest's order.
 
     Returns:
-        files.
+        files (the number that were read).
 
     Raises:
-        Py4JJavaError: When a task failed more often than Spark tries it.
+        Py4JJavaError: When a task used up its retries.
     """
     context = spark.sparkContext
     tasks = max(context.defaultParallelism, len(spec.files) // FILES_PER_TASK)
@@ -51,7 +51,7 @@ def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
 def _read(
     archive: str, data_name: str, file_format: str, files: Iterable[dict[str, Any]]
 ) -> Iterator[str]:
-    """Read some files, on an executor; yields a JSON object for each."""
+    """Read files on an executor; yield a JSON object for each."""
     for file in files:
         found = read_file(archive, data_name, SinkFile(**file), file_format)
         kind = "finding" if isinstance(found, Finding) else "file"

@@ -1,4 +1,4 @@
-"""A drain without Kafka, for Java to load the classes that a drain needs."""
+"""A drain without Kafka, from which Java archives the classes that a drain needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
     "array(struct('name' AS key, CAST('value' AS BINARY) AS value)) AS headers",
 )
 
-#: Where the classes of the connector are that a drain may need.
+#: Packages of the connector with classes that a drain may need.
 PACKAGES = (
     "org/apache/commons/pool2/",
     "org/apache/kafka/clients/",
@@ -35,18 +35,19 @@ PACKAGES = (
     "org/apache/spark/kafka010/",
     "org/apache/spark/sql/kafka010/",
 )
-#: A thousand classes for all that brokers say to each other; a drain needs a handful.
+#: A thousand classes for all messages of Kafka's protocol; a drain needs only a handful.
 MESSAGES = "/common/message/"
 
 
 def run_warm_up(spark: SparkSession, spec: WarmUpSpec) -> dict[str, Any]:
-    """Write made-up records as a drain does, and load the classes of the Kafka connector.
+    """Write generated records like a drain, and load the classes of the Kafka connector.
 
     Returns:
-        records, classes (loaded from the jars).
+        records, classes (the number loaded from the jars).
 
     Raises:
-        JobFailed: When hardly a class could be loaded: they aren't in the driver's class path.
+        JobFailed: When less than half of the classes could be loaded: the jars aren't on the
+            driver's class path.
     """
     source = own_session(spark, spec).readStream.format("rate-micro-batch")
     made_up = source.option("rowsPerBatch", 1000).load().selectExpr(*COLUMNS)
@@ -56,13 +57,13 @@ def run_warm_up(spark: SparkSession, spec: WarmUpSpec) -> dict[str, Any]:
     names = list(class_names(spec.jars))
     loaded = sum(load(spark, name) for name in names)
     if loaded < len(names) / 2:
-        found = f"{loaded:,} of {len(names):,} classes"
-        raise JobFailed(f"{found} of {', '.join(spec.jars)} were found")
+        found = f"only {loaded:,} of {len(names):,} classes"
+        raise JobFailed(f"{found} of {', '.join(spec.jars)} are on the driver's class path")
     return {"records": progress["numInputRows"] if progress else 0, "classes": loaded}
 
 
 def class_names(jars: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the classes in jars that a drain may need."""
+    """Yield the names of the classes in the jars that a drain may need."""
     for jar in jars:
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
@@ -71,7 +72,7 @@ def class_names(jars: Sequence[str]) -> Iterator[str]:
 
 
 def load(spark: SparkSession, name: str) -> bool:
-    """Load a class without running anything of it; some need libraries that nobody has."""
+    """Load a class without initializing it; return False if a library that it needs is missing."""
     java: Any = spark._jvm
     loader = java.java.lang.ClassLoader.getSystemClassLoader()
     try:

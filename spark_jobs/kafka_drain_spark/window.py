@@ -1,4 +1,4 @@
-"""A window: a bounded batch read from Kafka to files."""
+"""A window: a bounded batch read from Kafka and written to files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["run_window"]
 
 
 def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
-    """Drain the offsets of a window; run again, it writes the same files' content anew.
+    """Drain the offsets of a window; a repeated run rewrites the same contents.
 
     Returns:
         records, fingerprint, seconds.
@@ -34,7 +34,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     sizes = [len(r) for _, r in ranges_between(*bounds)]
     options = with_splits(spark, spec.reader_options, sizes) | secret_options(spec.secrets_path)
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
-    # One of its own only where it needs it: the session's other settings stay.
+    # A new session only if needed, so that the session's other settings are kept.
     session = spark.newSession() if names_internal_topics(options) else spark
     find_internal_topics(session, options)
     records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
@@ -45,7 +45,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     records = with_decoded(records, spec.values)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
-    # Half a window that a killed run left is written over.
+    # Overwrite a partial window that a killed run left.
     writer = records.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)

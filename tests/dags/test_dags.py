@@ -1,4 +1,4 @@
-"""The DAG files: they import, quickly, and hold the DAGs that they should."""
+"""The DAG files import quickly, and contain the expected DAGs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPECTED = {
 EXAMPLES = {"flights_delays"}
 REPUBLISH_FIELDS = {"apply", *RepublishRequest.model_fields}
 
-# Run in a process of its own: this one has long imported what a DAG file must not.
+# Runs in a separate process: this one has already imported what a DAG file must not import.
 IMPORT_DAGS = """
 import json, runpy, sys, time
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
@@ -126,7 +126,7 @@ def test_dag_files_import_without_errors(bag: dict[str, Any]) -> None:
 
 
 def test_dag_files_hold_their_dags(bag: dict[str, Any]) -> None:
-    """Each DAG file is accounted for, with the DAGs that it makes."""
+    """Each DAG file is accounted for, with the DAGs that it creates."""
     found: dict[str, set[str]] = {}
     for dag_id, dag in bag["dags"].items():
         found.setdefault(dag["file"], set()).add(dag_id)
@@ -136,7 +136,7 @@ def test_dag_files_hold_their_dags(bag: dict[str, Any]) -> None:
 
 
 def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
-    """A drain checks, drains and validates, hourly, one run at a time, and ends in an asset."""
+    """A drain DAG checks, drains and validates, hourly, one run at a time, and has an asset."""
     dag = bag["dags"]["drain_flights"]
     tasks = dag["tasks"]
 
@@ -154,9 +154,9 @@ def test_drain_dag_runs_preflight_drain_validate(bag: dict[str, Any]) -> None:
 
 
 def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A republish runs when somebody says so, and sends when it is told to.
+    """A republish is triggered manually, and sends only with apply.
 
-    It shows no schedule that it does not have: its intervals are for backfills alone.
+    It shows no schedule, because its intervals are only for backfills.
     """
     dag = bag["dags"]["republish_flights"]
 
@@ -165,7 +165,7 @@ def test_republish_dag_is_by_hand(bag: dict[str, Any]) -> None:
 
 
 def test_reprocess_dag_is_by_hand(bag: dict[str, Any]) -> None:
-    """A reprocess runs when somebody says so, and replaces when it is told to."""
+    """A reprocess is triggered manually, and replaces files only with apply."""
     dag = bag["dags"]["reprocess_flights"]
 
     assert dag["schedule"][0] == "NullTimetable"
@@ -177,7 +177,7 @@ def test_maintain_dag_is_daily(bag: dict[str, Any]) -> None:
     dag = bag["dags"]["maintain_flights"]
 
     assert dag["schedule"][1] == "0 0 * * *"
-    # An asset would have an event of each run, also where nothing was to do.
+    # An asset would get an event from each run, even if there was nothing to do.
     assert dag["tasks"]["maintain"]["outlets"] == ["flights_replaced"]
 
 
@@ -191,7 +191,7 @@ def test_maintain_dag_is_daily(bag: dict[str, Any]) -> None:
     ],
 )
 def test_maintain_dag_acts(run_type: str, apply: bool, acts: bool, bag: dict[str, Any]) -> None:
-    """A scheduled maintenance does what it plans; one by hand when it is told to."""
+    """A scheduled maintenance applies its plan; a manual one only with apply."""
     dag = bag["dags"]["maintain_flights"]
     template = NativeEnvironment().from_string(dag["tasks"]["maintain"]["fields"]["apply"])
 
@@ -207,7 +207,7 @@ def test_maintain_dag_acts(run_type: str, apply: bool, acts: bool, bag: dict[str
 def test_dag_hears_old_spelling(
     kind: str, conf: dict[str, Any], is_dry_run: bool | None, bag: dict[str, Any]
 ) -> None:
-    """A conf may still say `dry_run`, which no form shows."""
+    """A conf may still contain `dry_run`, which no form shows."""
     fields = bag["dags"][f"{kind}_flights"]["tasks"][kind]["fields"]
     template = NativeEnvironment().from_string(fields["is_dry_run"])
 
@@ -215,20 +215,20 @@ def test_dag_hears_old_spelling(
 
 
 def test_republish_dag_is_tried_again(bag: dict[str, Any]) -> None:
-    """A retry goes on where the try before ended, so that Airflow may make one."""
+    """Airflow may retry a republish, because a retry resumes where the previous try ended."""
     tasks = bag["dags"]["republish_flights"]["tasks"]
 
     assert {name: task["retries"] for name, task in tasks.items()} == {"republish": 2}
 
 
 def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
-    """What is typed into a field of the form reaches the operator's parameter of that name."""
+    """The value of each form field reaches the operator's parameter of that name."""
     dag = bag["dags"]["republish_flights"]
     fields = dag["tasks"]["republish"]["fields"]
 
     fields.pop("is_dry_run")
     assert fields.pop("plan") == ""
-    # Native rendering makes a number of a topic named 2024, but not of the same in quotes.
+    # Native rendering turns a topic named 2024 into a number, but not a quoted one.
     for name in ("target_topic", "run_name"):
         assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
     plain = REPUBLISH_FIELDS - {"target_topic", "run_name"}
@@ -251,7 +251,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     ],
 )
 def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[str]) -> None:
-    """Each field of a form has a title, a type, and an explanation."""
+    """Each field of a form has a title, a type and a description."""
     params = bag["dags"][dag_id]["params"]
 
     assert set(params) == fields
@@ -262,7 +262,7 @@ def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[
 
 
 def test_dag_form_picks(bag: dict[str, Any]) -> None:
-    """Moments are picked from a calendar, and topics from those that the pipeline names."""
+    """Times have a calendar picker, and topics can be selected from the pipeline's."""
     drain, republish, reprocess = (
         bag["dags"][f"{kind}_flights"]["params"] for kind in ("drain", "republish", "reprocess")
     )
@@ -278,7 +278,7 @@ def test_dag_form_picks(bag: dict[str, Any]) -> None:
 
 
 def test_flights_delays_runs_on_archive(bag: dict[str, Any]) -> None:
-    """The example runs when the drain's validation has sealed something."""
+    """The example runs whenever the drain's validation has sealed something."""
     dag, drain = bag["dags"]["flights_delays"], bag["dags"]["drain_flights"]
 
     [outlet] = drain["tasks"]["validate"]["outlets"]
@@ -287,7 +287,7 @@ def test_flights_delays_runs_on_archive(bag: dict[str, Any]) -> None:
 
 
 def test_dags_are_documented_and_tagged(bag: dict[str, Any]) -> None:
-    """Every DAG says what it does, and can be found by the package's tag."""
+    """Every DAG is documented, and can be found by the package's tag."""
     for dag_id in bag["dags"].keys() - EXAMPLES:
         dag = bag["dags"][dag_id]
         assert "kafka-drain" in dag["tags"], dag_id
@@ -295,7 +295,7 @@ def test_dags_are_documented_and_tagged(bag: dict[str, Any]) -> None:
 
 
 def test_plugins_folder_is_not_executed_twice(bag: dict[str, Any]) -> None:
-    """Operators come from their package: Airflow didn't run the folder's files as plugins."""
+    """Operators come from their package: Airflow didn't load the folder's files as plugins."""
     for dag_id in bag["dags"].keys() - EXAMPLES:
         for task in bag["dags"][dag_id]["tasks"].values():
             assert task["module"].startswith("kafka_drain_airflow.operators.")

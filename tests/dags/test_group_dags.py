@@ -31,14 +31,14 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_group_dags_are_those_of_group_and_pipelines(dags: dict[str, Any]) -> None:
-    """One DAG drains the group; each pipeline keeps its own four."""
+    """One DAG drains the group; each pipeline keeps its own four DAGs."""
     kinds = ("drain", "republish", "reprocess", "maintain")
 
     assert set(dags) == {"drain_group_hourly", *(f"{k}_{name}" for k in kinds for name in "ab")}
 
 
 def test_group_dag_drains_once_and_validates_each(dags: dict[str, Any]) -> None:
-    """A validation runs whatever became of the others, and a failed drain fails the run."""
+    """Validations run even if other pipelines failed, and a failed drain fails the run."""
     tasks = dags["drain_group_hourly"]["tasks"]
 
     assert tasks["drain"]["class"] == "KafkaDrainGroupOperator"
@@ -51,7 +51,7 @@ def test_group_dag_drains_once_and_validates_each(dags: dict[str, Any]) -> None:
 
 
 def test_group_dag_alone_is_scheduled(dags: dict[str, Any]) -> None:
-    """The scheduler starts the group's drains; those of a pipeline are left to backfills."""
+    """Only the group's drains are scheduled; a pipeline's own are left to backfills."""
     assert dags["drain_group_hourly"]["schedule"] == ["CronDataIntervalTimetable", "0 * * * *"]
     for name in "ab":
         assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "Backfills only"]

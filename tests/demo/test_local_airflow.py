@@ -1,4 +1,4 @@
-"""The demo's own parts, before anything is started."""
+"""The parts of the demo, before anything is started."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.faults.injection import wait_for
 
 
 def make_ui(folder: Path, port: int) -> subprocess.CompletedProcess[str]:
-    """Run what `make ui PORT=…` runs."""
+    """Run the command behind `make ui PORT=…`."""
     command = [sys.executable, "-m", "demo", "ui", "--folder", str(folder), "--port", str(port)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def test_ui_port_taken(tmp_path: Path) -> None:
-    """A taken port is noticed before anything is started, and the port that is named is free."""
+    """A port in use is detected before anything starts, and the suggested port is free."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -40,7 +40,7 @@ def test_ui_port_taken(tmp_path: Path) -> None:
 
     assert ended.returncode == 1
     said = " ".join(ended.stdout.split())
-    assert f"port {port} is taken by another program, and nothing was started" in said
+    assert f"port {port} is in use by another program, and nothing was started" in said
     named = re.search(r"make ui PORT=(\d+)", said)
     assert named
     LocalAirflow(tmp_path, "", int(named[1])).require_port()
@@ -48,20 +48,20 @@ def test_ui_port_taken(tmp_path: Path) -> None:
 
 
 def test_airflow_port_taken(tmp_path: Path) -> None:
-    """Airflow isn't started on a port that another program has: its pages would be another's."""
+    """Airflow isn't started on a port in use, where another program would serve its pages."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         airflow = LocalAirflow(tmp_path / "demo", "", other.getsockname()[1])
 
-        with pytest.raises(AirflowError, match="is taken"):
+        with pytest.raises(AirflowError, match="is in use"):
             airflow.start()
 
     assert not (tmp_path / "demo").exists()
 
 
 def test_environment_read_by_a_shell(tmp_path: Path) -> None:
-    """A shell that reads the file has Airflow's environment, whatever characters are in it."""
+    """A shell that sources the file has Airflow's environment, whatever characters it contains."""
     folder = tmp_path / 'it\'s a $HOME of "mine"'
     folder.mkdir()
     airflow = LocalAirflow(folder, "127.0.0.1:9", database="postgresql:///x?host=/a b&c")
@@ -77,7 +77,7 @@ def test_environment_read_by_a_shell(tmp_path: Path) -> None:
 
 
 def test_stop_where_nothing_runs(tmp_path: Path) -> None:
-    """Ending what doesn't run is quiet, and makes nothing."""
+    """Stopping what isn't running succeeds, and creates nothing."""
     command = [sys.executable, "-m", "demo", "stop", "--folder", str(tmp_path / "demo")]
 
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -87,7 +87,7 @@ def test_stop_where_nothing_runs(tmp_path: Path) -> None:
 
 
 def is_group(pid: int) -> bool:
-    """Tell whether a group of processes has any, beside zombies that nobody has waited for."""
+    """Return whether a process group has any processes besides zombies."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
@@ -99,7 +99,7 @@ def is_group(pid: int) -> bool:
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
-    """Somebody else's process, a group of its own."""
+    """A process of another program, in its own group."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         try:
             yield process
@@ -109,7 +109,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("start", ["", " other-boot/1234"])
 def test_airflow_of_another_pid(tmp_path: Path, other: subprocess.Popen[bytes], start: str) -> None:
-    """A number that is another program's by now, after a reboot, is neither Airflow nor ended."""
+    """A process id that another program has reused is neither taken for Airflow nor stopped."""
     airflow = LocalAirflow(tmp_path, "")
     airflow.home.mkdir()
     (airflow.home / "standalone.pid").write_text(f"{other.pid}{start}")
@@ -121,7 +121,7 @@ def test_airflow_of_another_pid(tmp_path: Path, other: subprocess.Popen[bytes], 
     assert other.poll() is None
 
 
-#: What `airflow standalone` leaves behind when it ends: a process of its group.
+#: What `airflow standalone` leaves behind when it exits: a process in its group.
 LEAVES_CHILD = """#!/bin/sh
 sh -c 'sleep 600; true' airflow scheduler &
 {last}
@@ -130,7 +130,7 @@ sh -c 'sleep 600; true' airflow scheduler &
 
 @pytest.fixture
 def standalone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], LocalAirflow]:
-    """Return what makes an Airflow of which `airflow standalone` is a script, with its end."""
+    """Return a function that creates an Airflow whose `airflow standalone` is a script."""
 
     def make(last: str) -> LocalAirflow:
         program = tmp_path / "bin" / "airflow"
@@ -147,10 +147,10 @@ def standalone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 
 def test_airflow_ends_early(standalone: Callable[[str], LocalAirflow]) -> None:
-    """Where Airflow ends while it starts, nothing that it has started is left."""
+    """If Airflow exits during startup, nothing that it started is left."""
     airflow = standalone("sleep 1; exit 3")
 
-    with pytest.raises(AirflowError, match="ended with 3"):
+    with pytest.raises(AirflowError, match="exited with code 3"):
         airflow.start()
 
     assert airflow._standalone
@@ -161,7 +161,7 @@ def test_airflow_ends_early(standalone: Callable[[str], LocalAirflow]) -> None:
 def test_airflow_start_interrupted(
     standalone: Callable[[str], LocalAirflow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while Airflow starts leaves nothing running, in `make demo` as well."""
+    """Ctrl-C while Airflow starts leaves nothing running, also in `make demo`."""
     airflow = standalone("wait")
 
     def interrupt() -> bool:
@@ -181,7 +181,7 @@ def test_airflow_start_interrupted(
 def test_airflow_stopped_without_its_leader(
     standalone: Callable[[str], LocalAirflow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Airflow has started is ended also when it has ended itself, by another process too."""
+    """Airflow's children are stopped even if it has exited itself, also by another process."""
     airflow = standalone("wait")
     monkeypatch.setattr(airflow, "healthy", lambda: time.sleep(0.5) or True)
     airflow.start()
@@ -200,14 +200,14 @@ def test_airflow_stopped_without_its_leader(
 
 
 def test_airflow_of_an_older_release(tmp_path: Path) -> None:
-    """An Airflow that a release started which noted no port has none, and is ended."""
+    """An Airflow started by a release that recorded no port has none, and can be stopped."""
     airflow = LocalAirflow(tmp_path, "")
     airflow.home.mkdir()
     command = ["sh", "-c", "sleep 600; true", "airflow", "standalone"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             (airflow.home / "standalone.pid").write_text(str(process.pid))
-            # Linux shows a program's words a moment after it has begun.
+            # Linux shows a program's command line only a moment after its start.
             wait_for(lambda: airflow.pid() == process.pid, "the program's words")
             assert airflow.running_port() is None
             assert airflow.stop()
@@ -218,7 +218,7 @@ def test_airflow_of_an_older_release(tmp_path: Path) -> None:
 
 
 def test_environment_for_this_user_alone(tmp_path: Path) -> None:
-    """The file that a shell reads is nobody else's to read: Kafka's password may be in it."""
+    """Only this user can read the file for shells, because it may contain Kafka's password."""
     path = tmp_path / "environment.sh"
     path.write_text("")
     path.chmod(0o644)

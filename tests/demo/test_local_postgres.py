@@ -1,4 +1,4 @@
-"""The demo's PostgreSQL: whose it is, and what it does to what is around it."""
+"""The demo's PostgreSQL: who can access it, and its effect on its surroundings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafka_drain.errors import MachineError
 
 
 def ask(url: str, query: str) -> list[tuple[object, ...]]:
-    """Return the rows that a query answers."""
+    """Return the rows of a query."""
     engine = sqlalchemy.create_engine(url)
     with engine.connect() as connection:
         rows = [tuple(row) for row in connection.execute(sqlalchemy.text(query))]
@@ -29,7 +29,7 @@ def ask(url: str, query: str) -> list[tuple[object, ...]]:
 
 @contextmanager
 def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End a process afterwards: Popen waits for it for ever."""
+    """Terminate a process after the test, as Popen would wait for it forever."""
     try:
         yield
     finally:
@@ -37,13 +37,13 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def rights(path: Path) -> int:
-    """Return who may do what with a path."""
+    """Return the permissions of a path."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary folder of the system's, as short as those are, where all go through."""
+    """A short temporary folder in the system's, which every user can traverse."""
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
         Path(name).chmod(0o777)
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -52,7 +52,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(params=["short", "with a space/and $HOME", "l" * 90])
 def postgres(request: pytest.FixtureRequest, short: Path) -> Iterator[LocalPostgres]:
-    """One that runs, wherever the checkout lies."""
+    """A running server, wherever the checkout is."""
     folder = short / "private" / request.param
     folder.mkdir(parents=True)
     for path in (folder, *folder.parents[: len(folder.parents) - len(short.parents) - 1]):
@@ -62,7 +62,7 @@ def postgres(request: pytest.FixtureRequest, short: Path) -> Iterator[LocalPostg
 
 
 def test_postgres_for_this_user_alone(postgres: LocalPostgres, short: Path) -> None:
-    """Nobody else can log in, or open data and socket; rights of folders above stay."""
+    """No other user can log in, or open data and socket; permissions of parent folders stay."""
     rules = ask(postgres.url, "SELECT type, auth_method, options FROM pg_hba_file_rules")
     (listens,) = ask(postgres.url, "SHOW listen_addresses")
     ((place,),) = ask(postgres.url, "SHOW unix_socket_directories")
@@ -78,7 +78,7 @@ def test_postgres_for_this_user_alone(postgres: LocalPostgres, short: Path) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's place, which root may")
 def test_postgres_refuses_another_user(short: Path) -> None:
-    """Another user that gets to the socket is refused by PostgreSQL itself."""
+    """Another user that gets access to the socket is rejected by PostgreSQL itself."""
     with LocalPostgres(short / "postgres") as server:
         socket_folder = Path(server.url.partition("host=")[2])
         for path in (socket_folder.parent, socket_folder, socket_folder / ".s.PGSQL.5432"):
@@ -97,7 +97,7 @@ def test_postgres_refuses_another_user(short: Path) -> None:
 
 @pytest.mark.parametrize("reads_log", [False, True])
 def test_postgres_of_another_pid(short: Path, reads_log: bool) -> None:
-    """A number that is another program's by now, after a reboot, is neither it nor ended."""
+    """A process id that another program has reused is neither taken for the server nor stopped."""
     server = LocalPostgres(short / "postgres")
     with server:
         noted = (server.folder / "postmaster.pid").read_text().splitlines()
@@ -108,7 +108,7 @@ def test_postgres_of_another_pid(short: Path, reads_log: bool) -> None:
 
         assert not server.is_running()
         assert not server.stop()
-        with pytest.raises(MachineError, match="doesn't run"):
+        with pytest.raises(MachineError, match="isn't running"):
             _ = server.url
         with server:
             assert ask(server.url, "SELECT 7") == [(7,)]
@@ -119,7 +119,7 @@ def test_postgres_of_another_pid(short: Path, reads_log: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "open", "file"])
 def test_postgres_refuses_a_stranger_folder(short: Path, kind: str) -> None:
-    """What others could be in is refused, and nothing is started there."""
+    """A folder that other users could access is refused, and nothing is started there."""
     there = short / f"kafka-drain-{os.getuid()}"
     if kind == "link":
         (short / "elsewhere").mkdir(mode=0o700)
@@ -137,7 +137,7 @@ def test_postgres_refuses_a_stranger_folder(short: Path, kind: str) -> None:
 
 
 def test_postgres_removed(short: Path) -> None:
-    """Nothing of it is left, but the programs."""
+    """Nothing of the server is left, except the programs."""
     server = LocalPostgres(short / "postgres")
     with server:
         assert server.is_running()
@@ -149,7 +149,7 @@ def test_postgres_removed(short: Path) -> None:
 
 
 def test_postgres_says_why_it_does_not_start(short: Path) -> None:
-    """Data that aren't PostgreSQL's are refused in its words."""
+    """Data that isn't PostgreSQL's is refused with PostgreSQL's own message."""
     server = LocalPostgres(short / "postgres")
     with server:
         pass

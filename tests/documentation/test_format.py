@@ -35,7 +35,7 @@ from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.report import note_overview, write_report
-from kafka_drain.proof.topic_lives import ReadFrom, write_read_from
+from kafka_drain.proof.topic_ids import ReadFrom, write_read_from
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import Row, TranslationPlan
@@ -690,7 +690,9 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="format version 3"):
             parse(resealed(path, format_version=3))
-    with pytest.raises(ArchiveError, match="has archive format 2, this kafka-drain reads format 1"):
+    with pytest.raises(
+        ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
+    ):
         archive.require()
 
 

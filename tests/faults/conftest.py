@@ -1,4 +1,4 @@
-"""What fault injections need besides the shared broker and Spark session."""
+"""Fixtures for fault injections, in addition to the shared broker and Spark session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 @dataclass(frozen=True)
 class Running:
-    """A drain that runs beside the test."""
+    """A drain that runs alongside the test."""
 
     job: DrainJob
     exit_code: Future[int]
@@ -49,7 +49,7 @@ class Running:
         return self.exit_code.done()
 
     def code(self) -> int:
-        """Wait for the end; return what spark-submit's exit code would be."""
+        """Wait for the end; return the exit code that spark-submit would have."""
         return self.exit_code.result(2 * PATIENCE)
 
     def finish(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ Start = Callable[[Pipeline], Running]
 def start(
     spark: Any, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
-    """Start a drain as spark-submit would, but in the shared session, and don't wait for it."""
+    """Start a drain as spark-submit would, but in the shared session, without waiting for it."""
     from kafka_drain_spark.drain import run_drain
     from kafka_drain_spark.job import run_jobs
 
@@ -94,14 +94,14 @@ def admin(bootstrap_servers: str) -> AdminClient:
 
 @pytest.fixture(scope="session")
 def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[int]]]:
-    """A standalone Spark cluster: its master's address, and the ids of its two workers."""
+    """A standalone Spark cluster: its master's URL, and the process ids of its two workers."""
     with standalone_spark(tmp_path_factory.mktemp("standalone")) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def packed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with what a republish needs of executors, in an archive as Spark takes it."""
+    """An environment with what a republish needs on executors, as an archive for Spark."""
     folder = tmp_path_factory.mktemp("packed")
     uv = Path(sys.executable).with_name("uv")
     needed = ("confluent-kafka", "fastavro[codecs]", "pyarrow", "universal-pathlib", "xxhash")
@@ -111,7 +111,8 @@ def packed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pip", "install", "--quiet", "--python", str(folder / "python"), "-c", lock, *needed),
     ):
         subprocess.run([uv, *command], cwd=ROOT, check=True)
-    # Only what ends so is unpacked by tar: Spark's own way drops links and rights (SPARK-38632).
+    # Only this suffix is unpacked with tar: Spark's own way drops links and permissions
+    # (SPARK-38632).
     archive = folder / "python.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packing:
         packing.add(folder / "python", ".")
@@ -133,13 +134,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip(f"a small file system needs the right to mount: {mounted.stderr.strip()}")
     yield folder
-    # Lazily: Spark may still have a file open.
+    # Lazily, because Spark may still have a file open.
     subprocess.run([*as_root, "umount", "--lazy", str(folder)], check=True)
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """An archive with its receipts, and what its topic holds.
+    """An archive with its receipts, and the content of its topic.
 
     The last record of partition 0 has 20 KB, which no compression makes smaller.
     """
@@ -183,15 +184,15 @@ def sealed(
 
 @pytest.fixture(scope="session")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """A broker that may be killed, with ACLs, which ends transactions soon after their timeout."""
+    """A broker with ACLs that tests may kill; it aborts transactions soon after their timeout."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        # Whoever has no name here may do all that no ACL speaks of.
+        # Principals not named here may do everything that no ACL covers.
         "allow.everyone.if.no.acl.found": "true",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-        # Some clusters take no more than the product promises to need.
+        # Some clusters allow no more than the product promises to need.
         "offset.metadata.max.bytes": "1024",
-        # A broker that was killed may come back after that time, and not only after 9 s.
+        # A killed broker may come back after that time, instead of only after 9 s.
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
     }
@@ -202,7 +203,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def made_case(own_kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """An archive of two partitions with 900 records each that no Spark has made."""
+    """An archive of two partitions with 900 records each, created without Spark."""
     monkeypatch.setattr(worker, "LANES", 1)
     made = MadeArchive(tmp_path / "archive", {"made": "id-of-made"})
     made.seal_window("0_1", {KafkaPartition("made", p): dense(0, 900, NOON) for p in range(2)})
@@ -219,7 +220,7 @@ def case(
 ) -> Case:
     """A copy of the archive, to be sent to a topic of the broker that may be killed.
 
-    Its shards are sent one after the other, so that a test knows in which call it is.
+    Its shards are sent one after another, so that a test knows which call is in progress.
     """
     monkeypatch.setattr(worker, "LANES", 1)
     root = shutil.copytree(sealed.folder, tmp_path / "archive")

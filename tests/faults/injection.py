@@ -1,4 +1,4 @@
-"""What fault injections share: waiting for a moment, a slow source, and what an archive holds."""
+"""Helpers for fault injections: waiting for a moment, a slow source, and an archive's content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
 DAY = 86_400_000
 PATIENCE = 60.0
 
-#: Source options with which a drain is slow: each fetch waits 100 ms in vain for a MiB, and then
-#: brings one record batch, as `send` makes one at each call.
+#: Source options that make a drain slow: each fetch waits 100 ms for a MiB that doesn't come, and
+#: then returns one record batch, as `send` creates with each call.
 SLOW = {
     "kafka.max.partition.fetch.bytes": "1",
     "kafka.fetch.max.bytes": "1",
@@ -27,7 +27,7 @@ SLOW = {
     "kafka.fetch.max.wait.ms": "100",
 }
 
-#: Java that starts with less of the processor's time; it would be slower in the long run.
+#: Java options for a start with less CPU time; they would be slower in the long run.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_START = {f"spark.{side}.extraJavaOptions": QUICK_JAVA for side in ("driver", "executor")}
 
@@ -35,7 +35,7 @@ QUICK_START = {f"spark.{side}.extraJavaOptions": QUICK_JAVA for side in ("driver
 def wait_for(
     condition: Callable[[], bool], what: str, *, patience: float = PATIENCE, pause: float = 0.02
 ) -> None:
-    """Wait until a condition holds; fail when it doesn't in time."""
+    """Wait until a condition holds; fail if it doesn't in time."""
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {patience:g} s"
@@ -48,7 +48,7 @@ def records(count: int, first: int = 0) -> list[Any]:
 
 
 def send_slowly(send: Any, topic: str, batches: int, size: int = 5) -> None:
-    """Send as many record batches to both partitions of a topic; a slow drain fetches each."""
+    """Send record batches to both partitions of a topic; a slow drain fetches each separately."""
     for number in range(batches):
         for partition in (0, 1):
             send(topic, records(size, number * size), partition=partition)
@@ -60,7 +60,7 @@ def generation(archive: str) -> UPath:
 
 
 def manifest_file(archive: str, batch: int) -> UPath:
-    # Spark writes every tenth one as a whole.
+    # Spark compacts every tenth one.
     name = str(batch) if (batch + 1) % 10 else f"{batch}.compact"
     return generation(archive) / "data" / "_spark_metadata" / name
 
@@ -76,7 +76,7 @@ def listed_files(archive: str) -> set[UPath]:
 
 
 def held(archive: str) -> dict[int, list[int]]:
-    """Return the offsets in the committed files by partition, sorted, each as often as it is."""
+    """Return the offsets in the committed files by partition, sorted, including duplicates."""
     files = sorted(file.path for file in listed_files(archive))
     filesystem = Archive.at(archive).root.fs
     table = ds.dataset(files, filesystem=filesystem).to_table(columns=["partition", "offset"])
@@ -87,5 +87,5 @@ def held(archive: str) -> dict[int, list[int]]:
 
 
 def orphans(report: Report) -> set[str]:
-    """Return the paths of the data files of which validation warns."""
+    """Return the paths of the data files about which validation warns."""
     return {f.where for f in report.findings if str(f.reason) == "file_orphan"}

@@ -1,4 +1,4 @@
-"""One republish in this process, into which a test injects a fault."""
+"""A republish in this process, into which a test injects a fault."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republishing import ROOT, Audit, Record, audit, read_topic
 
-#: Called with a producer, the name of its call, and whether the call has ended.
+#: Called with a producer, the name of its call, and whether the call has returned.
 Hook = Callable[["Tapped", str, bool], None]
 
 
 class Tapped(Producer):
-    """A real producer of a shard's records that tells before and after its transactional calls."""
+    """A real producer of a shard's records that calls hooks around its transactional calls."""
 
     made: ClassVar[list[Tapped]]
     hook: ClassVar[Any]  # a Hook; mypy would take it for a method
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        # The one that begins an attempt sends no records.
+        # The transaction that starts an attempt sends no records.
         self._tells = not settings["transactional.id"].endswith("-open")
         if self._tells:
             self.made.append(self)
@@ -71,28 +71,28 @@ class Tapped(Producer):
 
 
 def tap(patch: pytest.MonkeyPatch, hook: Hook, base: type[Tapped] = Tapped) -> type[Tapped]:
-    """Let all producers from here on tell; returns their class, which knows them."""
+    """Let all producers created from now on call hooks; returns their class, which has the list."""
     made = type("Tap", (base,), {"made": [], "hook": staticmethod(hook)})
     patch.setattr(producer, "Producer", made)
     return made
 
 
 class Stopped(Exception):
-    """Raised by an engine of a test that has seen enough."""
+    """Raised by a test's engine that has seen enough."""
 
 
 @dataclass
 class Case:
-    """An archive, a target, and what is asked for.
+    """An archive, a target, and a republish request.
 
     Attributes:
         archive: A copy that may be damaged.
         cluster: The target's brokers.
         target: The target topic.
-        content: What the source topic holds.
-        folder: For whatever the test writes.
-        request: What is asked for beside the target.
-        name: The run's name; None for that of the target.
+        content: Content of the source topic.
+        folder: Folder for files that the test writes.
+        request: The request's options besides the target.
+        name: The run's name; None for the target's name.
     """
 
     archive: Archive
@@ -112,7 +112,7 @@ class Case:
         return sum(map(len, self.content.values()))
 
     def planned(self, now: datetime | None = None) -> Republish:
-        """Plan the run, or find its plan."""
+        """Plan the run, or load its plan."""
         request = RepublishRequest(
             target_topic=self.target, run_name=self.name or self.target, **self.request
         )
@@ -124,18 +124,18 @@ class Case:
         """Make an attempt.
 
         Args:
-            send: Sends the groups of jobs in place of the engine.
-            clock: The time.
+            send: Sends the groups of jobs instead of the engine.
+            clock: Returns the time.
         """
         engine = _Engine(self, send)
         return self.planned().execute(engine, clock)
 
     def audit(self) -> Audit:
-        """Compare source and target without the product."""
+        """Compare source and target independently of the product."""
         return audit(self.content, read_topic(self.bootstrap, self.target))
 
     def visible(self, isolation: str) -> int:
-        """Return how many records some readers get."""
+        """Return the number of records visible to readers with an isolation level."""
         return sum(map(len, read_topic(self.bootstrap, self.target, isolation).values()))
 
     def ends(self) -> list[int]:
@@ -171,11 +171,11 @@ def _no_spark(*arguments: Any) -> None:
 
 @dataclass
 class Halted:
-    """A process that sends one shard, and halts at a moment of its choice.
+    """A process that sends one shard, and halts at a chosen moment.
 
     Attributes:
         process: The process.
-        folder: What it and the test tell each other.
+        folder: Folder for messages between it and the test.
     """
 
     process: subprocess.Popen[bytes]
@@ -190,7 +190,7 @@ class Halted:
         (self.folder / "go").touch()
 
     def answer(self) -> dict[str, Any]:
-        """Wait for its end; return what it returned, or the error's class and message."""
+        """Wait for it to exit; return its result, or the error's class and message."""
         assert self.process.wait(120) == 0, (self.folder / "log").read_text()
         found: dict[str, Any] = json.loads((self.folder / "answer.json").read_text())
         return found
@@ -201,7 +201,7 @@ class Halted:
 
 
 def halted_sender(job: SendJob, folder: Path, call: str, has_ended: bool, nth: int = 1) -> Halted:
-    """Start a process that sends a shard, and halts before or after its nth such call."""
+    """Start a process that sends a shard, and halts before or after its nth call of a kind."""
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job.to_dict()))
     arguments = [

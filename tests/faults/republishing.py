@@ -1,4 +1,4 @@
-"""What the faults of a republish share: runs of the real command, their end, an auditor."""
+"""Helpers for republish faults: runs of the real command, their end, and an auditor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def alter_topic(bootstrap: str, name: str, setting: str, value: str) -> None:
 
 
 def record(partition: int, number: int) -> Record:
-    """Return a record that is like no other: a quarter with headers, some tombstones."""
+    """Return a unique record: a quarter have headers, some are tombstones."""
     key = b"%d-%d" % (partition, number)
     headers = (("source", key), ("nothing", None)) if number % 4 == 0 else ()
     value = None if number % 50 == 49 else b"%d/%d " % (partition, number) + b"x" * 80
@@ -73,7 +73,7 @@ def record(partition: int, number: int) -> Record:
 
 
 def send_all(bootstrap: str, topic: str, partitions: int, records: int) -> None:
-    """Fill a topic with as many records as `record` makes."""
+    """Fill a topic with the given number of records from `record`."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "log_level": 0, "queue.buffering.max.messages": 1_000_000}
     )
@@ -91,7 +91,7 @@ def send_all(bootstrap: str, topic: str, partitions: int, records: int) -> None:
 def read_topic(
     bootstrap: str, topic: str, isolation: str = "read_committed"
 ) -> dict[int, list[Record]]:
-    """Read a topic as its consumers do: by partition, in order, up to what they can see now."""
+    """Read a topic as its consumers do: by partition, in order, up to what is visible now."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -137,7 +137,7 @@ def read_topic(
 
 @dataclass(frozen=True)
 class Audit:
-    """What a target holds against its source; all zero when each record is there once, in order."""
+    """A target's differences from its source; all zero if each record is there once, in order."""
 
     records: int = 0
     lost: int = 0
@@ -161,10 +161,10 @@ class Audit:
 
 
 def audit(source: dict[int, list[Record]], target: dict[int, list[Record]]) -> Audit:
-    """Compare two topics, partition by partition. Knows nothing of the product.
+    """Compare two topics, partition by partition, independently of the product.
 
-    What is in the target and not in the source counts as twice. Out of order is a record that
-    comes after one that the source has behind it; of copies only the first one is looked at.
+    A record in the target but not in the source counts as a duplicate. A record is out of order if
+    it comes after one that follows it in the source; of duplicates, only the first one counts.
     """
     total = Audit()
     for partition in source.keys() | target.keys():
@@ -189,7 +189,7 @@ def audit(source: dict[int, list[Record]], target: dict[int, list[Record]]) -> A
 
 @dataclass
 class Attempt:
-    """A `kafka-drain republish` in a process group of its own."""
+    """A `kafka-drain republish` in its own process group."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -203,13 +203,13 @@ class Attempt:
             os.killpg(self.process.pid, number)
 
     def kill(self) -> bool:
-        """End it as a crash does; whether it was still running then."""
+        """Kill it as a crash would; return whether it was still running."""
         was_running = not self.ended()
         self.signal(signal.SIGKILL)
         return self.process.wait() == -signal.SIGKILL and was_running
 
     def code(self, patience: float = 10 * PATIENCE) -> int:
-        """Wait for its end."""
+        """Wait for it to exit."""
         return self.process.wait(patience)
 
     def tail(self) -> str:
@@ -218,16 +218,16 @@ class Attempt:
 
 @dataclass
 class Run:
-    """One run of a republish, tried again and again.
+    """One run of a republish, with repeated attempts.
 
     Attributes:
         archive: The archive's folder.
         bootstrap: The brokers.
         target: The target topic.
-        folder: Where logs go.
-        arguments: What the command gets besides.
-        transaction_records: Records of a transaction.
-        attempts: What was started.
+        folder: Folder for logs.
+        arguments: Further arguments of the command.
+        transaction_records: Number of records per transaction.
+        attempts: The attempts that were started.
     """
 
     archive: Path
@@ -246,11 +246,11 @@ class Run:
 
     @property
     def found(self) -> Path:
-        """Where senders note that they found committed progress."""
+        """The file in which senders record that they found committed progress."""
         return self.folder / f"{self.target}.found"
 
     def restarts(self, *, by_process: bool = False) -> int:
-        """Return how many attempts (or processes of one) went on with a chain half committed."""
+        """Return the number of attempts (or processes) that resumed a partly committed chain."""
         lines = self.found.read_text().split("\n")[:-1] if self.found.exists() else []
         return len({line.split()[by_process] for line in lines})
 
@@ -289,11 +289,11 @@ class Run:
         return self._plan
 
     def progress(self) -> int:
-        """Return how many records are committed, as Kafka says."""
+        """Return the number of committed records according to Kafka."""
         return sum(at.records for at in self._read(lambda plan: [s.progress for s in plan.shards]))
 
     def counted(self) -> int:
-        """Return how many attempts have counted themselves."""
+        """Return the number of attempts that have registered themselves."""
         return max((at.offset for at in self._read(lambda plan: [plan.attempts])), default=0)
 
     def _read(self, slots: Callable[[RepublishPlan], list[ProgressSlot]]) -> list[Progress]:
@@ -305,14 +305,14 @@ class Run:
         return [at for at in self._ledger.read(slots(plan)).values() if at is not None]
 
     def close(self) -> None:
-        """End what still runs."""
+        """Stop everything that is still running."""
         for attempt in self.attempts:
             attempt.kill()
         if self._ledger is not None:
             self._ledger.close()
 
     def finish(self, attempt: Attempt) -> None:
-        """Let an attempt end by itself; fail when that isn't well."""
+        """Let an attempt finish by itself; fail if it doesn't succeed."""
         assert attempt.code() == 0, f"{attempt.log}:\n{attempt.tail()}"
 
 
@@ -320,8 +320,8 @@ class Torment:
     """Kills and pauses the attempts of a run at random moments, until it is done.
 
     Attributes:
-        kills: How many attempts are still to be killed.
-        zombies: How many are still to be paused and woken beside or after a successor.
+        kills: Number of attempts still to be killed.
+        zombies: Number still to be paused and woken alongside or after a successor.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class Torment:
         """Wait for a moment: after a random time, or a random number of further records.
 
         Returns:
-            How far the run was; None when the attempt had ended well by then.
+            The run's progress; None if the attempt had already succeeded.
         """
         before = self._run.progress()
         share = (self._records - before) / (self._left + 1)
@@ -397,7 +397,7 @@ class Torment:
         self._say(f"killed an attempt {at}")
 
     def _pause(self) -> None:
-        """Pause an attempt, let a successor go on, and wake it beside the successor or later."""
+        """Pause an attempt, let a successor run, and wake it alongside the successor or later."""
         zombie = self._current()
         at = self._at_random_moment(zombie)
         if at is None:
@@ -415,8 +415,8 @@ class Torment:
             self._wake(zombie)
             return
         zombie.signal(signal.SIGCONT)
-        # One of them is the later attempt: mostly the successor, unless the zombie was paused
-        # before it counted itself.
+        # One of them is the later attempt: usually the successor, unless the zombie was paused
+        # before it registered itself.
         wait_for(
             lambda: zombie.ended() or successor.ended(), "the older attempt's end", patience=120
         )
@@ -428,7 +428,7 @@ class Torment:
         self._ended(zombie)
 
     def _ended(self, older: Attempt) -> None:
-        """The older one of two attempts that ran at once ends; well only where all was sent."""
+        """Check that the older of two concurrent attempts ends, well only if all was sent."""
         if older.code(2 * PATIENCE) == 0:
             assert self._run.progress() == self._records, f"{older.log}:\n{older.tail()}"
             self._say("woke an attempt: it found all sent")
@@ -438,7 +438,7 @@ class Torment:
 
 
 def pace(records: int, events: int) -> tuple[int, int]:
-    """Return records a second and a transaction, so that each event finds records to interrupt."""
+    """Return records per second and per transaction, so that each event interrupts some records."""
     return int(records / max(4.0, 0.5 * events)), max(50, records // (4 * max(1, events)))
 
 
@@ -452,20 +452,20 @@ def torment(
     chance: random.Random,
     say: Say,
 ) -> list[Run]:
-    """Send an archive with the worker engine, killed and paused so often.
+    """Send an archive with the worker engine, with kills and pauses.
 
     Args:
-        make_run: Makes a run to a target of its own; asked again when all was sent before
+        make_run: Creates a run with a target of its own; called again if all was sent before
             everything was inflicted.
-        records: How many the archive holds.
+        records: Number of records in the archive.
         transactions: `strict` or `fast`.
-        kills: How many attempts are killed.
-        zombies: How many are paused, and woken beside or after a successor.
-        chance: Chooses moments.
-        say: Takes lines of progress.
+        kills: Number of attempts to kill.
+        zombies: Number of attempts to pause, and to wake alongside or after a successor.
+        chance: Chooses the moments.
+        say: Called with lines of progress.
 
     Returns:
-        The runs; all their targets are to be audited.
+        The runs, whose targets must all be audited.
     """
     runs: list[Run] = []
     while not runs or kills or zombies:
@@ -485,7 +485,7 @@ def torment(
     return runs
 
 
-#: The Python of a packed environment, from where an executor runs.
+#: The Python of a packed environment, at its path on executors.
 PACKED_PYTHON = "./python/bin/python"
 
 
@@ -502,7 +502,7 @@ def torment_executors(
 ) -> None:
     """Send an archive with Spark, whose executors and their Python processes are killed.
 
-    With a packed environment, executors have no other Python than the one that is sent to them.
+    With a packed environment, executors have no Python other than the one that is sent to them.
     """
     speed, run.transaction_records = pace(records, kills)
     path = os.pathsep.join((str(HOOKS), str(ROOT / "plugins")))
@@ -549,7 +549,7 @@ def _kill_sender(
     is_executor: bool,
     python: str,
 ) -> str:
-    """Kill an executor, or a Python process of one, once so many records are sent."""
+    """Kill an executor, or one of its Python processes, once some number of records is sent."""
     found: list[int] = []
 
     def sending() -> bool:
@@ -568,5 +568,5 @@ def _kill_sender(
 
 
 def total(audits: Iterable[Audit]) -> Audit:
-    """Add audits up."""
+    """Return the sum of audits."""
     return sum(audits, start=Audit())

@@ -1,4 +1,4 @@
-"""A slow link to a broker: a TCP proxy with a limit on bytes a second in each direction."""
+"""A slow link to a broker: a TCP proxy that limits bytes per second in each direction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from demo.broker import KafkaCluster as LocalKafka
 from demo.broker.ports import HOST, free_ports
 from tests.brokers import SHORT_LIVED
 
-#: Forwarded at a time, so that connections share the link fairly.
+#: Number of bytes forwarded at a time, so that connections share the link fairly.
 CHUNK = 8 << 10
 
 
 class Limit:
-    """Lets so many bytes a second pass; callers wait in turn."""
+    """Limits the number of bytes per second; callers wait in turn."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -38,8 +38,8 @@ class SlowLink:
     """Forwards connections from one port to another.
 
     Attributes:
-        up: The limit towards the broker.
-        down: The limit back.
+        up: The limit of the direction to the broker.
+        down: The limit of the direction from the broker.
     """
 
     def __init__(self, port: int, broker_port: int, rate: float) -> None:
@@ -47,7 +47,7 @@ class SlowLink:
         self._broker = HOST, broker_port
         self._listening = socket.socket()
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Little is held by the proxy and the kernel: what was sent has nearly arrived.
+        # Proxy and kernel buffer little: data that was sent has nearly arrived.
         self._listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * CHUNK)
         self._listening.bind((HOST, port))
         self._listening.listen(100)
@@ -57,7 +57,7 @@ class SlowLink:
         self._accepting.start()
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listening.close()
@@ -100,7 +100,7 @@ class SlowLink:
 
 @contextmanager
 def kafka_behind(folder: Path, rate: float) -> Iterator[tuple[LocalKafka, str, SlowLink]]:
-    """Start a broker with a second listener that is reached by a slow link.
+    """Start a broker with a second listener behind a slow link.
 
     Yields:
         The broker, the address of its slow listener, and the link.
@@ -114,7 +114,7 @@ def kafka_behind(folder: Path, rate: float) -> Iterator[tuple[LocalKafka, str, S
         "advertised.listeners": listeners(outside).rpartition(",")[0],
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SLOW:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": f"1@{HOST}:{controller}",
-        # Transactions of a test are short.
+        # The tests' transactions are short.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     }
     link = SlowLink(outside, inside, rate)

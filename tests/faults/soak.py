@@ -1,9 +1,9 @@
 """The soak: `python -m tests.faults.soak --kills 50 --zombies 15 --records 400000`.
 
-A real broker, a real archive, and the real command, which is killed and paused at random moments
-until all is sent: with strict and with fast transactions, in one and in two processes; then on
-Spark, whose executors are killed. An auditor that knows nothing of the product compares source and
-target. Says how many restarts found committed progress, and ends with `lost 0, twice 0, out of
+Kills and pauses the real command at random moments, with a real broker and a real archive, until
+everything is sent: with strict and with fast transactions, in one and in two processes; then on
+Spark, whose executors are killed. An auditor that is independent of the product compares source and
+target. Prints how many restarts found committed progress, and ends with `lost 0, twice 0, out of
 order 0`, or with exit code 1.
 """
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def soak(
     bootstrap: str, folder: Path, *, kills: int, zombies: int, records: int, chance: random.Random
 ) -> Audit:
-    """Make an archive, send it under torment three times, and audit each."""
+    """Create an archive, send it under torment three times, and audit each run."""
     source = make_target(bootstrap, "source", PARTITIONS)
     send_all(bootstrap, source, PARTITIONS, records)
     archive = folder / "archive"
@@ -125,7 +125,7 @@ def half(number: int, which: int) -> int:
 
 
 def command(folder: Path, *arguments: object) -> None:
-    """Run `kafka-drain` to its end."""
+    """Run `kafka-drain` to completion."""
     log = folder / f"{arguments[0]}.log"
     with log.open("wb") as output:
         ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of two workers, and what of it can be killed."""
+"""A standalone Spark cluster of two workers, with processes that can be killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.faults.injection import QUICK_JAVA, wait_for
 def process(
     name: str, folder: Path, *command: str, **environment: str
 ) -> Iterator[tuple[int, Path]]:
-    """Run a process of the Spark cluster; yields its id and log, ends it."""
+    """Run a process of the Spark cluster; yields its id and log, and stops it."""
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         started = subprocess.Popen(
@@ -49,9 +49,9 @@ def process(
 
 @contextmanager
 def standalone_spark(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Run a Spark cluster: its master's address, and the ids of two workers of one core each.
+    """Run a Spark cluster: yields its master's URL, and the ids of two workers of one core each.
 
-    They have addresses of their own: Spark runs no second copy of a task on the same host.
+    The workers have separate addresses, as Spark runs no second copy of a task on the same host.
     """
     port, *_ = free_ports(1, avoid=())
     address = f"spark://127.0.0.1:{port}"
@@ -100,7 +100,7 @@ def executors(workers: list[int]) -> list[int]:
 
 
 def python_workers(executor: int) -> list[int]:
-    """Return the Python processes in which an executor's tasks run."""
+    """Return the Python processes that run an executor's tasks."""
     return [
         task
         for daemon in children(executor)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 
 def fill(path: Path, leave: int) -> None:
-    """Write a file that leaves so many bytes of its disk free."""
+    """Write a file that leaves the given number of bytes free on its disk."""
     with path.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(4096))
@@ -47,13 +47,13 @@ def test_drain_disk_full(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A full disk, at the batch's plan or in its files, is told; with space it is made good."""
+    """A full disk, during planning or writing, is reported; with free space the drain recovers."""
     topic = make_topic(partitions=1)
     archive = str(small_disk / "archive")
     pipeline = Pipeline(name="p", topics=[topic], archive=archive)
     send(topic, [(b"k", b"small", None, NOON)])
     drain(pipeline)
-    # 200 KiB that no codec makes smaller.
+    # 200 KiB that no codec can compress.
     values = [random.Random(n).randbytes(20_000) for n in range(10)]
     send(topic, [(b"k", value, None, NOON) for value in values])
 
@@ -76,13 +76,13 @@ def test_drain_disk_full(
     assert len(listed_files(archive)) == 2
     assert held(archive) == {0: list(range(11))}
     report = validate_archive(Archive.at(archive), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
 
 
 def test_drain_disk_full_before_it_starts(
     small_disk: Path, drain: Drain, cluster: KafkaCluster, make_topic: Any, send: Any
 ) -> None:
-    """Without a free byte a drain is refused before Spark, and nothing is broken by that."""
+    """Without a free byte a drain is refused before Spark starts, and nothing breaks."""
     topic = make_topic(partitions=1)
     archive = str(small_disk / "archive")
     pipeline = Pipeline(name="p", topics=[topic], archive=archive)

@@ -1,7 +1,7 @@
 """A driver that is killed between the files, the manifest and the checkpoint, and the next run.
 
-One spark-submit is stopped (SIGSTOP) at three moments. A copy of the archive as it lies there is
-what a SIGKILL at that moment leaves; the last moment ends with a SIGKILL.
+One spark-submit is stopped (SIGSTOP) at three moments. A copy of the archive at that moment is
+what a SIGKILL would leave behind; the last moment ends with a SIGKILL.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BATCH = 6
 
 @dataclass(frozen=True)
 class State:
-    """How far the newest batch of an archive got."""
+    """The progress of an archive's newest batch."""
 
     batch: int
     files: int
@@ -67,7 +67,7 @@ class State:
 def state_of(archive: str) -> State | None:
     """Return the newest batch's state; None before the first one is planned.
 
-    Each batch writes one file: the other partition's records are aborted ones.
+    Each batch writes one file, because the other partition's records are aborted.
     """
     checkpoint = generation(archive) / "checkpoint"
     planned = [int(n) for n in _names(checkpoint / "offsets") if n.isdigit()]
@@ -97,18 +97,18 @@ def _is_readable(path: UPath) -> bool:
 
 
 def copy(source: str, target: str) -> None:
-    """Copy an archive as it lies there, on a disk or in a store."""
+    """Copy an archive in its current state, on a disk or in a store."""
     if is_local(locate(source)):
         shutil.copytree(source, target)
     else:
         store = locate(source).fs
         for path, about in store.find(source, detail=True).items():
-            # S3A makes an empty object for a folder.
+            # S3A creates an empty object for a folder.
             if about["size"]:
                 store.cp_file(path, path.replace(locate(source).path, locate(target).path))
 
 
-#: Each moment, and what the archive is then like.
+#: Each moment, and the archive's state at that moment.
 MOMENTS: dict[str, Callable[[State], bool]] = {
     "planned": lambda at: not at.files and not at.in_manifest,
     "committed": lambda at: at.in_manifest and not at.in_checkpoint,
@@ -117,7 +117,7 @@ MOMENTS: dict[str, Callable[[State], bool]] = {
 
 
 def stop_at(moment: str, process: subprocess.Popen[bytes], archive: str, log: Path) -> None:
-    """Stop a drain's processes at a moment; when they were too quick, at the next batch's."""
+    """Stop a drain's processes at a moment; if they were too fast, at the next batch's."""
     deadline = time.monotonic() + 2 * PATIENCE
     while True:
         assert process.poll() is None, log.read_text()[-2000:]
@@ -139,7 +139,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def fill_topic(topic: str, send: Any, bootstrap_servers: str) -> None:
-    """Send records to partition 0; to partition 1 as many that a slow drain reads for nothing.
+    """Send records to partition 0, and to partition 1 records that a slow drain reads in vain.
 
     So a batch's file is complete long before all of its tasks are.
     """
@@ -157,13 +157,13 @@ def fill_topic(topic: str, send: Any, bootstrap_servers: str) -> None:
 
 @pytest.fixture(scope="module")
 def filled() -> set[str]:
-    """The topics that hold their records."""
+    """The topics that have been filled."""
     return set()
 
 
 @pytest.fixture(scope="module")
 def places() -> dict[str, str]:
-    """Where copies of the archive at each moment lie, once a test has asked for them."""
+    """Where the copies of the archive at each moment are, once a test has requested them."""
     return {}
 
 
@@ -229,7 +229,7 @@ def _kill(pipeline: Pipeline, cluster: KafkaCluster, folder: Path, states: str) 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_drain_killed_at(moment: str, states: str, drain: Drain, cluster: KafkaCluster) -> None:
-    """Planned and written, the range is written again; committed, it is skipped: never twice."""
+    """If planned or written, the range is written again; if committed, it is skipped."""
     folder = f"{states}/archive"
     archive = Archive.at(folder)
     archive.root.fs.rm(archive.root.path, recursive=True)
@@ -247,16 +247,16 @@ def test_drain_killed_at(moment: str, states: str, drain: Drain, cluster: KafkaC
     after, _ = archive.generation(1).read_checkpoint({})
     assert after.ends[killed.batch] == checkpoint.ends[killed.batch]
     assert lines is None or manifest.read_text() == lines
-    # The killed run's file stays, beside the one that was written in its place.
+    # The killed run's file stays, next to the one that replaces it.
     left = files - listed
     assert len(left) == (moment == "written")
     assert left == part_files(folder) - listed_files(folder)
     assert len(listed_files(folder)) == killed.batch + 2
     assert held(folder) == {0: list(range(RECORDS))}
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert {archive.root / path for path in orphans(report)} == left
-    # Of what the killed drain had committed, it left no word of what Spark had read.
+    # The killed drain didn't record what Spark had read for the batches it had committed.
     unknown = killed.batch + killed.in_manifest
     expected = {"content_unknown": unknown, "file_orphan": len(left)}
     assert summary(report.findings) == {code: n for code, n in expected.items() if n}

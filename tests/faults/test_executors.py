@@ -36,7 +36,7 @@ from tests.faults.spark_cluster import executors, process
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
-BATCHES = 40  # record batches of each partition and day, 100 ms each
+BATCHES = 40  # record batches per partition and day, 100 ms each
 SIZE = 5
 DAYS = 2
 
@@ -70,7 +70,7 @@ def in_mid_file(workers: list[int], folder: Path, running: Callable[[], bool]) -
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Let nobody delete what is in a folder; for root that takes an attribute of its own."""
+    """Prevent deletions in a folder; for root this requires a file attribute."""
     if os.geteuid():
         folder.chmod(0o555)
     else:
@@ -96,14 +96,14 @@ def test_drain_executors_stalled_and_killed(
     send: Any,
     tmp_path: Path,
 ) -> None:
-    """A speculated task's loser, its refused cleanup and a killed task leave files, no harm.
+    """A losing speculative task, its failed cleanup and a killed task only leave files behind.
 
-    First batch: an executor stalls in mid-file, the other one's copy of its task wins, the folder
-    becomes read-only, and the loser wakes up and can't remove its file. Second batch: an executor
-    is killed in mid-file, and its task is tried again.
+    First batch: an executor stalls in mid-file, the other executor's copy of its task wins, the
+    folder becomes read-only, and the loser wakes up and can't remove its file. Second batch: an
+    executor is killed in mid-file, and its task is retried.
     """
     with read_only(tmp_path):
-        pass  # skips at once where it can't be done
+        pass  # skips immediately if it isn't possible
     master, pids = spark_workers
     topic = make_topic(partitions=2)
     for number in range(DAYS * BATCHES):
@@ -159,7 +159,7 @@ def test_drain_executors_stalled_and_killed(
     left = part_files(archive_folder) - listed_files(archive_folder)
     assert left >= {losing, torn}
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert {Path(archive_folder) / path for path in orphans(report)} == left
     assert len(report.findings) == len(left)
 
@@ -175,7 +175,7 @@ def test_two_drains_executors_killed(
     send: Any,
     tmp_path: Path,
 ) -> None:
-    """Two applications drain at once, each loses its executor in mid-file: both are exact."""
+    """Two concurrent drains each lose their executor in mid-file: both are exact."""
     master, pids = spark_workers
     total = BATCHES * SIZE
     pipelines = []
@@ -208,7 +208,7 @@ def test_two_drains_executors_killed(
         waiting = dict(zip(drivers, pipelines, strict=True))
 
         def each_lost_its_executor() -> bool:
-            # Both are watched: nobody knows which of them writes first, and it does so for seconds.
+            # Both are watched, because either may write first, and keeps writing for seconds.
             for driver, pipeline in list(waiting.items()):
                 assert not _ended(driver), f"drain {pipeline.name} ended too early"
                 for executor, _ in writing(pids, generation(pipeline.archive) / "data")[:1]:

@@ -1,4 +1,4 @@
-"""The table in docs/faults.md is whole, and the tests that it names exist."""
+"""The table in docs/faults.md is complete, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_faults_table_whole() -> None:
     ids=[number for number, *_ in rows()],
 )
 def test_faults_table_names_tests_that_exist(number: str, cell: str) -> None:
-    """A row names tests that exist, or says why there is none."""
+    """A row names existing tests, or says why there is none."""
     named = TEST.findall(cell)
 
     for path, name in named:

@@ -1,4 +1,4 @@
-"""Thousands of source partitions into one target partition: files and memory go by writers."""
+"""Thousands of source partitions into one target partition: resources depend on writers only."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SOURCES = 600
 
 @dataclass
 class Usage:
-    """The most that a command's processes had at a moment, all together.
+    """The peak resource usage of a command's processes.
 
     Attributes:
-        code: How it ended.
-        seconds: How long it took.
-        open_files: The most that one of them had open.
-        memory: Resident bytes.
+        code: Exit code.
+        seconds: Duration.
+        open_files: Maximum number of open files of one process.
+        memory: Maximum resident bytes of all processes together.
     """
 
     code: int
@@ -59,7 +59,7 @@ def few_files() -> None:
 
 
 def run_watched(log: Path, *arguments: object) -> Usage:
-    """Run `kafka-drain` with few open files, and watch its processes."""
+    """Run `kafka-drain` with a low limit of open files, and watch its processes."""
     began = time.monotonic()
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -92,7 +92,7 @@ def children(process: int) -> list[int]:
 
 
 def usage_of(process: int) -> tuple[int, int]:
-    """Return how many files a process has open, and its resident bytes."""
+    """Return the number of open files of a process, and its resident bytes."""
     folder = Path(f"/proc/{process}")
     try:
         pages = int((folder / "statm").read_text().split()[1])
@@ -102,7 +102,7 @@ def usage_of(process: int) -> tuple[int, int]:
 
 
 def make_archive(folder: Path, sources: int, records: int = 5) -> MadeArchive:
-    """Make an archive of so many partitions, a file each."""
+    """Create an archive with the given number of partitions, one file each."""
     made = MadeArchive(folder, {"wide": "id-wide"})
     rows = {TopicPartition("wide", p): dense(0, records, NOON + 10 * p) for p in range(sources)}
     made.seal_window("0_1", rows)
@@ -110,7 +110,7 @@ def make_archive(folder: Path, sources: int, records: int = 5) -> MadeArchive:
 
 
 def send_and_count(bootstrap: str, folder: Path, sources: int, *arguments: object) -> Usage:
-    """Send an archive of so many partitions into one, and count what is there."""
+    """Send an archive with the given number of partitions into one, and count the records there."""
     made = make_archive(folder / "archive", sources)
     target = make_target(bootstrap, f"t-{uuid.uuid4().hex[:8]}", 1)
     log = folder / "log"
@@ -144,9 +144,9 @@ def test_republish_many_partitions_into_one(
 def test_republish_chain_interrupted(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: str
 ) -> None:
-    """Transactions end anywhere in a chain; what goes on there sends each shard once, in order.
+    """Transactions may end anywhere in a chain; a resumed chain sends each shard once, in order.
 
-    The map tells where each source offset went, though its shard shares a writer.
+    The map says where each source offset went, although its shard shares a writer.
     """
     monkeypatch.setattr(chains, "MOST_PER_PARTITION", 2)
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 25)

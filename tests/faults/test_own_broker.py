@@ -1,4 +1,4 @@
-"""A broker that stops, loses the end of a log, or compacts: one that no other test uses."""
+"""A broker that stops, loses the end of a log, or compacts; no other test uses it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """A broker of this module's own, whose cleaner looks for work ten times a second."""
+    """A broker for this module, whose cleaner checks for work ten times a second."""
     folder = tmp_path_factory.mktemp("own-broker")
     properties = {
         "log.cleaner.backoff.ms": "100",
-        # A broker that was killed may come back after that time, and not only after 9 s.
+        # A killed broker may come back after that time, instead of only after 9 s.
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
     }
@@ -60,7 +60,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def bootstrap_servers(local: LocalKafka) -> str:
-    """Its address, for all that is used here."""
+    """Its address, for everything in this module."""
     return local.bootstrap_servers
 
 
@@ -78,7 +78,7 @@ def test_drain_broker_stopped_meanwhile(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A drain waits for a broker that is stopped and started under it, and is exact."""
+    """A drain waits for a broker that is restarted meanwhile, and is exact."""
     topic = make_topic(partitions=2)
     send_slowly(send, topic, batches=60)
     pipeline = Pipeline(
@@ -113,7 +113,7 @@ def test_drain_log_truncated(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A log that lost its end in a crash, below what was drained, is refused and named."""
+    """A log that lost its end in a crash, below the drained offset, is refused and named."""
     topic = make_topic(partitions=2)
     send_slowly(send, topic, batches=4)
     pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
@@ -122,21 +122,21 @@ def test_drain_log_truncated(
 
     local.kill_node(1)
     [segment] = (local.folder / "node-1" / "data" / f"{topic}-1").glob("*.log")
-    # What the machine hadn't written to its disk yet: the last batch and a bit.
+    # What the machine hadn't flushed to disk yet: the last batch and a bit more.
     os.truncate(segment, segment.stat().st_size * 3 // 4 - 1)
     local.start_node(1)
     lost = TopicPartition(topic, 1)
-    # The client that is in use knows an older leader epoch than the broker now.
+    # The existing client now knows an older leader epoch than the broker.
     end = cluster.latest([lost], "read_committed")[lost]
     with pytest.raises(DataLossError) as raised:
         preflight(pipeline, cluster)
 
     assert 0 < end < 20
-    assert f"shorter than what was drained: {lost} ends at {end}, drained to 20." in (
+    assert f"shorter than what was drained: {lost} ends at {end}, drained up to 20." in (
         str(raised.value)
     )
     assert listing(Path(archive_folder)) == before
-    # What was drained is still there, and proven without the broker's log.
+    # The drained records are still there, and proven without the broker's log.
     report = validate_archive(Archive.at(archive_folder), cluster)
     assert (report.complete, report.offsets, report.findings) == (True, 40, [])
 
@@ -156,7 +156,7 @@ def test_drain_compacted_topic(
     send: Any,
     read: Any,
 ) -> None:
-    """Tombstones are drained while they last; the holes, theirs too, are gaps with that reason."""
+    """Tombstones are drained while they exist; compacted offsets are gaps with that reason."""
     topic = make_topic(
         partitions=1, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01"
     )
@@ -165,14 +165,14 @@ def test_drain_compacted_topic(
     archive = Archive.at(archive_folder)
 
     def put(key: bytes, value: bytes | None) -> None:
-        """Send a record that closes the segment before it."""
+        """Send a record that closes the previous segment."""
         at = cluster.latest([tp], "read_committed")[tp]
         send(topic, [(key, value, None, NOON + 10 * at)])
 
     def keys() -> list[tuple[bytes, bytes | None]]:
         return [(key, value) for key, value, *_ in read(topic)[0]]
 
-    # Offset 0 goes; its tombstone at 1 stays for a day.
+    # Offset 0 is removed; its tombstone at 1 stays for a day.
     put(b"early", b"value")
     put(b"early", None)
 
@@ -191,7 +191,7 @@ def test_drain_compacted_topic(
     assert 0 not in held(archive_folder)[0]
     assert 1 in held(archive_folder)[0]
 
-    # From now on a tombstone lasts a millisecond: `late` goes with its own.
+    # From now on a tombstone lasts a millisecond: `late` is removed with its own.
     entry = ConfigEntry("delete.retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})

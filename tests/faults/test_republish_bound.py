@@ -29,12 +29,12 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def admin(own_kafka: LocalKafka) -> AdminClient:
-    """A client that changes the broker that tests may change."""
+    """A client for changes to the broker that tests may change."""
     return AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers, "log_level": 0})
 
 
 def refused(case: Case, error: type[KafkaDrainError], *says: str) -> None:
-    """A plan is refused as the run is, again and again, and nothing is sent."""
+    """A plan is refused repeatedly, like the run itself, and nothing is sent."""
     before = case.ends()
     for attempt in (case.planned, case.run, case.planned, case.run):
         with pytest.raises(error) as caught:
@@ -47,7 +47,7 @@ def refused(case: Case, error: type[KafkaDrainError], *says: str) -> None:
 
 
 def test_republish_done_on_another_cluster(case: Case, cluster: KafkaCluster) -> None:
-    """A run that has ended isn't done in another cluster, and both clusters are named."""
+    """A finished run isn't finished in another cluster, and both clusters are named."""
     case.run()
     elsewhere = replace(case, cluster=cluster)
     make_target(elsewhere.bootstrap, case.target, 2)
@@ -63,7 +63,7 @@ def test_republish_done_on_another_cluster(case: Case, cluster: KafkaCluster) ->
 
 
 def test_republish_done_target_made_again(case: Case, admin: AdminClient) -> None:
-    """A run that has ended isn't done in a target that was made again, and both are named."""
+    """A finished run isn't finished in a recreated target, and both topics are named."""
     case.run()
     before = case.cluster.topics([case.target])[case.target].id
     made_again(admin, case.bootstrap, case.target)
@@ -72,14 +72,14 @@ def test_republish_done_target_made_again(case: Case, admin: AdminClient) -> Non
     refused(case, TopicError, case.target, before, after, "Nothing was sent", "--run")
 
     assert case.ends() == [0, 0]
-    # Under another name the same records are sent, without a word of repeating.
+    # Under another name the same records are sent, without a mention of repeating.
     case.name = "another"
     assert case.run()["verification"]["is_exact"]
     assert case.audit().is_exact
 
 
 def test_republish_done_target_gone(case: Case, admin: AdminClient) -> None:
-    """A run that has ended isn't done when its target is gone."""
+    """A finished run isn't finished if its target was deleted."""
     case.run()
     before = case.cluster.topics([case.target])[case.target].id
     admin.delete_topics([case.target])[case.target].result(30)
@@ -97,7 +97,7 @@ def test_republish_done_target_gone(case: Case, admin: AdminClient) -> None:
 def test_republish_two_at_one_moment(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run that opens between another's look and its opening goes first, and is named."""
+    """A run that opens between another's check and its opening goes first, and is named."""
     other = replace(case, name="other", folder=tmp_path)
     real, ended = republishing.open_run, []
 
@@ -118,10 +118,10 @@ def test_republish_two_at_one_moment(
 def test_republish_killed_before_it_opened(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run that ended before it opened stands in no other's way, and can't come back beside it."""
+    """A run killed before it opened blocks no other run, and can't come back alongside it."""
 
     class Killed(BaseException):
-        """As a SIGKILL: nothing is cleaned up."""
+        """Like a SIGKILL: nothing is cleaned up."""
 
     def killed(*arguments: Any) -> int:
         raise Killed
@@ -139,7 +139,7 @@ def test_republish_killed_before_it_opened(
 
 
 def test_republish_many_at_one_moment(case: Case, tmp_path: Path) -> None:
-    """Of four runs that start together one sends, and each other one names a run."""
+    """Of four runs that start together one sends, and each of the others names a run."""
     started = Barrier(4)
 
     def run(number: int) -> dict[str, Any] | str:
@@ -164,7 +164,7 @@ def test_republish_many_at_one_moment(case: Case, tmp_path: Path) -> None:
 def test_republish_same_name_in_two_archives(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run's name in another archive is another run: it ends no transaction of this one."""
+    """The same run name in another archive is another run: it aborts no transaction of this one."""
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 100_000)
     root = shutil.copytree(str(case.archive.root), tmp_path / "second")
     target = make_target(case.bootstrap, f"{case.target}-second", 2)
@@ -181,14 +181,14 @@ def test_republish_same_name_in_two_archives(
 
     assert case.run()["verification"]["is_exact"]
     assert ended[1]["verification"]["is_exact"]
-    # One transaction, so one producer, for each of the two shards of both runs: none was lost.
+    # One transaction and so one producer for each of the two shards of both runs: none was lost.
     assert len(made) == 4
     assert case.audit().is_exact
     assert second.audit().is_exact
 
 
 def test_republish_begun_by_older_release(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that a release without archive ids has begun goes on, and fences what it left open."""
+    """A run from a release without archive ids resumes, and fences its open transactions."""
     with monkeypatch.context() as patch:
         patch.setattr(Archive, "identify", lambda archive: "")
         with pytest.raises(Stopped):
@@ -209,7 +209,7 @@ def test_republish_begun_by_older_release(case: Case, monkeypatch: pytest.Monkey
 def test_republish_into_source(
     case: Case, cluster: KafkaCluster, bootstrap_servers: str, sealed: Any
 ) -> None:
-    """The source that still holds the records is refused as a target, in the plan already."""
+    """A source that still holds the records is refused as a target, already during planning."""
     case.cluster, case.target = cluster, sealed.topic
 
     refused(case, TopicError, sealed.topic, "holds", "--into-source", "Nothing was sent")

@@ -1,4 +1,4 @@
-"""Republishes by the real command, whose processes are killed and paused at random moments."""
+"""Republishes with the real command, whose processes are killed and paused at random moments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_republish_killed_and_paused(
     kills: int,
     zombies: int,
 ) -> None:
-    """However often attempts are killed, or paused and woken, all is sent once and in order."""
+    """However often attempts are killed or paused and resumed, all is sent once and in order."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
 
@@ -77,9 +77,9 @@ def test_republish_executors_killed(
     packed_python: Path,
     tmp_path: Path,
 ) -> None:
-    """Executors that are killed leave their shards to others, which send the rest of them once.
+    """The shards of killed executors move to others, which send the remaining records once.
 
-    Their Python is the one that the application sends along.
+    Their Python is the one that the application ships.
     """
     master, workers = spark_workers
     target = make_target(bootstrap_servers, f"t-{uuid.uuid4().hex[:8]}", 2)
@@ -105,8 +105,8 @@ def test_republish_executors_killed(
 def test_republish_at_least_once_task_tried_again(
     sealed: Sealed, archive: Path, cluster: KafkaCluster, bootstrap_servers: str, tmp_path: Path
 ) -> None:
-    """Spark's sink sends a retried task's records again; verify counts them, and says so."""
-    # The last record of partition 0 is too large at first, so that its task fails again and again.
+    """Spark's sink sends a retried task's records again; verify counts and reports them."""
+    # The last record of partition 0 is too large at first, so that its task fails repeatedly.
     name = f"t-{uuid.uuid4().hex[:8]}"
     target = make_target(bootstrap_servers, name, 2, max_message_bytes="10000")
     run = Run(archive, bootstrap_servers, target, tmp_path)

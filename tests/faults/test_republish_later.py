@@ -1,4 +1,4 @@
-"""Runs that go on long after they began, or beside an attempt that wakes up late."""
+"""Runs that resume long after they started, or alongside an attempt that wakes up late."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def execute(case: Case, ago: timedelta, send: Any = None) -> dict[str, Any]:
-    """Make an attempt of a run that is planned so long ago, if it isn't planned yet."""
+    """Make an attempt of a run, which is planned with an old time if it has no plan yet."""
     engine = _Engine(case, send)
     return case.planned(utc_now() - ago).execute(engine, utc_now)
 
 
 def test_republish_goes_on_long_after(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was planned long ago goes on as long as Kafka has its progress, all of it.
+    """A run that was planned long ago resumes as long as Kafka has all of its progress.
 
-    What of it nobody moves any more is committed again, so that Kafka doesn't forget it first.
+    Progress that no longer changes is committed again, so that Kafka doesn't expire it.
     """
     with pytest.raises(Stopped):
         execute(made_case, LONG_AGO, stop_after_first_shard)
@@ -66,7 +66,7 @@ def test_republish_goes_on_long_after(made_case: Case, monkeypatch: pytest.Monke
 
 
 def test_republish_verified_long_after(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run of which all was sent long ago gets its receipt and its map when verify can be done."""
+    """A run that sent everything long ago gets its receipt and map once it can be verified."""
 
     def not_now(*arguments: Any) -> None:
         raise KafkaUnavailableError("not now")
@@ -83,7 +83,7 @@ def test_republish_verified_long_after(made_case: Case, monkeypatch: pytest.Monk
 
 
 def test_republish_opened_long_after(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that couldn't open when it was planned is planned again, and goes on when killed."""
+    """A run that couldn't open when it was planned is planned again, and resumes when killed."""
 
     def not_now(*arguments: Any) -> int:
         raise KafkaUnavailableError("not now")
@@ -106,7 +106,7 @@ def test_republish_opened_long_after(made_case: Case, monkeypatch: pytest.Monkey
 def test_republish_planned_again_beside_older(
     made_case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that was paused as it opened sends nothing once the run was planned again."""
+    """An attempt paused while opening sends nothing after the run was planned again."""
     real = opening.Claim.confirm
     ended: list[dict[str, Any]] = []
 
@@ -125,7 +125,7 @@ def test_republish_planned_again_beside_older(
 
 
 def test_republish_killed_old_attempt(made_case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attempt that wakes up to be killed leaves a later one alone, which ends."""
+    """An attempt that wakes up to be killed doesn't affect a later one, which finishes."""
     old = made_case.planned()
     engine = _Engine(made_case, stop_after_first_shard)
     with pytest.raises(Stopped):
@@ -148,7 +148,7 @@ def test_republish_killed_old_attempt(made_case: Case, monkeypatch: pytest.Monke
 
 
 def test_republish_killed_attempt_aborts(made_case: Case) -> None:
-    """The attempt that was killed aborts what it left open, and counts as one more."""
+    """A killed attempt aborts its open transactions, and counts as one more attempt."""
     killed = made_case.planned()
 
     def engine(plan: RepublishPlan, groups: list[list[SendJob]], tick: Any) -> None:
@@ -165,7 +165,7 @@ def test_republish_killed_attempt_aborts(made_case: Case) -> None:
 def test_republish_in_copy_of_archive(
     made_case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run of the same name in a copy of the archive ends no transaction of this one."""
+    """A run with the same name in a copy of the archive aborts no transaction of this one."""
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 100_000)
     made_case.archive.identify()
     root = shutil.copytree(str(made_case.archive.root), tmp_path / "copy")
@@ -183,14 +183,14 @@ def test_republish_in_copy_of_archive(
 
     assert made_case.run()["verification"]["is_exact"]
     assert ended[1]["verification"]["is_exact"]
-    # One transaction, so one producer, for each of the two shards of both runs: none was lost.
+    # One transaction and so one producer for each of the two shards of both runs: none was lost.
     assert len(made) == 4
     assert made_case.audit().is_exact
     assert copy.audit().is_exact
 
 
 def test_republish_by_key_partitions_added(made_case: Case) -> None:
-    """A run by key goes on as it was planned where the target has got partitions since."""
+    """A run by key resumes as planned if the target has got more partitions since."""
     made_case.request["placement"] = "key"
     with pytest.raises(Stopped):
         made_case.run(stop_after_first_shard)

@@ -1,4 +1,4 @@
-"""What a republish refuses, before the first record or before the next one; and waits out."""
+"""What a republish refuses before its first or its next record, and what it waits for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
 
-#: Records of a transaction here; each shard takes several.
+#: Records per transaction here; each shard takes several transactions.
 SMALL = 400
 
 
@@ -64,12 +64,12 @@ def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def admin(own_kafka: LocalKafka) -> AdminClient:
-    """A client that changes the broker that tests may change."""
+    """A client for changes to the broker that tests may change."""
     return AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers, "log_level": 0})
 
 
 def stop_after_first_shard(plan: RepublishPlan, groups: list[list[SendJob]], tick: object) -> None:
-    """Send one shard of two, and end the attempt."""
+    """Send one shard of two, and stop the attempt."""
     send_shard(groups[0][0])
     raise Stopped
 
@@ -83,7 +83,7 @@ def half_sent(case: Case) -> Case:
 
 
 def refused(case: Case, error: type[KafkaDrainError], match: str, **options: Any) -> None:
-    """An attempt is refused, the next one too, and nothing more is in the target."""
+    """The attempt is refused, and so is the next; nothing more is in the target."""
     before = case.visible("read_uncommitted")
     for _ in range(2):
         with pytest.raises(error, match=match):
@@ -97,9 +97,9 @@ def refused(case: Case, error: type[KafkaDrainError], match: str, **options: Any
 
 @pytest.fixture
 def second_broker(own_kafka: LocalKafka, half_sent: Case, tmp_path: Path) -> LocalKafka:
-    """A broker that joins the one of the tests; its folder says which cluster it belongs to.
+    """A broker that joins the tests' broker; its folder says which cluster it belongs to.
 
-    A run was there before it, so that Kafka's own topics are on the broker that stays.
+    A run took place before, so that Kafka's internal topics are on the broker that stays.
     """
     folder = tmp_path / "second"
     folder.mkdir()
@@ -121,7 +121,7 @@ def second_broker(own_kafka: LocalKafka, half_sent: Case, tmp_path: Path) -> Loc
 
 
 def send_one(bootstrap: str, topic: str) -> str:
-    """Send a record without patience; return Kafka's refusal."""
+    """Send a record without retries; return Kafka's error."""
     refusals: list[str] = []
     producer = Producer({"bootstrap.servers": bootstrap, "retries": 0, "log_level": 0})
 
@@ -136,7 +136,7 @@ def send_one(bootstrap: str, topic: str) -> str:
 def test_republish_replicas_lost(
     case: Case, second_broker: LocalKafka, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With fewer replicas in sync than the topic demands a run waits, and goes on when it may."""
+    """With too few in-sync replicas a run waits, and resumes when it may."""
     case.target = f"{case.target}-replicated"
     seen: list[Any] = []
     waiting: list[Future[None]] = []
@@ -165,7 +165,7 @@ def test_republish_replicas_lost(
             case.run(stop_after_first_shard)
         second_broker.stop_node(1)
         wait_for(lambda: in_sync() == [1], "a replica's loss")
-        # A client that knew both brokers may go on looking for a controller on the one that left.
+        # A client that knew both brokers may keep looking for a controller on the one that left.
         case.cluster = KafkaCluster(case.cluster.config)
 
         def hook(tapped: Tapped, call: str, has_ended: bool) -> None:
@@ -186,7 +186,7 @@ def test_republish_replicas_lost(
 
 @pytest.fixture
 def allow_only(admin: AdminClient) -> Iterator[Callable[..., None]]:
-    """Let everybody do only some things with a resource, until the test's end."""
+    """Allow everyone only some operations on a resource, until the end of the test."""
     made: list[AclBinding] = []
 
     def allow(
@@ -238,7 +238,7 @@ def allow_only(admin: AdminClient) -> Iterator[Callable[..., None]]:
 def test_republish_acl_missing(
     case: Case, allow_only: Callable[..., None], resource: ResourceType, named: str
 ) -> None:
-    """Without an ACL on its transactional ids or groups a run fails early, and names it."""
+    """Without an ACL for its transactional ids or groups a run fails early, and names it."""
     allow_only(resource, PREFIX, AclOperation.ALL, user="User:somebody-else")
 
     with pytest.raises(AuthorizationError, match=named):
@@ -249,7 +249,7 @@ def test_republish_acl_missing(
 
 
 def test_republish_acl_of_topic_missing(case: Case, allow_only: Callable[..., None]) -> None:
-    """Without leave to write to the target a run fails before it is planned, and names it."""
+    """Without write access to the target a run fails before it is planned, and names it."""
     allow_only(
         ResourceType.TOPIC,
         case.target,
@@ -268,7 +268,7 @@ def test_republish_acl_of_topic_missing(case: Case, allow_only: Callable[..., No
 
 
 def test_republish_progress_deleted(half_sent: Case, admin: AdminClient) -> None:
-    """A run whose progress was deleted is refused: nobody knows where to go on."""
+    """A run whose progress was deleted is refused, as its position is unknown."""
     group = half_sent.planned().plan.shards[0].progress.group
     admin.delete_consumer_groups([group])[group].result(30)
 
@@ -278,7 +278,7 @@ def test_republish_progress_deleted(half_sent: Case, admin: AdminClient) -> None
 def test_republish_progress_deleted_meanwhile(
     case: Case, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progress that disappears between two transactions ends the run; it isn't begun again."""
+    """Progress that disappears between two transactions ends the run; it doesn't start over."""
     group = case.planned().plan.shards[0].progress.group
     inits = itertools.count(1)
 
@@ -298,7 +298,7 @@ def test_republish_progress_deleted_meanwhile(
 
 
 def test_republish_file_changed_on_retry(half_sent: Case) -> None:
-    """A data file that was changed between two attempts is refused by its fingerprint."""
+    """A data file changed between two attempts is refused because of its fingerprint."""
     root = Path(str(half_sent.archive.root))
     changed = []
     for path in {f.path for shard in half_sent.planned().plan.shards for f in shard.files}:
@@ -311,7 +311,7 @@ def test_republish_file_changed_on_retry(half_sent: Case) -> None:
 
 
 def plan_file(case: Case) -> Path:
-    """Return where the plan is."""
+    """Return the path of the plan."""
     return Path(str(case.planned().run.folder)) / "plan.json"
 
 
@@ -341,14 +341,14 @@ def test_republish_plan_replaced(half_sent: Case) -> None:
 
 
 def made_again(admin: AdminClient, bootstrap: str, topic: str) -> None:
-    """Delete a topic, and make one of the same name."""
+    """Recreate a topic under the same name."""
     admin.delete_topics([topic])[topic].result(30)
     wait_for(lambda: topic not in admin.list_topics(timeout=20).topics, "the deletion")
     make_target(bootstrap, topic, 2)
 
 
 def test_republish_target_made_again_between(half_sent: Case, admin: AdminClient) -> None:
-    """A target that was made again between two attempts is refused by its id."""
+    """A target recreated between two attempts is refused because of its id."""
     made_again(admin, half_sent.bootstrap, half_sent.target)
 
     refused(
@@ -364,7 +364,7 @@ def test_republish_target_made_again_between(half_sent: Case, admin: AdminClient
 def test_republish_target_made_again_meanwhile(
     case: Case, admin: AdminClient, transactions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A target that is made again in mid-run is refused: what it had got is gone."""
+    """A target recreated in mid-run is refused, because the records sent before are gone."""
     case.request["transactions"] = transactions
     commits = itertools.count(1)
 
@@ -380,7 +380,7 @@ def test_republish_target_made_again_meanwhile(
 
 
 def test_republish_header_name_with_nul(case: Case, tmp_path: Path) -> None:
-    """A header's name that the client would cut off is refused by offset; nothing of it is sent."""
+    """A header name that the client would truncate is refused by offset; nothing of it is sent."""
     made = MadeArchive(tmp_path / "nul", {"nul": "id-nul"})
     rows = {TopicPartition("nul", 0): dense(0, 5, NOON)}
     made.seal_window("0_1", rows, columns={"headers": [{"key": "a\0b", "value": b"1"}]})

@@ -1,4 +1,4 @@
-"""What can go wrong within a transaction, injected into real producers and brokers."""
+"""Faults within a transaction, injected into real producers and brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.faults.republish_case import Case, Stopped, Tapped, halted_sender, ta
 
 pytestmark = pytest.mark.integration
 
-#: Records of a transaction here; each shard takes several.
+#: Records per transaction here; each shard takes several transactions.
 SMALL = 400
 
 
@@ -42,23 +42,23 @@ def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["strict", "fast"])
 def both(request: pytest.FixtureRequest, case: Case) -> None:
-    """Both kinds of transactions."""
+    """Both transaction modes."""
     case.request["transactions"] = request.param
 
 
 @pytest.fixture
 def fast(case: Case) -> None:
-    """Transactions of one producer epoch."""
+    """Transactions that share a producer epoch."""
     case.request["transactions"] = "fast"
 
 
 def lost_answer() -> KafkaException:
-    """Return what a producer raises when it can't know how its transaction ended."""
+    """Return the error of a producer that can't know how its transaction ended."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, "the answer was lost"))
 
 
 def late(case: Case, partition: int = 0) -> int:
-    """Return how many offsets of a target partition read_committed readers don't reach."""
+    """Return the number of offsets in a target partition beyond the reach of read_committed."""
     tp = TopicPartition(case.target, partition)
     ends = (
         case.cluster.latest([tp], level)[tp] for level in ("read_uncommitted", "read_committed")
@@ -81,7 +81,7 @@ def late(case: Case, partition: int = 0) -> int:
 def test_republish_killed_around_commit(
     case: Case, transactions: str, call: str, has_ended: bool, committed: int
 ) -> None:
-    """Killed before a commit, it is aborted and sent again; after the commit, it isn't."""
+    """If killed before a commit, it is aborted and sent again; after the commit, it isn't."""
     case.request["transactions"] = transactions
 
     def engine(_: RepublishPlan, groups: list[list[SendJob]], tick: Any) -> None:
@@ -100,7 +100,7 @@ def test_republish_killed_around_commit(
 
     assert result["records_sent"] == case.records - committed
     assert result["attempts"] == 2
-    # Not held up until Kafka would have ended the transaction itself.
+    # Not delayed until Kafka would have aborted the transaction itself.
     assert result["seconds"] < TRANSACTION_TIMEOUT_MS / 1000 / 2
     assert case.audit().is_exact
     assert case.run()["records_sent"] == 0
@@ -111,7 +111,7 @@ def test_republish_killed_around_commit(
 
 @pytest.mark.usefixtures("fast")
 def test_republish_paused_until_successor_finished(case: Case) -> None:
-    """An attempt that wakes up with an open transaction after its successor's end is fenced."""
+    """An attempt that wakes up in an open transaction after its successor finished is fenced."""
     senders = []
 
     def engine(_: RepublishPlan, groups: list[list[SendJob]], tick: Any) -> None:
@@ -146,7 +146,7 @@ def test_republish_paused_until_successor_finished(case: Case) -> None:
 
 
 def losing_answers(transactions: int) -> Callable[[Tapped, str, bool], None]:
-    """Return a hook: so many commits succeed in Kafka, and their producers don't get to know."""
+    """Return a hook that lets commits succeed in Kafka, but loses the answers to some of them."""
     left = itertools.count(transactions, -1)
 
     def hook(_: Tapped, call: str, has_ended: bool) -> None:
@@ -158,7 +158,7 @@ def losing_answers(transactions: int) -> Callable[[Tapped, str, bool], None]:
 
 @pytest.mark.usefixtures("both")
 def test_republish_answer_to_commit_lost(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit whose answer got lost is looked up, not repeated."""
+    """A commit whose answer was lost is looked up, not repeated."""
     made = tap(monkeypatch, losing_answers(3))
 
     result = case.run()
@@ -172,7 +172,7 @@ def test_republish_answer_to_commit_lost(case: Case, monkeypatch: pytest.MonkeyP
 def test_republish_mutated_not_reading_progress(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sender that goes on from memory after the fence sends twice, and verify turns red."""
+    """A sender that resumes from memory after the fence sends twice, and verify fails."""
     real_send, real_read = sending._send_transaction, sending.read_progress
     memory: dict[int, Progress] = {}
 
@@ -197,7 +197,7 @@ def test_republish_mutated_not_reading_progress(
 def test_republish_broker_killed_in_commit(
     case: Case, own_kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit waits for a coordinator that is killed and started under it, and is exact."""
+    """A commit waits for a coordinator that is restarted meanwhile, and is exact."""
     commits = itertools.count(1)
     with ThreadPoolExecutor(1) as pool:
         restarted: list[Any] = []
@@ -247,7 +247,7 @@ def test_republish_paused_beyond_transaction_timeout(
 
 
 def identity(local: LocalKafka, tp: TopicPartition) -> tuple[int, int]:
-    """Return id and epoch of the producer that wrote the last batch of a partition's log."""
+    """Return id and epoch of the producer that wrote the last batch in a partition's log."""
     folder = local.folder / "node-1" / "data" / str(tp)
     content = max(folder.glob("*.log")).read_bytes()
     at, found = 0, (-1, -1)
@@ -260,7 +260,7 @@ def identity(local: LocalKafka, tp: TopicPartition) -> tuple[int, int]:
 
 
 def end_transaction(bootstrap: str, transactional_id: str, producer: tuple[int, int]) -> int:
-    """Send what a network may deliver late, EndTxn with a commit; return Kafka's error code."""
+    """Send a late EndTxn with a commit, as a network may; return Kafka's error code."""
     name = transactional_id.encode()
     body = struct.pack(">hhih", 26, 1, 1, -1)  # EndTxn, version 1, correlation id, no client id
     body += struct.pack(f">h{len(name)}sqh?", len(name), name, *producer, True)
@@ -278,8 +278,8 @@ def late_end(
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """Let the EndTxn of the first transaction arrive again in the second, which then fails.
 
-    The second transaction's records are in Kafka at that time, the progress isn't. Gives Kafka's
-    answer, and who wrote to the first partition last at each transaction's end.
+    At that time, the second transaction's records are in Kafka, but its progress isn't. Returns
+    Kafka's answer, and the last writer to the first partition at each transaction's end.
     """
     answers: list[int] = []
     producers: list[tuple[int, int]] = []
@@ -323,7 +323,7 @@ def test_republish_strict_end_of_transaction_late(
 def test_republish_fast_end_of_transaction_late(
     case: Case, fast: None, late_end: tuple[list[int], list[tuple[int, int]]]
 ) -> None:
-    """Fast transactions share an epoch: a late EndTxn tears the next one, and verify turns red."""
+    """Fast transactions share an epoch: a late EndTxn tears the next one, and verify fails."""
     answers, producers = late_end
 
     with pytest.raises(VerifyError, match=f"lost 0, duplicated {SMALL}"):
@@ -338,7 +338,7 @@ def test_republish_fast_end_of_transaction_late(
 def test_republish_producers_of_a_shard(
     case: Case, kind: str, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Strict makes a producer for each transaction, fast one for each shard."""
+    """Strict creates a producer per transaction, fast one per shard."""
     case.request["transactions"] = kind
     made = tap(monkeypatch, lambda tapped, call, has_ended: None)
 
@@ -349,7 +349,7 @@ def test_republish_producers_of_a_shard(
 
 
 def test_commit_of_zombie_late(case: Case) -> None:
-    """A producer that was replaced can't commit, even while its successor's transaction is open."""
+    """A replaced producer can't commit, even while its successor's transaction is open."""
     settings = {"bootstrap.servers": case.bootstrap}
     name = f"kafka-drain-republish-{case.target}"
     zombie = fenced_producer(settings, name, case.target, 30.0)
@@ -375,7 +375,7 @@ def test_commit_of_zombie_late(case: Case) -> None:
 
 
 def test_republish_metadata_small(case: Case, own_kafka: LocalKafka) -> None:
-    """Progress fits into a KiB of metadata, and a broker that takes no more takes it."""
+    """Progress fits into a KiB of metadata, and a broker with that limit accepts it."""
     largest = Progress(2**63 - 1, 2**63 - 1, "f" * 64).metadata()
 
     case.run()
@@ -417,9 +417,9 @@ class _Small(Tapped):
 
 @pytest.mark.usefixtures("fast")
 def test_republish_queue_full(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the queue is full each record waits for its place, and no commit leaves one out."""
+    """If the queue is full, each record waits for its place, and no commit leaves one out."""
     monkeypatch.setitem(producer.SETTINGS, "queue.buffering.max.messages", 10)
-    # So long the ten wait: the eleventh finds them there, however slow the machine is.
+    # The ten wait this long: the eleventh finds them there, however slow the machine is.
     monkeypatch.setitem(producer.SETTINGS, "linger.ms", 5)
     monkeypatch.setattr(_Small, "full", 0)
     tap(monkeypatch, lambda tapped, call, has_ended: None, base=_Small)
@@ -432,7 +432,7 @@ def test_republish_queue_full(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class _Refusing(Tapped):
-    """A producer that refuses the 1,000th record that is queued."""
+    """A producer that refuses the 1,000th queued record."""
 
     queued = itertools.count(1)
 
@@ -443,7 +443,7 @@ class _Refusing(Tapped):
 
 
 def test_republish_record_not_queued(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that couldn't be queued takes its transaction with it, and is sent with the next."""
+    """A record that couldn't be queued aborts its transaction, and is sent with the next."""
     monkeypatch.setattr(_Refusing, "queued", itertools.count(1))
     tap(monkeypatch, lambda tapped, call, has_ended: None, base=_Refusing)
 
@@ -455,7 +455,7 @@ def test_republish_record_not_queued(case: Case, monkeypatch: pytest.MonkeyPatch
 
 
 class _Fenced(Tapped):
-    """A producer that says it is fenced while it is served, once."""
+    """A producer that reports once, while it is polled, that it is fenced."""
 
     served = itertools.count(1)
 
@@ -467,7 +467,7 @@ class _Fenced(Tapped):
 
 @pytest.mark.usefixtures("both")
 def test_republish_fenced_while_queueing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fatal error that comes between two records makes a new producer, as one in a call does."""
+    """A fatal error between two records creates a new producer, like an error in a call."""
     monkeypatch.setattr(_Fenced, "served", itertools.count(1))
     tap(monkeypatch, lambda tapped, call, has_ended: None, base=_Fenced)
 
@@ -482,7 +482,7 @@ def test_republish_fenced_while_queueing(case: Case, monkeypatch: pytest.MonkeyP
 
 
 def test_read_uncommitted_sees_aborted_copies(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers with read_uncommitted see aborted copies too; those with read_committed don't."""
+    """Readers with read_uncommitted see aborted copies; those with read_committed don't."""
     offsets = itertools.count(1)
 
     def hook(tapped: Tapped, call: str, has_ended: bool) -> None:

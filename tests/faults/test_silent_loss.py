@@ -1,4 +1,4 @@
-"""Faults after which plain Spark reports success and loses data, or hides that nothing comes."""
+"""Faults after which plain Spark reports success but loses data, or hides a stall."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pipeline(make_topic: Any, archive_folder: str) -> Pipeline:
 
 @pytest.fixture
 def send_more(pipeline: Pipeline, send: Any) -> Callable[[int], None]:
-    """Send so many records to the pipeline's topic."""
+    """Send the given number of records to the pipeline's topic."""
 
     def run(number: int) -> None:
         [topic] = pipeline.topics or []
@@ -55,7 +55,7 @@ def send_more(pipeline: Pipeline, send: Any) -> Callable[[int], None]:
 
 @pytest.fixture
 def archive(pipeline: Pipeline) -> Archive:
-    """Its archive."""
+    """The pipeline's archive."""
     return Archive.at(pipeline.archive)
 
 
@@ -70,7 +70,7 @@ def validate(archive: Archive, cluster: KafkaCluster) -> Callable[..., Report]:
 
 
 def after_transactions() -> datetime:
-    """A time at which no transaction that is open now can be in progress any more."""
+    """Return a time at which no currently open transaction can still be in progress."""
     return utc_now() + timedelta(seconds=STALL_SECONDS)
 
 
@@ -88,7 +88,7 @@ def test_checkpoint_garbage(
     send_more: Any,
     validate: Any,
 ) -> None:
-    """Fault 72: what Spark can't read is named before it starts; a roll goes on exactly."""
+    """Fault 72: what Spark can't read is named before it starts; a roll resumes exactly."""
     send_more(5)
     drain(pipeline)
     assert validate().complete
@@ -122,7 +122,7 @@ def test_checkpoint_deleted(
     send_more: Any,
     validate: Any,
 ) -> None:
-    """Fault 7: Spark would skip what it counts again; preflight refuses, a roll goes on exactly."""
+    """Fault 7: Spark would skip renumbered batches; preflight refuses, a roll resumes exactly."""
     for _ in range(2):
         send_more(10)
         drain(pipeline)
@@ -142,7 +142,7 @@ def test_checkpoint_deleted(
 def test_checkpoint_and_manifest_deleted(
     pipeline: Pipeline, archive: Archive, drain: Any, send_more: Any, validate: Any
 ) -> None:
-    """Both gone, the archive looks like a new one: only the receipts know better."""
+    """With both deleted, the archive looks new; only the receipts show that it isn't."""
     send_more(10)
     drain(pipeline)
     assert validate().complete
@@ -156,7 +156,7 @@ def test_checkpoint_and_manifest_deleted(
 def test_manifest_compacted_during_validation(
     pipeline: Pipeline, archive: Archive, drain: Any, send_more: Any, validate: Any
 ) -> None:
-    """Fault 19: batches and a compaction that come meanwhile don't look like damage."""
+    """Fault 19: batches and a compaction during validation don't look like damage."""
     send_more(12)
     slow = pipeline.model_copy(update={"source_options": {"maxOffsetsPerTrigger": "1"}})
     ended = threading.Event()
@@ -185,7 +185,7 @@ def test_manifest_compacted_during_validation(
 def test_retention_of_sink(
     pipeline: Pipeline, archive: Archive, drain: Any, send_more: Any, validate: Any
 ) -> None:
-    """Fault 20: Spark's `retention` hides old files from the manifest; the receipts still prove."""
+    """Fault 20: Spark's `retention` drops old files from the manifest; receipts still hold."""
     short = pipeline.model_copy(update={"sink_options": {"retention": "1s"}})
     for _ in range(11):
         send_more(2)
@@ -204,7 +204,7 @@ def test_retention_of_sink(
 def test_crc_damaged(
     pipeline: Pipeline, archive: Archive, drain: Any, send_more: Any, validate: Any, name: str
 ) -> None:
-    """Fault 21: a bad `.crc` is named, before Spark stumbles over it with a stack trace."""
+    """Fault 21: a bad `.crc` is named before Spark fails with a stack trace."""
     send_more(5)
     drain(pipeline)
     crc = folder_of(archive, name)
@@ -230,7 +230,7 @@ def test_retention_passed_cursor(
     send_more: Any,
     validate: Any,
 ) -> None:
-    """Faults 27, 28: refused with the ranges named; accepted, the loss stands in the receipt."""
+    """Faults 27, 28: refused, naming the ranges; if accepted, the loss is in the receipt."""
     send_more(10)
     drain(pipeline)
     assert validate().complete
@@ -261,7 +261,7 @@ def test_retention_passed_cursor(
 def open_transaction(
     bootstrap_servers: str, pipeline: Pipeline
 ) -> Iterator[Callable[[], Producer]]:
-    """Begin a transaction with three records and leave it open."""
+    """Start a transaction with three records and leave it open."""
     producers: list[Producer] = []
 
     def run() -> Producer:
@@ -290,7 +290,7 @@ def test_transaction_left_open(
     validate: Any,
     open_transaction: Any,
 ) -> None:
-    """Faults 32, 33: what waits is reported, and standing still over runs isn't a green 0 rows."""
+    """Faults 32, 33: waiting offsets are reported, and a stall over runs isn't a green 0 rows."""
     send_more(4)
     open_transaction()
     send_more(2)
@@ -299,10 +299,10 @@ def test_transaction_left_open(
     assert sum(plan.hidden.values()) == 5
     assert drain(pipeline)["offsets"] == 4
     assert validate(run="first").complete
-    # A retry of the same run sees the same.
+    # A retry of the same run reports the same.
     assert validate(run="first").complete
 
-    # Another run within the time that a transaction may last is none.
+    # Another run within a transaction's maximum duration is not a stall.
     assert validate(run="soon").complete
     plan = preflight(pipeline, cluster, clock=after_transactions)
     [warning] = [w for w in plan.warnings if "STALLED" in w]
@@ -317,7 +317,7 @@ def test_transaction_left_open(
 def test_stall_ends(
     pipeline: Pipeline, drain: Any, send_more: Any, validate: Any, bootstrap_servers: str
 ) -> None:
-    """Once the transaction is over, the next run drains what waited and is green."""
+    """Once the transaction has ended, the next run drains the waiting offsets and is green."""
     [topic] = pipeline.topics or []
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": topic, "log_level": 0}
@@ -342,7 +342,7 @@ def test_stall_ends(
 def test_read_uncommitted_on_transactions(
     pipeline: Pipeline, cluster: KafkaCluster, send_more: Any, open_transaction: Any
 ) -> None:
-    """Fault 37: preflight warns of read_uncommitted on a topic with transactions only."""
+    """Fault 37: preflight warns of read_uncommitted only for a topic with transactions."""
     uncommitted = pipeline.model_copy(
         update={"source_options": {"kafka.isolation.level": "read_uncommitted"}}
     )

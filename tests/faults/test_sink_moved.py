@@ -1,4 +1,4 @@
-"""A sink that is no longer the one that its checkpoint knows."""
+"""A sink that is no longer the one its checkpoint refers to."""
 
 from __future__ import annotations
 

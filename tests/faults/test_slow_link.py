@@ -1,4 +1,4 @@
-"""A link on which a full queue takes longer than a transaction may."""
+"""A link on which sending a full queue takes longer than a transaction may."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
 
-#: Bytes a second.
+#: Bytes per second.
 RATE = 1_000_000
 
-#: A tenth of what they are, so that a tenth of the records shows the same.
+#: A tenth of the defaults, so that a tenth of the records shows the same.
 TRANSACTION_TIMEOUT_MS, MESSAGE_TIMEOUT_MS = 6_000, 4_500
 
-#: Larger than what lz4 looks back: a copy of the same bytes isn't compressed.
+#: Larger than lz4's window, so that a copy of the same bytes isn't compressed.
 VALUE = os.urandom(100_000)
 
 RECORDS = 120
@@ -54,7 +54,7 @@ def test_republish_slow_link(
     monkeypatch: pytest.MonkeyPatch,
     transactions: str,
 ) -> None:
-    """Where all that could be queued takes longer than a transaction may, less is queued.
+    """If a full queue would take longer than a transaction may, less is queued.
 
     No transaction has to be sent again, and the log says rate and time left.
     """
@@ -88,7 +88,7 @@ def test_republish_slow_link(
 def test_verify_aborted_on_slow_link(
     slow_kafka: tuple[LocalKafka, str, SlowLink], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Minutes of aborted records, which no reader is given, are no silence."""
+    """Minutes of aborted records, which readers never receive, don't count as silence."""
     broker, address, _ = slow_kafka
     fast = {"bootstrap.servers": broker.bootstrap_servers}
     made = MadeArchive(tmp_path / "archive", {"small": "id-small"})
@@ -125,5 +125,5 @@ def test_verify_aborted_on_slow_link(
 
     assert match.is_exact
     assert match.found == 10
-    # It took longer than what counts as silence.
+    # It took longer than the limit for silence.
     assert time.monotonic() - began > 9.0

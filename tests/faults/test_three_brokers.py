@@ -1,4 +1,4 @@
-"""Three brokers, of which one at a time is killed and comes back: all that was done is exact."""
+"""Three brokers, one of which at a time is killed and comes back: all results are exact."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Three brokers; topics have three replicas, of which two have to be in sync."""
-    # A broker that was killed may come back after that time, and not only after 9 s.
+    """Three brokers; topics have three replicas, two of which must be in sync."""
+    # A killed broker may come back after that time, instead of only after 9 s.
     quick = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
     folder = tmp_path_factory.mktemp("three-brokers")
     with LocalKafka(
@@ -54,7 +54,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def bootstrap_servers(local: LocalKafka) -> str:
-    """Their addresses, for all that is used here."""
+    """Their addresses, for everything in this module."""
     return local.bootstrap_servers
 
 
@@ -74,7 +74,7 @@ def topic_on_all(bootstrap: str) -> str:
 
 
 def replicas_in_sync(bootstrap: str) -> set[int]:
-    """Return the numbers of replicas in sync that partitions on all brokers have."""
+    """Return the numbers of in-sync replicas of partitions on all brokers."""
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
         topics = client.list_topics(timeout=5).topics.values()
@@ -86,7 +86,7 @@ def replicas_in_sync(bootstrap: str) -> set[int]:
 
 @contextmanager
 def brokers_killed_in_turn(local: LocalKafka) -> Iterator[threading.Event]:
-    """Kill each broker and start it again while the body runs; yields the event of the end."""
+    """Kill and restart each broker in turn while the body runs; yields the event of the end."""
     ended = threading.Event()
     failures: list[BaseException] = []
     servers = local.bootstrap_servers
@@ -113,7 +113,7 @@ def brokers_killed_in_turn(local: LocalKafka) -> Iterator[threading.Event]:
 
 
 def until_done(attempt: Callable[[], T]) -> T:
-    """Try again as Airflow does: only after errors that say that it may help."""
+    """Retry as Airflow does: only after errors that a retry may help."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -132,9 +132,9 @@ def test_brokers_killed_in_turn(
     start: Start,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Drains and a republish go on while brokers go and come: each offset once, each record once.
+    """Drains and a republish continue while brokers fail: each offset and each record once.
 
-    Both at the same time: killing three brokers and waiting for each takes half a minute.
+    Both at the same time, because killing three brokers and waiting for each takes half a minute.
     """
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 100)
     monkeypatch.setattr(sending, "STEP", 50)
@@ -144,7 +144,7 @@ def test_brokers_killed_in_turn(
     drain(Pipeline(name="sealed", topics=[source], archive=str(sealed.root)))
     assert validate_archive(sealed, cluster).complete
     growing = Pipeline(name="growing", topics=[drained], archive=str(tmp_path / "growing"))
-    # As long as it takes to kill and start three brokers.
+    # As long as it takes to kill and restart three brokers.
     slowly = RECORDS / 12
 
     with ThreadPoolExecutor(1) as pool, brokers_killed_in_turn(local) as ended:

@@ -72,7 +72,7 @@ def test_drain_topic_made_again(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A topic of the same name is refused by its id, while it is smaller and when it is larger."""
+    """A recreated topic is refused because of its id, whether it is smaller or larger."""
     topic = make_topic(partitions=2)
     for partition in (0, 1):
         send(topic, records(10), partition)
@@ -90,12 +90,12 @@ def test_drain_topic_made_again(
             drain(pipeline)
 
         assert f"topic id {new}, the archive has {old}" in str(raised.value)
-        assert "deleted and made again" in str(raised.value)
+        assert "deleted and recreated" in str(raised.value)
         assert listing(Path(archive_folder)) == before
 
 
 class Stopped(Exception):
-    """Raised in the place of a drain's last steps, as a kill would end it."""
+    """Raised instead of a drain's last steps, as if it was killed."""
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -108,10 +108,10 @@ def test_drain_topic_made_again_meanwhile(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A topic made again between preflight and Spark's read, larger, is never sealed as the old.
+    """A larger topic recreated between preflight and Spark's read is never sealed as the old one.
 
-    Also where the drain is killed before it can ask: validation asks, and refuses each time. A
-    roll is the way on.
+    Even if the drain is killed before it can check: validation checks, and refuses each time. A
+    roll is the way out.
     """
     topic = make_topic(partitions=2)
     pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
@@ -140,7 +140,7 @@ def test_drain_topic_made_again_meanwhile(
 
     for scope in ("open", "all"):
         report = validate_archive(archive, cluster, scope=scope)
-        # A drain that was killed left no word of what Spark had read.
+        # The killed drain didn't record what Spark had read.
         expected = {"topic_made_again": 1} | ({"content_unknown": 1} if is_killed else {})
         assert summary(report.findings) == expected
         [finding] = errors(report.findings)
@@ -165,7 +165,7 @@ def test_validate_topic_made_again_since(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """What was drained before its topic was made again is sealed after it: the drain had asked."""
+    """What was drained before its topic was recreated is sealed: the drain had checked the id."""
     topic = make_topic(partitions=2)
     send(topic, records(10), 0)
     pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
@@ -186,7 +186,7 @@ def test_repair_topic_made_again_meanwhile(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A window isn't sealed either when its topic was made again before Spark read it."""
+    """A window isn't sealed either if its topic was recreated before Spark read it."""
     topic = make_topic(partitions=2)
     send(topic, records(10), 0)
     pipeline, archive = pipeline_of(topic, archive_folder), Archive.at(archive_folder)
@@ -198,7 +198,7 @@ def test_repair_topic_made_again_meanwhile(
         make_again(admin, cluster, make_topic, topic)
         send(topic, records(40), 0)
 
-    with pytest.raises(TopicError, match="was deleted or made again while"):
+    with pytest.raises(TopicError, match="was deleted or recreated while"):
         repair(archive, pipeline, before=replace_topic)
 
     assert not any(window.is_sealed for window in archive.snapshot().windows)
@@ -209,7 +209,7 @@ def test_repair_topic_made_again_meanwhile(
 def test_drain_retention_passed_cursor(
     archive_folder: str, drain: Drain, admin: AdminClient, make_topic: Any, send: Any
 ) -> None:
-    """Deleted records that weren't drained are an error before Spark; each range is named."""
+    """Deleted records that weren't drained are an error before Spark; all ranges are named."""
     topic = make_topic(partitions=3)
     for partition in range(3):
         send(topic, records(10), partition)
@@ -223,7 +223,7 @@ def test_drain_retention_passed_cursor(
     with pytest.raises(DataLossError) as raised:
         drain(pipeline)
 
-    assert f"{topic}-0 [10, 17), {topic}-1 [10, 30); retention passed" in str(raised.value)
+    assert f"{topic}-0 [10, 17), {topic}-1 [10, 30); retention has passed" in str(raised.value)
     assert f"{topic}-2" not in str(raised.value)
     assert listing(Path(archive_folder)) == before
 
@@ -237,7 +237,7 @@ def test_drain_records_deleted_meanwhile(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """Records deleted in mid-batch fail the run; what was committed before stays proven."""
+    """Records deleted in mid-batch fail the run; batches committed before stay proven."""
     topic = make_topic(partitions=2)
     send_slowly(send, topic, batches=40)
     pipeline = pipeline_of(topic, archive_folder, **SLOW, maxOffsetsPerTrigger=100)
@@ -253,7 +253,7 @@ def test_drain_records_deleted_meanwhile(
     assert running.code() == 1
     assert manifest_files(Archive.at(archive_folder)) == ["0", "1"]
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert report.offsets == report.records == 200
     assert held(archive_folder) == {0: list(range(100)), 1: list(range(100))}
     before = listing(Path(archive_folder))
@@ -274,7 +274,7 @@ def test_drain_partitions_added_meanwhile(
     send: Any,
     bootstrap_servers: str,
 ) -> None:
-    """Partitions that are added during a drain are the next one's, which reads them from 0."""
+    """Partitions added during a drain are left to the next one, which reads them from 0."""
     topic = make_topic(partitions=2)
     send_slowly(send, topic, batches=20)
     pipeline = pipeline_of(topic, archive_folder, **SLOW, maxOffsetsPerTrigger=100)
@@ -282,7 +282,7 @@ def test_drain_partitions_added_meanwhile(
     running = start(pipeline)
     wait_for(manifest_file(archive_folder, 0).exists, "the first batch")
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
-    # One that has never seen the topic with two partitions.
+    # A client that has never seen the topic with two partitions.
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     wait_for(
         lambda: len(producer.list_topics(topic, timeout=20).topics[topic].partitions) == 4,
@@ -312,7 +312,7 @@ def test_drain_open_transaction(
     send: Any,
     bootstrap_servers: str,
 ) -> None:
-    """A drain stops at an open transaction and says how many offsets it hides."""
+    """A drain stops at an open transaction and reports the number of offsets behind it."""
     topic = make_topic(partitions=1)
     tp = TopicPartition(topic, 0)
     pipeline = pipeline_of(topic, archive_folder)
@@ -332,15 +332,15 @@ def test_drain_open_transaction(
     stalled = drain(pipeline)
     report = validate_archive(Archive.at(archive_folder), cluster)
     producer.commit_transaction(30)
-    # The marker is written after the answer.
+    # The marker is written after the response.
     wait_for(lambda: cluster.latest([tp], "read_committed")[tp] == 11, "the transaction's end")
     last = drain(pipeline)
 
     assert (first["records"], stalled["records"], last["records"]) == (5, 0, 5)
-    # 5 to 8 in the transaction, 8 and 9 behind it: high watermark 10, last stable offset 5.
+    # 5 to 8 in the transaction, 8 and 9 after it: high watermark 10, last stable offset 5.
     assert hidden.hidden == {tp: 5}
     assert (
-        f"5 offsets are in or after an open transaction and wait for a later drain: {tp} 5"
+        f"5 offsets are in or after an open transaction and are left for a later drain: {tp} 5"
         in (hidden.warnings[0])
     )
     assert (report.complete, report.offsets, report.findings) == (True, 5, [])

@@ -1,4 +1,4 @@
-"""The real `kafka-drain` command in a process of its own, and what it leaves on disk."""
+"""Run the real `kafka-drain` command in a separate process, and inspect what it leaves on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended."""
+    """A process that has exited."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ class Ended:
 def run_module(
     module: str, *arguments: object, environment: Mapping[str, str | None] | None = None
 ) -> Ended:
-    """Run a module of this checkout; an environment variable that is None is taken away."""
+    """Run a module of this checkout; an environment variable that is None is removed."""
     ended = subprocess.run(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,
@@ -43,7 +43,7 @@ def run_module(
 
 
 def kafka_drain(*arguments: object, environment: Mapping[str, str | None] | None = None) -> Ended:
-    """Run `kafka-drain` in a process of its own; an environment variable that is None is gone."""
+    """Run `kafka-drain` in a separate process; an environment variable that is None is removed."""
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / "out", Path(folder) / "err"]
         command = [str(argument) for argument in arguments]

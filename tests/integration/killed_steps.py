@@ -1,6 +1,6 @@
-"""Steps of maintenance and reprocess that end, as by SIGKILL, at a change of the file system.
+"""Steps of maintenance and reprocess that end at a file system change, as if by SIGKILL.
 
-For `run_forked`: an audit hook stays until its process ends.
+For `run_forked`, because an audit hook stays until its process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
 
 
 def kill_at_change(folder: str, number: int) -> None:
-    """Let this process not live to see the nth change below a folder; 0 for none."""
+    """Kill this process at the nth change below a folder; 0 for never."""
     left = number
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
@@ -52,9 +52,9 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
     """Maintain an archive without Spark, until its nth change.
 
     Args:
-        pipeline: Of the archive.
-        number: Which change; 0 for none.
-        written: Folder with what Spark has written: `data` and `result.json`.
+        pipeline: Pipeline of the archive.
+        number: Number of the change; 0 for none.
+        written: Folder with Spark's output: `data` and `result.json`.
     """
 
     def submit(application: SparkApplication) -> None:
@@ -67,7 +67,7 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
 
 
 def open_reprocess_until(pipeline: Pipeline, number: int, cut: Cut, bootstrap_servers: str) -> None:
-    """Plan and open a reprocess, until the archive's nth change; 0 for none."""
+    """Plan and open a reprocess, up to the archive's nth change; 0 for no limit."""
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
     plan = plan_reprocess(pipeline, cluster, cut)
     kill_at_change(pipeline.archive, number)
@@ -75,7 +75,7 @@ def open_reprocess_until(pipeline: Pipeline, number: int, cut: Cut, bootstrap_se
 
 
 def finish_reprocess_until(pipeline: Pipeline, number: int) -> None:
-    """End a reprocess that was opened, until the archive's nth change; 0 for none."""
+    """Finish a reprocess that was opened, up to the archive's nth change; 0 for no limit."""
     plan = unfinished_reprocess(Archive.at(pipeline.archive))
     assert plan is not None
     kill_at_change(pipeline.archive, number)

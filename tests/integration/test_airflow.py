@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Drained:
-    """An Airflow that has drained topic flights once, and what its tasks said."""
+    """An Airflow that has drained topic flights once, and the output of its tasks."""
 
     airflow: LocalAirflow
     metrics: set[str]
@@ -48,7 +48,7 @@ class Drained:
         return Archive.at(str(self.airflow.archives / "flights"))
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what events of the archive say, oldest first; only Airflow 3 keeps them."""
+        """Return the archive's asset events, oldest first; only Airflow 3 keeps them."""
         if not AIRFLOW_V_3_0_PLUS:
             return []
         return [
@@ -56,19 +56,19 @@ class Drained:
         ]
 
     def ask(self, query: str) -> list[Any]:
-        """Return the first column of what Airflow's database answers."""
+        """Return the first column of a query's result from Airflow's database."""
         with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
             return [row[0] for row in database.execute(query)]
 
     def run(self, dag_id: str, log: str, **conf: Any) -> None:
-        """Run a DAG and keep what its tasks say."""
+        """Run a DAG and keep the output of its tasks."""
         more = ("--conf", json.dumps(conf)) if conf else ()
         self.airflow.test_dag(dag_id, log, self.said.append, *more)
 
 
 @contextlib.contextmanager
 def heard_metrics() -> Iterator[set[str]]:
-    """Let Airflow send its metrics by StatsD, and yield those of this package: `name:value`."""
+    """Let Airflow send its metrics by StatsD, and yield this package's as `name:value`."""
     metrics: set[str] = set()
 
     def hear(server: socket.socket) -> None:
@@ -93,7 +93,7 @@ def heard_metrics() -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def told_lineage(path: Path) -> Iterator[Path]:
-    """Let Airflow's provider for OpenLineage write what it is told to a file: an event a line."""
+    """Let Airflow's OpenLineage provider write its events to a file, one per line."""
     transport = {"type": "file", "log_file_path": str(path), "append": True}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
@@ -118,7 +118,7 @@ def drained(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) ->
 
 
 def test_drain_dag_drains_and_validates(drained: Drained) -> None:
-    """A first drain says what it does, takes every record, and is proven complete."""
+    """A first drain logs its plan, drains every record, and is proven complete."""
     (report,) = (Path(drained.archive.root) / "reports").glob("*.json")
     document = json.loads(report.read_text())
 
@@ -129,7 +129,7 @@ def test_drain_dag_drains_and_validates(drained: Drained) -> None:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
 def test_drain_dag_asset_event(drained: Drained) -> None:
-    """The archive's asset has an event that says which offsets were sealed, and by what receipt."""
+    """The archive's asset gets an event with the sealed offsets and their receipt."""
     [event] = drained.events()
     [segment] = event["segments"]
     [receipt] = drained.archive.generation(1).receipts()
@@ -142,7 +142,7 @@ def test_drain_dag_asset_event(drained: Drained) -> None:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
 def test_flights_delays_of_event(drained: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example DAG makes the right means of the flights that the archive's event tells of."""
+    """The example DAG computes the right means for the flights in the archive's event."""
     monkeypatch.setenv("KAFKA_DRAIN_ARCHIVES", str(drained.airflow.archives))
     [event] = drained.events()
     example = runpy.run_path(str(ROOT / "dags" / "flights_delays.py"))["mean_delays"]
@@ -159,7 +159,7 @@ def test_flights_delays_of_event(drained: Drained, monkeypatch: pytest.MonkeyPat
 
 
 def test_drain_dag_lineage(drained: Drained, bootstrap_servers: str) -> None:
-    """OpenLineage is told of the drain: from the topic, to the archive, so many records."""
+    """The drain's lineage is reported to OpenLineage: topic, archive and number of records."""
 
     def outputs() -> list[dict[str, Any]]:
         lines = drained.lineage.read_text().splitlines() if drained.lineage.exists() else []
@@ -181,7 +181,7 @@ def test_drain_dag_lineage(drained: Drained, bootstrap_servers: str) -> None:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 keeps templates as they were before")
 def test_drain_dag_plan(drained: Drained) -> None:
-    """What the drain planned is among its task's rendered templates, for the UI."""
+    """The drain's plan is among its task's rendered templates, for the UI."""
     [kept] = drained.ask(
         "SELECT rendered_fields FROM rendered_task_instance_fields WHERE task_id = 'drain'"
     )
@@ -190,9 +190,9 @@ def test_drain_dag_plan(drained: Drained) -> None:
 
 
 def test_drain_dag_progress(drained: Drained) -> None:
-    """The drain's task has kept how far it got, for pages that show it: at the end, all."""
+    """The drain's task has stored its progress for the pages: 100 % at the end."""
     [kept] = drained.ask("SELECT value FROM xcom WHERE key = 'progress' AND task_id = 'drain'")
-    # Airflow 2 keeps bytes, Airflow 3 JSON, once more as text where it is SQLite's.
+    # Airflow 2 stores bytes, Airflow 3 JSON, which SQLite stores as text again.
     progress = json.loads(kept)
     progress = json.loads(progress) if isinstance(progress, str) else progress
 
@@ -201,7 +201,7 @@ def test_drain_dag_progress(drained: Drained) -> None:
 
 
 def test_drain_dag_metrics(drained: Drained) -> None:
-    """Airflow's metrics have what was drained, and how the archive stands."""
+    """Airflow's metrics include the drain's figures and the archive's state."""
     expected = {
         f"airflow.kafka_drain.flights.{name}:{value}"
         for name, value in {
@@ -216,17 +216,17 @@ def test_drain_dag_metrics(drained: Drained) -> None:
 
 
 def test_drain_dag_with_nothing_new(drained: Drained) -> None:
-    """A second drain succeeds, says that nothing was new, and writes no manifest file."""
+    """A second drain succeeds, logs that nothing is new, and writes no manifest file."""
     before = manifest_files(drained.archive)
 
     drained.run("drain_flights", "drain_2")
 
-    assert "drain flights: nothing new, every offset is drained" in drained.said
+    assert "drain flights: nothing new; every offset is drained" in drained.said
     assert manifest_files(drained.archive) == before == ["0"]
 
 
 def test_republish_dag_dry_run(drained: Drained, make_topic: Any, read: Any) -> None:
-    """As the form is by default, a run shows its plan and sends nothing."""
+    """With the form's defaults, a run shows its plan and sends nothing."""
     target = make_topic(partitions=PARTITIONS)
 
     drained.run("republish_flights", "dry_run", target_topic=target)
@@ -239,7 +239,7 @@ def test_republish_dag_dry_run(drained: Drained, make_topic: Any, read: Any) -> 
 def test_republish_dag_sends_equal_records(
     engine: str, drained: Drained, make_topic: Any, read: Any
 ) -> None:
-    """A republish sends every record as it was, by either engine, and proves it."""
+    """A republish sends every record unchanged, with either engine, and proves it."""
     target = make_topic(partitions=PARTITIONS)
 
     drained.run("republish_flights", engine, target_topic=target, engine=engine, apply=True)
@@ -261,13 +261,13 @@ def files_of(archive: Archive) -> set[str]:
 
 @dataclass
 class Reprocessed:
-    """What a reprocess of the whole archive has changed.
+    """The changes made by a reprocess of the whole archive.
 
     Attributes:
         old: The files before it.
         new: The files after it.
-        left: The old files that were there after it.
-        told: What events said of it.
+        left: The old files that were still there afterwards.
+        told: Events about it.
     """
 
     old: set[str]
@@ -278,7 +278,7 @@ class Reprocessed:
 
 @pytest.fixture(scope="module")
 def reprocessed(drained: Drained) -> Reprocessed:
-    """The archive, once it was drained again; its files are those of closed segments."""
+    """The archive after a reprocess; its files are those of closed segments."""
     old, told = files_of(drained.archive), drained.events()
     drained.run("reprocess_flights", "reprocess", from_batch="1:0", apply=True)
     left = {path for path in old if (drained.archive.root / path).exists()}
@@ -286,7 +286,7 @@ def reprocessed(drained: Drained) -> Reprocessed:
 
 
 def test_reprocess_dag_dry_run(drained: Drained) -> None:
-    """As the form is by default, nothing is drained again, and nobody hears of it."""
+    """With the form's defaults, nothing is drained again, and no event is emitted."""
     old, told = files_of(drained.archive), drained.events()
 
     drained.run("reprocess_flights", "reprocess_dry", from_batch="1:0")
@@ -296,9 +296,9 @@ def test_reprocess_dag_dry_run(drained: Drained) -> None:
 
 
 def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed) -> None:
-    """A reprocess drains the archive again: other files, the same records, and a whole archive.
+    """A reprocess drains the archive again: other files, the same records, an intact archive.
 
-    Who runs on the archive is told that files were replaced.
+    DAGs scheduled on the archive get an event about the replaced files.
     """
     assert reprocessed.new
     assert not reprocessed.new & reprocessed.old
@@ -312,16 +312,16 @@ def test_reprocess_dag_replaces_files(drained: Drained, reprocessed: Reprocessed
 
 @pytest.mark.usefixtures("reprocessed")
 def test_maintain_dag_compacts_files(drained: Drained) -> None:
-    """Maintenance puts the files of closed segments together, where a run by hand is told.
+    """Maintenance compacts the files of closed segments; a manual run does so only with apply.
 
-    Who runs on the archive is told of it, and not when there was nothing to do.
+    DAGs scheduled on the archive get an event about it, but not if there was nothing to do.
     """
     old, told = files_of(drained.archive), drained.events()
 
     drained.run("maintain_flights", "maintain_dry")
     assert files_of(drained.archive) == old
     drained.run("maintain_flights", "maintain", apply=True)
-    # As it was said before there was `apply`.
+    # As before `apply` was introduced.
     drained.run("maintain_flights", "maintain_again", dry_run=False)
 
     new = files_of(drained.archive)

@@ -25,7 +25,7 @@ from tests.brute_force import data_files, refuse_inexact
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 DAY = datetime(2026, 1, 10, tzinfo=timezone.utc)
-#: How many hourly intervals; a whole day takes four times as long and shows the same.
+#: Number of hourly intervals; a whole day takes four times as long and shows the same.
 HOURS = int(os.environ.get("BACKFILL_HOURS", "6"))
 PARTITIONS = 2
 
@@ -54,7 +54,7 @@ def at(hours: float) -> int:
 
 @dataclass
 class Day:
-    """An Airflow whose drain began late: in the middle of the last hour."""
+    """An Airflow whose drain started late, in the middle of the last hour."""
 
     airflow: LocalAirflow
     database: str
@@ -73,14 +73,14 @@ class Day:
         self.airflow.run(*command, log=log, say=self.said.append)
 
     def runs(self, dag_id: str) -> Counter[tuple[str, str]]:
-        """Count the runs of a DAG by type and state, as Airflow's database has them."""
+        """Count the runs of a DAG by type and state in Airflow's database."""
         rows = self._ask(
             f"SELECT run_type, state, count(*) FROM dag_run WHERE dag_id = '{dag_id}' GROUP BY 1, 2"
         )
         return Counter({(kind, state): number for kind, state, number in rows})
 
     def segments(self) -> list[dict[str, Any]]:
-        """Return the segments that events of Airflow 3's assets tell of."""
+        """Return the segments in the events of Airflow 3's assets."""
         rows = self._ask("SELECT CAST(extra AS text) FROM asset_event ORDER BY id")
         return [segment for (extra,) in rows for segment in json.loads(extra)["segments"]]
 
@@ -92,7 +92,7 @@ class Day:
         return rows
 
     def all_at_once(self) -> tuple[str, ...]:
-        """Return the option of Airflow 3 for all runs at once; Airflow 2 takes one a time."""
+        """Return Airflow 3's option for running all runs at once; Airflow 2 runs one at a time."""
         return ("--max-active-runs", str(HOURS)) if AIRFLOW_V_3_0_PLUS else ()
 
 
@@ -105,7 +105,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPostgres]:
-    """A PostgreSQL: SQLite refuses a writer now and then when a scheduler runs beside."""
+    """A PostgreSQL: SQLite sometimes rejects a writer when a scheduler runs alongside."""
     with LocalPostgres(tmp_path_factory.mktemp("database") / "postgres") as server:
         yield server
         server.stop()
@@ -152,7 +152,7 @@ def late_topic(bootstrap_servers: str) -> str:
     admin.create_topics([new])[topic].result(20)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     busy = [hour + minute / 60 for hour in (3, 4, HOURS - 1) for minute in range(0, 60, 3)]
-    # Every seventh comes an hour and a half late.
+    # Every seventh record is an hour and a half late.
     late = [hours - 1.5 if number % 7 == 6 else hours for number, hours in enumerate(busy)]
     for number, hours in enumerate(late):
         producer.produce(topic, b"%d" % number, b"k", 0, timestamp=at(hours))
@@ -163,9 +163,9 @@ def late_topic(bootstrap_servers: str) -> str:
 
 
 def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
-    """Hourly runs, all at once where Airflow can, archive each offset once.
+    """Hourly runs, in parallel if Airflow supports it, archive each offset once.
 
-    Events of the archive's asset tell of each range once.
+    Events of the archive's asset report each range once.
     The last hour straddles the cursor, most hours are empty, one partition is quiet.
     """
     day.backfill("drain_day", 0, HOURS - 1, "backfill", "-y", *day.all_at_once())
@@ -185,7 +185,7 @@ def test_backfill_fills_the_day(day: Day, cluster: KafkaCluster) -> None:
 
 
 def test_backfill_failed_run(day: Day) -> None:
-    """A run that fails makes the command fail, with an exit code other than 0."""
+    """A failed run makes the command fail with an exit code other than 0."""
     conf = json.dumps({"target_topic": "nowhere", "apply": True})
 
     with pytest.raises(AirflowError, match="failed"):
@@ -195,7 +195,7 @@ def test_backfill_failed_run(day: Day) -> None:
 
 
 def test_backfill_same_command_again(day: Day) -> None:
-    """The same command again succeeds, and writes no file."""
+    """Repeating the same command succeeds and writes no file."""
     before = data_files(f"{day.archive.root}/windows")
 
     day.backfill("drain_day", 0, HOURS - 1, "again", "-y", *day.all_at_once())
@@ -207,9 +207,9 @@ def test_backfill_same_command_again(day: Day) -> None:
 def test_backfill_of_republish(
     day: Day, make_topic: Callable[..., str], read: Callable[..., Any]
 ) -> None:
-    """A backfill of republish sends each interval's records once, by their timestamps.
+    """A republish backfill sends each interval's records once, by their timestamps.
 
-    Run again from the beginning, it sends nothing.
+    If run again from the beginning, it sends nothing.
     """
     target = make_topic(PARTITIONS)
     conf = json.dumps({"target_topic": target, "apply": True})
@@ -226,7 +226,7 @@ def test_backfill_of_republish(
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has no such command")
 def test_backfill_create(day: Day, cluster: KafkaCluster) -> None:
-    """`airflow backfill create` itself works; runs of what is archived drain nothing again."""
+    """`airflow backfill create` itself works; runs of archived intervals drain nothing again."""
     before = data_files(f"{day.archive.root}/windows")
     dates = [(DAY + timedelta(hours=hour)).isoformat() for hour in (3, 4)]
 

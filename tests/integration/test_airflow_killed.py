@@ -1,7 +1,7 @@
-"""Tasks that Airflow kills, or whose API server is gone when they end, and the same task again.
+"""Tasks that Airflow kills, or whose API server is gone when they end, and their retries.
 
-Airflow's own supervisor and task runner run each task, as an executor's worker does; the test only
-stands for the scheduler, who hands out tasks, and for the API server.
+Airflow's own supervisor and task runner run each task, as in an executor's worker; the test only
+replaces the scheduler, which hands out tasks, and the API server.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ HOUR = 3_600_000
 PATIENCE = 90.0
 PARTITIONS = 2
 FIRST_BATCH = "generations/0001/data/_spark_metadata/0"
-#: How many records an hour has in each partition.
+#: Number of records per hour in each partition.
 RECORDS = (2_000, 200)
 
-# What an executor does with what the scheduler gives it; importing Airflow takes seconds.
+# What an executor does with a task from the scheduler; importing Airflow takes seconds.
 WORKER = """
 import json, os, sys
 from airflow.sdk.api.datamodels._generated import BundleInfo, TaskInstance
@@ -85,11 +85,11 @@ create_dags(Pipeline(**{pipeline!r}))
 
 
 def at(milliseconds: int) -> str:
-    """Return a time as Airflow and forms have it."""
+    """Return a time in the format of Airflow and its forms."""
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
 
 
-#: XComs of a task that runs: how far it has got, and its buttons.
+#: XComs of a running task: its progress and its buttons.
 SHOWN = ("progress", "spark_ui", "_link_ArchiveLink")
 
 
@@ -97,7 +97,7 @@ class ApiServer(ThreadingHTTPServer):
     """What Airflow's API server answers to one task, and what it was told.
 
     Args:
-        run: What it says of the task's DAG run.
+        run: The task's DAG run in its responses.
         is_gone_at: End of the address of the request during which it goes away, for good.
     """
 
@@ -106,7 +106,7 @@ class ApiServer(ThreadingHTTPServer):
         self.run = run
         self.is_gone_at = is_gone_at
         self.is_gone = False
-        #: Once set, it answers as for a task that somebody marked as failed.
+        #: Once set, it responds as for a task that was marked as failed.
         self.is_marked_failed = threading.Event()
         self.states: list[str] = []
         self.results: list[Any] = []
@@ -114,11 +114,11 @@ class ApiServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.server_port}/execution/"
 
     def go(self) -> None:
-        """Go away: who asks from now on is refused by the kernel."""
+        """Shut down: the kernel refuses any further connection."""
         self.shutdown()
         self.server_close()
         self.is_gone = True
@@ -141,7 +141,7 @@ class _Answers(BaseHTTPRequestHandler):
         elif path.endswith("/state"):
             self.server.states.append(body["state"])
         elif path.partition("?")[0].rpartition("/")[2] in SHOWN:
-            pass  # What the UI shows of a running task is no result.
+            pass  # XComs for the UI of a running task aren't results.
         elif path.startswith("xcoms/") and self.command == "POST":
             self.server.results.append(body)
         self.send_response(code)
@@ -152,7 +152,7 @@ class _Answers(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Task:
             time.sleep(0.02)
 
     def end(self) -> Any:
-        """Wait for its end, and return its process's exit code."""
+        """Wait for it to exit, and return its process's exit code."""
         try:
             return self.ended.result(PATIENCE)
         finally:
@@ -181,7 +181,7 @@ class Task:
                 self.server.go()
 
     def is_unheard(self) -> bool:
-        """Tell whether it ended well for itself, but Airflow doesn't know, for want of a server."""
+        """Return whether it succeeded on its own, but could not report it without a server."""
         finished = "Post Execute" in self.said() and "Pushing xcom" in self.said()
         return finished and self.server.is_gone and self.server.states == []
 
@@ -190,7 +190,7 @@ class Task:
         return self.log.read_text() if self.log.exists() else ""
 
     def result(self) -> dict[str, Any]:
-        """Wait for its success, and return what it gave to Airflow."""
+        """Wait for its success, and return its result."""
         code = self.end()
         assert (code, self.server.states) == (0, ["success"]), self.said()[-3000:]
         (result,) = self.server.results
@@ -233,30 +233,30 @@ class Worker:
         return Task(self, server, self.airflow.home / "logs" / log, ended)
 
     def terminate(self) -> None:
-        """End it as a machine that shuts down does: its supervisor passes that on to the task."""
+        """Stop it as a shutdown does: its supervisor passes the signal on to the task."""
         self.process.send_signal(signal.SIGTERM)
 
     def processes(self) -> dict[int, str]:
-        """Return id and command of each process that its tasks have started and that still runs."""
+        """Return id and command of each process that its tasks started and that still runs."""
         mark = f"AIRFLOW_HOME={self.airflow.home}".encode()
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 environment = (folder / "environ").read_bytes().split(b"\0")
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:  # it has ended
+            except OSError:  # it has exited
                 continue
             if mark in environment and WORKER not in command:
                 found[int(folder.name)] = command
         return found
 
     def runs_spark(self) -> bool:
-        """Tell whether a task's spark-submit runs, and what it has started in turn."""
+        """Return whether a task's spark-submit and its child processes are running."""
         commands = " ".join(self.processes().values())
         return "SparkSubmit" in commands and f"python {ROOT}/spark_jobs/" in commands
 
     def left_processes(self) -> list[str]:
-        """List what its tasks have started and what doesn't end with them."""
+        """List processes that its tasks have started and that don't exit with them."""
         deadline = time.monotonic() + 5
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -290,7 +290,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> 
             [sys.executable, "-c", WORKER],
             env=airflow.environment
             | {f"AIRFLOW__WORKERS__{name}": value for name, value in settings.items()}
-            # What Java's second compiler makes of so short a run comes too late for it.
+            # Java's second compiler doesn't pay off in such a short run.
             | {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
             | {"PYTHONPATH": f"{ROOT}/plugins:{ROOT}/spark_jobs"},
             stdin=subprocess.PIPE,
@@ -306,7 +306,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> 
                 yield worker
             finally:
                 process.kill()
-                for pid in worker.processes():  # a failed test has left them
+                for pid in worker.processes():  # left by a failed test
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
@@ -365,11 +365,11 @@ class Drained:
         return Archive.at(self.pipeline.archive)
 
     def drain(self, **options: Any) -> Task:
-        """Start a try of the drain."""
+        """Start an attempt of the drain."""
         return self.worker.start("drain_drained", "drain", **options)
 
     def republish(self, target: str, is_gone_at: str | None = None, **more: Any) -> Task:
-        """Start a try to send the second hour to another topic."""
+        """Start an attempt to send the second hour to another topic."""
         form = {
             "apply": True,
             "engine": "worker",
@@ -386,7 +386,7 @@ class Drained:
 def drained(
     worker: Worker, bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Drained:
-    """Drain an archive in two tries, each with its fault."""
+    """Drain an archive in two attempts, each with its fault."""
     archive = tmp_path_factory.mktemp("drained") / "archive"
     pipeline = make_pipeline(worker, bootstrap_servers, archive)
     killed = worker.start("drain_drained", "drain")
@@ -401,7 +401,7 @@ def drained(
 
 
 def test_drain_killed(drained: Drained, cluster: KafkaCluster) -> None:
-    """A drain that Airflow ends between two batches takes Spark along, and the retry is exact."""
+    """If Airflow kills a drain between two batches, Spark exits too, and the retry is exact."""
     assert drained.killed.server.states == ["up_for_retry"], drained.killed.said()[-3000:]
     assert drained.left == []
     assert validate_archive(drained.archive, cluster).complete
@@ -409,7 +409,7 @@ def test_drain_killed(drained: Drained, cluster: KafkaCluster) -> None:
 
 
 def test_drain_without_api_server(drained: Drained, cluster: KafkaCluster) -> None:
-    """A drain whose API server is gone when it ends has drained all; the next finds nothing new."""
+    """A drain that ends without an API server has drained all; the next finds nothing new."""
     folder = str(drained.archive.root)
     before = data_files(folder)
     assert drained.unheard.is_unheard(), drained.unheard.said()[-3000:]
@@ -428,7 +428,7 @@ def test_republish_without_api_server(
     make_topic: Callable[..., str],
     read: Callable[[str], Any],
 ) -> None:
-    """A republish whose API server is gone when it ends has sent all; the retry sends 0 records."""
+    """A republish that ends without an API server has sent everything; the retry sends nothing."""
     assert validate_archive(drained.archive, cluster).complete
     target = make_topic(PARTITIONS)
 
@@ -454,9 +454,9 @@ def test_republish_killed(
     make_topic: Callable[..., str],
     read: Callable[[str], Any],
 ) -> None:
-    """A republish that Airflow ends while it sends leaves no process and no open transaction.
+    """A republish that Airflow kills while it sends leaves no process and no open transaction.
 
-    The retry sends what is missing: nothing is lost, nothing is there twice.
+    The retry sends the missing records: nothing is lost, nothing is duplicated.
     """
     assert validate_archive(drained.archive, cluster).complete
     drained.worker.write_dags(drained.pipeline, sum(RECORDS) // processes)
@@ -464,7 +464,7 @@ def test_republish_killed(
     under_way, small = partitions_of(target)
 
     def is_half_way() -> bool:
-        """Whether one partition is done, and records of the other one wait for their commit."""
+        """Return whether one partition is done, and the other's records wait for their commit."""
         if cluster.latest([under_way], "read_uncommitted")[under_way] == 0:
             return False
         done = cluster.latest([under_way, small], "read_committed")
@@ -503,11 +503,11 @@ def test_republish_killed_before_commit(
     make_topic: Callable[..., str],
     read: Callable[[str], Any],
 ) -> None:
-    """A republish that Airflow ends just before its commit may be tried again by Airflow."""
+    """Airflow may retry a republish that it killed just before its commit."""
     assert validate_archive(drained.archive, cluster).complete
     target = make_topic(PARTITIONS)
     tp = partitions_of(target)[1]
-    # Ten records of one file, some forty bytes: all is sent, and their commit waits for seconds.
+    # Ten records of one file, about forty bytes: all are sent, and their commit takes seconds.
     few = [f"{drained.topic}:1:390-400"]
     killed = drained.republish(target, offsets=few, bytes_per_second=10)
     killed.wait_until(lambda: cluster.latest([tp], "read_uncommitted")[tp] > 0, "a record")
@@ -522,7 +522,7 @@ def test_republish_killed_before_commit(
 
 
 def test_window_killed(drained: Drained, cluster: KafkaCluster) -> None:
-    """A backfill's drain that Airflow ends takes Spark along, and the retry is exact."""
+    """If Airflow kills a backfill's drain, Spark exits too, and the retry is exact."""
     run = {
         "run_id": "backfill",
         "run_type": "backfill",
@@ -558,7 +558,7 @@ def second_hour(read: dict[int, list[Any]]) -> dict[int, list[Any]]:
 
 
 def second_hours_offsets() -> dict[tuple[int, int], int]:
-    """Return partition and offset of each record of the second hour, once."""
+    """Return partition and offset of each record in the second hour, once."""
     return {
         (partition, records + n): 1
         for partition, records in enumerate(RECORDS)

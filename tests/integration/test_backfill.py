@@ -35,7 +35,7 @@ Backfill = Callable[..., BackfillPlan]
 
 
 def hour(number: int, hours: int = 1) -> Interval:
-    """Return an hour of the day, or several."""
+    """Return an hour of the day, or several hours."""
     return Interval(DAY + number * HOUR, DAY + (number + hours) * HOUR)
 
 
@@ -79,7 +79,7 @@ def abort(bootstrap_servers: str, cluster: KafkaCluster) -> Callable[..., None]:
             )
         assert producer.flush(30) == 0
         producer.abort_transaction(30)
-        # The broker answers before it has written the markers.
+        # The broker responds before it has written the markers.
         tps = [TopicPartition(topic, 0)]
         wait_for(
             lambda: (
@@ -112,9 +112,9 @@ def pipeline(
 def test_backfill_day_before_generation(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
 ) -> None:
-    """Hourly intervals fill what lies before the generation: each offset once, none between.
+    """Hourly intervals fill the range before the generation: each offset once, without gaps.
 
-    Run again, in another order, they change nothing.
+    If run again in another order, they change nothing.
     """
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)
@@ -136,7 +136,7 @@ def test_backfill_day_before_generation(
 def test_backfill_covered_says_by_which_receipts(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
 ) -> None:
-    """An interval that is archived already names the receipts that cover it, and writes nothing."""
+    """An interval that is already archived names the receipts that cover it, and writes nothing."""
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)
     backfill(pipeline, hour(18, 2))
@@ -156,7 +156,7 @@ def test_backfill_covered_says_by_which_receipts(
 def test_backfill_from_first_year(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
 ) -> None:
-    """An interval from 0001-01-01, the null date of .NET, is all from the first record on."""
+    """An interval from 0001-01-01, .NET's null date, starts with the first record."""
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)
     long_ago = Interval.parse(("0001-01-01", "1969-12-31"))
@@ -178,7 +178,7 @@ def test_backfill_from_first_year(
 def test_backfill_straddles_cursor(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, send: Any
 ) -> None:
-    """A window ends where the generation starts; what the cursor hasn't reached is left to it."""
+    """A window ends where the generation starts; offsets beyond it are left to the cursor."""
     validate_archive(Archive.at(pipeline.archive), cluster)
     assert pipeline.topics is not None
     send(pipeline.topics[0], [record(23.99)], 1)
@@ -190,7 +190,7 @@ def test_backfill_straddles_cursor(
 
 
 def test_backfill_future(pipeline: Pipeline, backfill: Backfill) -> None:
-    """An interval that hasn't begun has nothing to drain, and nothing is frozen."""
+    """An interval in the future has nothing to drain, and nothing is frozen."""
     future = datetime.now(timezone.utc) + timedelta(days=30)
 
     plan = backfill(pipeline, Interval(future, future + HOUR))
@@ -202,7 +202,7 @@ def test_backfill_future(pipeline: Pipeline, backfill: Backfill) -> None:
 def test_backfill_expired_refused(
     pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
 ) -> None:
-    """Offsets that expired and may be of the interval are named; accepted, the rest is drained."""
+    """Expired offsets that may be in the interval are named; if accepted, the rest is drained."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -225,7 +225,7 @@ def test_backfill_expired_refused(
 def test_backfill_expired_and_archived(
     pipeline: Pipeline, backfill: Backfill, bootstrap_servers: str, cluster: KafkaCluster
 ) -> None:
-    """What Kafka has forgotten and the archive holds is covered, and the receipt says so."""
+    """Records that Kafka has deleted but the archive holds are covered, and the receipt says so."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -250,7 +250,7 @@ def test_backfill_expired_and_archived(
 def test_backfill_force_replaces_window(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster
 ) -> None:
-    """With force the interval's window is drained again; each offset is there once all the time."""
+    """With force, the interval's window is drained again; each offset is there exactly once."""
     archive = Archive.at(pipeline.archive)
     validate_archive(archive, cluster)
     backfill(pipeline, hour(0, LATE))
@@ -268,7 +268,7 @@ def test_backfill_force_replaces_window(
 
     again = backfill(pipeline, hour(0, LATE), force=True)
 
-    # The receipt itself says so: a kill right after it leaves no offset to two windows.
+    # The receipt itself says so: a kill right after it leaves no offset in two windows.
     assert (
         list(again.window.read_receipt().replaces) == again.replaces == sorted(new - old_generation)
     )
@@ -278,7 +278,7 @@ def test_backfill_force_replaces_window(
 def test_backfill_old_attempt_ends_later(
     pipeline: Pipeline, backfill: Backfill, cluster: KafkaCluster, spark: Any, tmp_path: Path
 ) -> None:
-    """An attempt that was believed dead writes after its retry was sealed: nothing changes."""
+    """If an attempt believed dead writes after its retry was sealed, nothing changes."""
     from kafka_drain_spark.window import run_window
 
     archive = Archive.at(pipeline.archive)
@@ -305,7 +305,7 @@ def test_backfill_force_beside_window_without_files(
     drain: Any,
     backfill: Backfill,
 ) -> None:
-    """A window of aborted records only has a receipt and no file: it stays when another goes."""
+    """A window of aborted records has a receipt but no file: it stays when another is replaced."""
     topic = make_topic(1)
     abort(topic, [record(1)] * 2)
     send(topic, [record(hours) for hours in (2, LATE, LATE + 1)])
@@ -326,7 +326,7 @@ def test_backfill_force_beside_window_without_files(
 def test_backfill_without_generation(
     pipeline: Pipeline, backfill: Backfill, tmp_path_factory: Any
 ) -> None:
-    """Before the first drain nothing says where the cursor starts: refused, nothing is made."""
+    """Before the first drain, the cursor's start is unknown: refused, and nothing is created."""
     folder = tmp_path_factory.mktemp("new") / "archive"
     new = pipeline.model_copy(update={"archive": str(folder)})
 

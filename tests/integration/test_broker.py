@@ -1,4 +1,4 @@
-"""The demo's broker, for real: it starts, keeps its data, and ends when it should."""
+"""The demo's broker, for real: it starts, keeps its data, and stops when it should."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 def test_broker_produce_and_consume(cluster: KafkaCluster) -> None:
-    """A broker on a free port takes a record and gives it back."""
+    """A broker on a free port accepts a record and returns it."""
     make_topic(cluster, "round-trip")
     produce(cluster, "round-trip", b"value")
 
@@ -80,7 +80,7 @@ def test_broker_produce_and_consume(cluster: KafkaCluster) -> None:
 
 
 def test_broker_killed_and_started_again(cluster: KafkaCluster) -> None:
-    """A record that was acknowledged before a crash is there after it, at the same address."""
+    """A record acknowledged before a crash is there afterwards, at the same address."""
     make_topic(cluster, "crash")
     produce(cluster, "crash", b"kept")
     address = cluster.bootstrap_servers
@@ -94,20 +94,20 @@ def test_broker_killed_and_started_again(cluster: KafkaCluster) -> None:
 
 
 def test_broker_started_twice(cluster: KafkaCluster) -> None:
-    """A second start in the same folder is refused and leaves the first alone."""
-    with pytest.raises(MachineError, match="already runs"):
+    """A second start in the same folder is refused and doesn't affect the first."""
+    with pytest.raises(MachineError, match="is already running"):
         KafkaCluster(cluster.folder).start()
     assert cluster.running_nodes() == [1]
 
 
 def test_broker_port_taken(tmp_path: Path) -> None:
-    """A port that is taken is refused before anything is written or started."""
+    """A port in use is refused before anything is written or started."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
 
-        with pytest.raises(MachineError, match=f"Port {port} on 127.0.0.1 is taken"):
+        with pytest.raises(MachineError, match=f"Port {port} on 127.0.0.1 is in use"):
             KafkaCluster(tmp_path / "broker", port=port).start()
 
     assert not (tmp_path / "broker").exists()
@@ -130,7 +130,7 @@ def test_broker_other_number_of_nodes(cluster: KafkaCluster) -> None:
 
 
 def test_broker_stopped_by_another_object(tmp_path: Path) -> None:
-    """What was started here is stopped through `attach`, and its process is gone."""
+    """A cluster started here can be stopped through `attach`, and its process is gone."""
     cluster = KafkaCluster(tmp_path)
     cluster.start()
     try:
@@ -150,10 +150,10 @@ def test_broker_stopped_by_another_object(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_broker_starter_ended(tmp_path: Path, number: signal.Signals) -> None:
-    """A broker of the foreground ends with the process that started it, however that ends."""
+    """A foreground broker stops with the process that started it, however that process ends."""
     code = (
         "import signal, sys, time; from pathlib import Path; from demo.broker import KafkaCluster\n"
-        # As at a terminal: a shell starts what runs in its background with SIGINT ignored.
+        # As in a terminal: a shell starts background processes with SIGINT ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with KafkaCluster(Path(sys.argv[1])): print('up', flush=True); time.sleep(60)"
     )
@@ -181,7 +181,7 @@ def test_broker_starter_ended(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def test_command_line(tmp_path: Path) -> None:
-    """`start` leaves a broker behind that `status` sees and `stop` ends; errors are one line."""
+    """`start` leaves a broker running that `status` sees and `stop` stops; errors are one line."""
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""The whole way through the real command and the real spark-submit."""
+"""The whole path through the real command and the real spark-submit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORDS = [
 
 
 def without_timestamps(topic: dict[int, list[Any]]) -> dict[int, list[Any]]:
-    """Spark's Kafka sink sets timestamps of its own."""
+    """Return records without timestamps, which Spark's Kafka sink sets itself."""
     return {p: [record[:3] for record in records] for p, records in topic.items()}
 
 
@@ -36,7 +36,7 @@ def without_rates(lines: list[str]) -> list[str]:
 
 
 def answer(ended: Ended) -> Any:
-    """Return the answer of a command that succeeded."""
+    """Return the JSON output of a command that succeeded."""
     assert ended.code == 0, ended.err
     assert "Traceback" not in ended.err
     return json.loads(ended.out)
@@ -95,11 +95,11 @@ def test_cli_drain_and_republish(
 
     assert (sent["records"], sent["records_sent"], sent["attempts"]) == (8, 8, 1)
     assert (sent["engine"], sent["exactly_once"]) == ("spark", True)
-    # A bar of what Spark's tasks have sent, below the table of what they were to send.
+    # The progress bar for records sent by Spark's tasks, below the table of the plan.
     assert any(line.endswith("100 %, 8 of 8 records") for line in without_rates(seen.lines))
     assert any(line.startswith(f"│ {first}-0 ") for line in seen.lines)
     assert read(target) == before[first]
-    # The target topic won over the column.
+    # The target topic takes precedence over the column.
     assert {name: read(name) for name in before} == before
 
     again = kafka_drain(*exactly_once)

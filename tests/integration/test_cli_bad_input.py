@@ -1,4 +1,4 @@
-"""What `kafka-drain` says to input that isn't right: one clear message, and nothing changed."""
+"""`kafka-drain` responds to bad input with one clear message, and changes nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_refused(
     assert ended.code == code, ended.err
     assert "Traceback" not in ended.out + ended.err
     assert ended.out == ""
-    # On a slow machine, a line of progress comes before the message.
+    # On a slow machine, a line of progress precedes the message.
     said = [line for line in ended.err.splitlines() if not line.endswith(" left")]
     assert len(said) == 1, ended.err
     assert said[0].startswith(command)
@@ -89,7 +89,7 @@ def refused(
     says: list[str],
     environment: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Run a command that has to be refused, and hold that it was refused well."""
+    """Run a command that must be refused, and check that it was refused properly."""
     before = listing(folder)
 
     ended = kafka_drain(*arguments, environment=environment)
@@ -114,30 +114,30 @@ def refused(
         ),
         (
             ["--topic", "t", "--topic-pattern", "t.*"],
-            ["topics and topic_pattern contradict each other", "say exactly one of"],
+            ["topics and topic_pattern contradict each other", "give exactly one of"],
         ),
         (
             [
                 *("--topic", "t", "--source-option", "startingOffsets=earliest"),
                 *("--source-option", "startingTimestamp=2026-01-31T00:00:00Z"),
             ],
-            ["startingOffsets and startingTimestamp contradict", "say where to start once"],
+            ["startingOffsets and startingTimestamp contradict", "give only one starting position"],
         ),
         (["--topic-pattern", "("], ["topic_pattern", "'('", "regular expression"]),
-        ([], ["none is given", "say exactly one of topics, topic_pattern and assign"]),
+        ([], ["none is given", "give exactly one of topics, topic_pattern and assign"]),
     ],
 )
 def test_drain_options_not_acceptable(
     arguments: list[str], says: list[str], tmp_path: Path, bootstrap_servers: str
 ) -> None:
-    """A drain with an option that Spark would swallow is refused with what is accepted."""
+    """A drain option that Spark would silently ignore is refused, naming the accepted ones."""
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
     refused(tmp_path, "drain", tmp_path / "new", *kafka, *arguments, code=USAGE, says=says)
 
 
 def test_drain_without_kafka(tmp_path: Path) -> None:
-    """Without a word about Kafka, the message says where to put one."""
+    """If Kafka isn't configured, the message says where to configure it."""
     says = ["no Kafka given", "--bootstrap-servers", "$KAFKA_BOOTSTRAP_SERVERS"]
 
     refused(tmp_path, "drain", tmp_path / "new", "--topic", "t", code=USAGE, says=says)
@@ -154,7 +154,7 @@ def test_drain_without_kafka(tmp_path: Path) -> None:
 def test_drain_pipeline_file_not_acceptable(
     content: str | None, says: list[str], tmp_path: Path
 ) -> None:
-    """A pipeline file with a misspelt key, a wrong value or no JSON is refused by name."""
+    """A pipeline file with a misspelled key, a wrong value or invalid JSON is refused by name."""
     file = tmp_path / "pipeline.json"
     if content is not None:
         file.write_text(content)
@@ -170,13 +170,13 @@ def test_drain_pipeline_file_not_acceptable(
         ('{"sasl.password": "hunter2"', ["kafka.json isn't JSON"]),
         (
             '{"bootstrap.servers": "x:1", "security.protocol": "tls"}',
-            ["settings don't fit", '"security.protocol"'],
+            ["settings are invalid", '"security.protocol"'],
         ),
         (None, ["kafka.json can't be read"]),
     ],
 )
 def test_kafka_config_not_acceptable(content: str | None, says: list[str], tmp_path: Path) -> None:
-    """Kafka settings that can't be used are refused, and no value of theirs is shown."""
+    """Unusable Kafka settings are refused, and their values aren't shown."""
     file = tmp_path / "kafka.json"
     if content is not None:
         file.write_text(content)
@@ -198,7 +198,7 @@ def test_kafka_config_not_acceptable(content: str | None, says: list[str], tmp_p
     ],
 )
 def test_republish_usage(arguments: list[str], says: list[str], tmp_path: Path) -> None:
-    """With a target left out, with two, or with an unknown engine, the usage is shown."""
+    """With no target, two targets, or an unknown engine, the usage is shown."""
     ended = kafka_drain("republish", tmp_path, "--bootstrap-servers", NOWHERE, *arguments)
 
     assert ended.code == USAGE
@@ -213,17 +213,17 @@ def test_republish_usage(arguments: list[str], says: list[str], tmp_path: Path) 
 
 
 def test_drain_broker_not_there(tmp_path: Path) -> None:
-    """A broker that doesn't answer is one message, after the wait that the connection allows."""
+    """A broker that doesn't answer causes one message, after the connection's timeout."""
     file = tmp_path / "kafka.json"
     file.write_text(json.dumps({"bootstrap.servers": NOWHERE, "socket.timeout.ms": 1000}))
     arguments = ("--topic", "t", "--kafka-config", file)
-    says = [f"no answer from Kafka at {NOWHERE} within 1 s", "check that the broker runs"]
+    says = [f"no response from Kafka at {NOWHERE} within 1 s", "check that the broker is running"]
 
     refused(tmp_path, "drain", tmp_path / "new", *arguments, code=FAILED, says=says)
 
 
 def test_drain_topic_not_there(tmp_path: Path, bootstrap_servers: str, make_topic: Any) -> None:
-    """A topic that doesn't exist is named together with those that do."""
+    """A missing topic is named together with the existing ones."""
     make_topic()
     kafka = ("--bootstrap-servers", bootstrap_servers)
     says = ["topic no-such-topic doesn't exist", bootstrap_servers, "create it or correct the name"]
@@ -291,7 +291,7 @@ ON_ARCHIVES = {
     ],
 )
 def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_path: Path) -> None:
-    """What isn't an archive is called by what it is."""
+    """A path that isn't an archive is refused, with what it is."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
 
@@ -301,15 +301,15 @@ def test_command_on_no_archive(command: str, name: str, says: list[str], tmp_pat
 @pytest.mark.parametrize(
     ("archive", "says"),
     [
-        ("file", ["file is a file, expected a folder", "choose another archive"]),
-        ("file/archive", ["file/archive can't be made", "file is a file"]),
+        ("file", ["file is a file, not a folder", "choose another archive"]),
+        ("file/archive", ["file/archive can't be created", "file is a file"]),
         ("full", ["full isn't empty and isn't an archive", "choose an empty or new folder"]),
     ],
 )
 def test_drain_to_no_archive(
     archive: str, says: list[str], tmp_path: Path, bootstrap_servers: str
 ) -> None:
-    """A drain doesn't touch a folder that holds something else, or can't be one."""
+    """A drain doesn't touch a folder that holds something else, or that can't be an archive."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "data.csv").write_text("1")
     (tmp_path / "file").touch()
@@ -320,7 +320,7 @@ def test_drain_to_no_archive(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_drain_folder_without_right(tmp_path: Path, bootstrap_servers: str) -> None:
-    """A folder that this user may not write to is refused before the drain."""
+    """A folder to which this user can't write is refused before the drain."""
     (tmp_path / "theirs").mkdir(mode=0o500)
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
@@ -328,14 +328,14 @@ def test_drain_folder_without_right(tmp_path: Path, bootstrap_servers: str) -> N
         tmp_path,
         *("drain", tmp_path / "theirs" / "new", "--topic", "t", *kafka),
         code=USAGE,
-        says=["can't be written", "no right to write to"],
+        says=["can't be written", "no write permission for"],
     )
 
 
 def test_drain_archive_of_another_pipeline(
     drained: Pipeline, bootstrap_servers: str, tmp_path: Path
 ) -> None:
-    """An archive takes no records of a pipeline with another name."""
+    """An archive accepts no records from a pipeline with another name."""
     file = tmp_path / "pipeline.json"
     file.write_text(json.dumps({"name": "other"}))
     arguments = ("--pipeline", file, "--bootstrap-servers", bootstrap_servers)
@@ -349,7 +349,7 @@ def test_drain_archive_of_another_pipeline(
 
 
 def test_drain_checkpoint_missing(copied: Path, bootstrap_servers: str) -> None:
-    """Without its checkpoint an archive isn't drained: Spark would skip batches in silence."""
+    """Without its checkpoint an archive isn't drained: Spark would silently skip batches."""
     shutil.rmtree(copied / "generations" / "0001" / "checkpoint")
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
@@ -371,17 +371,17 @@ def test_drain_checkpoint_missing(copied: Path, bootstrap_servers: str) -> None:
             {"PATH": "{empty}", "JAVA_HOME": None},
             ["No Java found", "no java is on the PATH", "Install a JDK or JRE of version 17 or 21"],
         ),
-        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, where no bin/java is", "17 or 21"]),
+        ({"JAVA_HOME": "{empty}"}, ["JAVA_HOME is {empty}, which has no bin/java", "17 or 21"]),
         (
             {"KAFKA_DRAIN_CACHE": "{empty}"},
-            ["connector jars aren't complete", "{empty}", "Run `kafka-drain jars`"],
+            ["connector jars are incomplete", "{empty}", "run `kafka-drain jars`"],
         ),
     ],
 )
 def test_drain_machine_incomplete(
     environment: dict[str, str | None], says: list[str], tmp_path: Path, bootstrap_servers: str
 ) -> None:
-    """A machine without Java or the jars is told what to install, before Kafka is asked."""
+    """Without Java or the jars, the message says what to install, before Kafka is queried."""
     empty = tmp_path / "empty"
     empty.mkdir()
     variables = {n: v and v.format(empty=empty) for n, v in environment.items()}
@@ -396,7 +396,7 @@ def test_drain_machine_incomplete(
 
 
 def test_demo_broker_port_taken(tmp_path: Path) -> None:
-    """The demo's broker names the port that is taken and writes nothing."""
+    """The demo's broker names a port in use and writes nothing."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -406,7 +406,7 @@ def test_demo_broker_port_taken(tmp_path: Path) -> None:
             "demo.broker", "start", "--folder", tmp_path / "broker", "--port", str(port)
         )
 
-    check_refused(ended, FAILED, [f"Port {port}", "is taken", "choose another port"], "broker: ")
+    check_refused(ended, FAILED, [f"Port {port}", "is in use", "choose another port"], "broker: ")
     assert listing(tmp_path) == {}
 
 
@@ -414,7 +414,7 @@ def test_demo_broker_port_taken(tmp_path: Path) -> None:
 
 
 def test_validate_exit_codes(copied: Path, bootstrap_servers: str) -> None:
-    """validate ends with 0 for complete, 1 for findings, and names the file that is wrong."""
+    """validate exits with 0 if complete, 1 for findings, and names the bad file."""
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
     complete = kafka_drain("validate", copied, *kafka)
@@ -426,7 +426,7 @@ def test_validate_exit_codes(copied: Path, bootstrap_servers: str) -> None:
     assert "verdict: complete" in complete.out
     assert "verdict: findings" in findings.out
     assert damaged.name in findings.out
-    # Progress, where a slow machine takes more than two seconds, and nothing else.
+    # Progress, if a slow machine takes more than two seconds, and nothing else.
     said = (complete.err + findings.err).splitlines()
     assert all(re.fullmatch(r"validate: .* files \(\d+ %\).*", line) for line in said), said
 
@@ -436,7 +436,7 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
     answers = {
-        # A copy isn't drained on: Spark's manifest names the files where they were written.
+        # A copy can't be drained to: Spark's manifest names the files at their original path.
         name: kafka_drain(
             name, drained.archive if name == "drain" else copied, "--json", *arguments
         )
@@ -482,14 +482,14 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
 def test_republish_options_not_acceptable(
     arguments: list[str], says: list[str], tmp_path: Path
 ) -> None:
-    """An option with a wrong value is refused by name, before anything is asked of Kafka."""
+    """An option with an invalid value is refused by name, before Kafka is queried."""
     to = ("--same-topics", "--bootstrap-servers", NOWHERE)
 
     refused(tmp_path, "republish", tmp_path, *to, *arguments, code=USAGE, says=says)
 
 
 def test_republish_target_topic_empty(tmp_path: Path) -> None:
-    """A target topic without a name is refused before anything is asked of Kafka."""
+    """An empty target topic is refused before Kafka is queried."""
     to = ("--target-topic", "", "--bootstrap-servers", NOWHERE)
     says = ["target_topic = '' is not acceptable", "accepted: a topic name", "{topic}.restored"]
 
@@ -497,7 +497,7 @@ def test_republish_target_topic_empty(tmp_path: Path) -> None:
 
 
 def test_republish_no_target(drained: Pipeline, bootstrap_servers: str, read: Any) -> None:
-    """Without a target records go beside the source, into a topic that has to be made first."""
+    """Without a target, records go to a topic next to the source, which must be created first."""
     topic, *_ = drained.topics or []
     before = read(topic)
 
@@ -512,7 +512,7 @@ def test_republish_no_target(drained: Pipeline, bootstrap_servers: str, read: An
 
 
 def test_republish_unknown_topic(drained: Pipeline, bootstrap_servers: str) -> None:
-    """A topic that the archive never held is refused together with those that it holds."""
+    """A topic that the archive never held is refused, with the ones that it holds."""
     arguments = ("--bootstrap-servers", bootstrap_servers, "--same-topics", "--topic", "unknown")
 
     refused(
@@ -524,7 +524,7 @@ def test_republish_unknown_topic(drained: Pipeline, bootstrap_servers: str) -> N
 
 
 def test_republish_not_sealed(copied: Path, bootstrap_servers: str, make_topic: Any) -> None:
-    """Files that no validation has proven aren't sent; the message says which command proves."""
+    """Unvalidated files aren't sent; the message names the command that validates them."""
     shutil.rmtree(copied / "generations" / "0001" / "receipts")
     shutil.rmtree(copied / "journal")
     (copied / "journal.json").unlink()
@@ -541,7 +541,7 @@ def test_republish_not_sealed(copied: Path, bootstrap_servers: str, make_topic: 
 def test_republish_run_for_something_else(
     copied: Path, bootstrap_servers: str, make_topic: Any, read: Any
 ) -> None:
-    """A run that has a plan isn't gone on with for other records; it says what it began with."""
+    """A planned run isn't resumed for other records; the message names the original ones."""
     target = make_topic(partitions=2)
     arguments = (
         "--bootstrap-servers",
@@ -573,7 +573,7 @@ def test_republish_damaged_after_plan(
     make_topic: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark's sink reads other rows than the plan has: it says so, and sends nothing."""
+    """If Spark's sink reads other rows than planned, it reports that and sends nothing."""
     target = make_topic(partitions=2)
     job = sink_job(copied, drained, cluster, target, tmp_path)
     file = next(iter((copied / "generations" / "0001" / "data").glob("part-*")))
@@ -582,7 +582,7 @@ def test_republish_damaged_after_plan(
 
     message = failure_of(job, spark, monkeypatch)
 
-    assert message.endswith("Spark reads 19 rows, the files hold 20; nothing was sent")
+    assert message.endswith("Spark reads 19 rows, but the files hold 20; nothing was sent")
     ends = cluster.latest([TopicPartition(target, p) for p in (0, 1)], "read_uncommitted")
     assert set(ends.values()) == {0}
 
@@ -595,8 +595,8 @@ def test_republish_refused_by_kafka(
     make_topic: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A sink that fails in Spark is an error of one line that says what may have been sent."""
-    # Takes no record without a key.
+    """If the sink fails in Spark, a one-line error says what may have been sent."""
+    # Rejects records without a key.
     target = make_topic(partitions=2, cleanup_policy="compact")
 
     message = failure_of(
@@ -611,7 +611,7 @@ def test_republish_refused_by_kafka(
 def sink_job(
     archive: Path, pipeline: Pipeline, cluster: Any, target: str, folder: Path
 ) -> RepublishJob:
-    """Plan a republish with Spark's own sink, up to what spark-submit would get."""
+    """Plan a republish with Spark's own sink, up to the job for spark-submit."""
     planned = plan_republish(
         Archive.at(str(archive)),
         cluster,
@@ -625,7 +625,7 @@ def sink_job(
 
 
 def failure_of(job: RepublishJob, spark: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a job that has to fail, in the shared session; return the error's message."""
+    """Run a job that must fail in the shared session; return the error's message."""
     from kafka_drain_spark.job import run_jobs
     from kafka_drain_spark.sink import run_sink
 
@@ -652,13 +652,13 @@ def test_archive_of_moved_folder(copied: Path) -> None:
     [
         (["--from-batch", "x"], ["from_batch = 'x'", "such as 1:7"]),
         (["--from-batch", "1", "--from-time", "2026-01-01"], ["exclude each other"]),
-        (["--from-batch", "1"], ["expected an archive that a drain made"]),
+        (["--from-batch", "1"], ["expected an archive created by a drain"]),
     ],
 )
 def test_reprocess_options_not_acceptable(
     arguments: list[str], says: list[str], tmp_path: Path
 ) -> None:
-    """A start that can't be understood, or no archive, is refused before Kafka is asked."""
+    """An invalid start, or a missing archive, is refused before Kafka is queried."""
     refused(
         tmp_path,
         "reprocess",
@@ -673,12 +673,12 @@ def test_reprocess_options_not_acceptable(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], ["expected an archive that a drain made"]),
-        (["--apply"], ["expected an archive that a drain made"]),
+        ([], ["expected an archive created by a drain"]),
+        (["--apply"], ["expected an archive created by a drain"]),
     ],
 )
 def test_maintain_without_archive(arguments: list[str], says: list[str], tmp_path: Path) -> None:
-    """A folder that is no archive is left as it is."""
+    """A folder that isn't an archive isn't changed."""
     refused(
         tmp_path,
         "maintain",
@@ -700,5 +700,5 @@ def test_maintain_without_archive(arguments: list[str], says: list[str], tmp_pat
 def test_maintain_options_not_acceptable(
     arguments: list[str], says: list[str], copied: Path
 ) -> None:
-    """A key of the pipeline that can't be right is refused before anything is deleted."""
+    """An invalid pipeline key is refused before anything is deleted."""
     refused(copied, "maintain", copied, *arguments, "--apply", code=USAGE, says=says)

@@ -1,4 +1,4 @@
-"""What Spark read is what the files keep, or nothing is sealed: real Kafka, real Spark files."""
+"""The files hold what Spark read, or nothing is sealed: real Kafka, real Spark files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def records(number: int) -> list[Any]:
 
 
 def change(path: Path, number: int) -> None:
-    """Change the value of a record in a file, whose size and offsets stay as they are."""
+    """Change a record's value in a file without changing its size and offsets."""
     before, after = b"genuine %d" % number, b"altered %d" % number
     if path.suffix == ".json":
         before, after = b64encode(before), b64encode(after)
@@ -66,7 +66,7 @@ def test_validate_content_changed_before_seal(
     send: Any,
     read: Any,
 ) -> None:
-    """A record that was changed before its batch was sealed is found each time; repair mends it."""
+    """A record changed before its batch was sealed is always found; repair restores it."""
     topic, target = make_topic(partitions=2), make_topic(partitions=2)
     for partition in (0, 1):
         send(topic, records(5), partition=partition)
@@ -106,7 +106,7 @@ def test_validate_content_changed_before_seal(
 def test_validate_content_changed_compacted(
     archive_folder: str, drain: Any, cluster: KafkaCluster, make_topic: Any, send: Any
 ) -> None:
-    """Whose records Kafka no longer holds as well: the changed file stays, and is never sealed."""
+    """If Kafka no longer holds the records either, the changed file stays and is never sealed."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -133,7 +133,7 @@ def test_validate_content_changed_compacted(
 def test_validate_content_changed_failed_drain(
     archive_folder: str, drain: Any, cluster: KafkaCluster, make_topic: Any, send: Any
 ) -> None:
-    """Fault 88: batches that were committed before their drain failed are compared as well."""
+    """Fault 88: batches that were committed before their drain failed are compared too."""
     topic = make_topic(partitions=1, **ANY_TIME)
     send(topic, [*records(5), (b"k", b"v", None, 1 << 62)])
     pipeline = Pipeline(
@@ -170,7 +170,7 @@ def test_windows_content_changed_before_seal(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """The files of a repair's or a backfill's window are compared as well before it is sealed."""
+    """The files of a repair's or a backfill's window are also compared before it is sealed."""
     topic = make_topic(partitions=1)
     send(topic, records(5))
     pipeline = Pipeline(
@@ -186,7 +186,7 @@ def test_windows_content_changed_before_seal(
     windows = f"{archive_folder}/windows"
     Path(committed_files(archive)[0]["path"]).unlink()
 
-    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*, Spark read "):
+    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*; Spark read "):
         repair(archive, pipeline, after=lambda: change_one(windows, 3))
 
     assert not any(window.is_sealed for window in archive.snapshot().windows)
@@ -196,12 +196,12 @@ def test_windows_content_changed_before_seal(
 
     # Offsets 0 to 2 are before the generation.
     interval = Interval.parse(["2013-01-01T12:00:00+00:00", "2013-01-01T13:00:00+00:00"])
-    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*, Spark read "):
+    with pytest.raises(ManifestInvalidError, match=r"content_changed: .*; Spark read "):
         backfill(pipeline, interval, after=lambda: change_one(windows))
     assert validate_archive(archive, cluster).complete
 
 
-#: Times that formats, calendars and libraries stumble over, in milliseconds since 1970.
+#: Times that cause trouble in formats, calendars and libraries, in milliseconds since 1970.
 TIMES = [
     -1,  # Kafka's "no timestamp"
     -999,
@@ -217,7 +217,7 @@ TIMES = [
     -62_135_553_600_000 - 3_600_000,
     253_402_300_799_999,  # 9999-12-31
     253_402_300_800_000,  # the year 10000
-    1_767_225_600_000_000,  # microseconds taken for milliseconds
+    1_767_225_600_000_000,  # microseconds mistaken for milliseconds
     -30_610_224_000_001,  # the year 999
 ]
 ANY_TIME = {
@@ -238,7 +238,7 @@ def test_drain_any_time(
     send: Any,
     read: Any,
 ) -> None:
-    """Each time is in the files as Kafka has it, in those of a drain and of a window."""
+    """Each time is in the files as in Kafka, for both a drain and a window."""
     from kafka_drain_spark.reader import read_archive
 
     topic = make_topic(partitions=2, **ANY_TIME)
@@ -257,7 +257,7 @@ def test_drain_any_time(
     assert found(validate_archive(archive, cluster, deep=True)) == {}
     assert times_in_files(archive) == in_kafka
     if file_format != "json":
-        # Spark's own reader of JSON knows years of four digits.
+        # Spark's own JSON reader supports only years of four digits.
         rows = read_archive(spark, archive_folder).selectExpr(
             "partition", "offset", "unix_millis(timestamp) AS time"
         )
@@ -291,10 +291,10 @@ def times_in_files(archive: Archive) -> dict[int, list[int]]:
 @pytest.mark.parametrize(
     ("time", "why"),
     [
-        (-171_595 * 86_400_000, "of one of two days"),
-        (-171_596 * 86_400_000, "of one of two days"),
+        (-171_595 * 86_400_000, "on one of two days"),
+        (-171_596 * 86_400_000, "on one of two days"),
         (-62_135_769_600_001, "before the year 1"),
-        (1 << 62, "beyond what Spark can hold"),
+        (1 << 62, "outside the years -290,308 to 294,247 that Spark can represent"),
     ],
 )
 def test_drain_time_refused(
@@ -306,7 +306,7 @@ def test_drain_time_refused(
     make_topic: Any,
     send: Any,
 ) -> None:
-    """A time that Spark can't read as it was sent ends the drain, which names the record."""
+    """A time that Spark can't represent ends the drain, which names the record."""
     topic = make_topic(partitions=2, **ANY_TIME)
     send(topic, records(3), partition=1)
     send(topic, [(b"k", b"v", None, time)], partition=1)
@@ -329,7 +329,7 @@ def test_drain_header_name_refused(
     send: Any,
     bootstrap_servers: str,
 ) -> None:
-    """A header's name that isn't UTF-8 ends the drain; without headers the pipeline goes on."""
+    """A header name that isn't UTF-8 ends the drain; without headers, the pipeline resumes."""
     topic = make_topic(partitions=1)
     send(topic, records(2))
     send_header(bootstrap_servers, topic, b"\xff\xfe name")
@@ -344,7 +344,7 @@ def test_drain_header_name_refused(
 
 
 def send_header(servers: str, topic: str, name: bytes) -> None:
-    """Send a record with a header of any bytes as its name, which Python's own client can't."""
+    """Send a record whose header name is arbitrary bytes, which Python's client can't."""
     import confluent_kafka
 
     folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"

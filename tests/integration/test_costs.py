@@ -1,4 +1,4 @@
-"""What work costs, in counts that are the same on every machine: a slower product fails here."""
+"""Costs in counts that are the same on every machine, so that a slower product fails here."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ print(json.dumps([answer["complete"], answer["written"], seen]))
 def test_drain_starts_two_javas(
     bootstrap_servers: str, make_topic: Any, send: Any, tmp_path: Path
 ) -> None:
-    """A drain starts Java twice, spark-submit's launcher and Spark, and asks its version once.
+    """A drain starts Java twice, for spark-submit and Spark, and checks its version once.
 
-    One with nothing new only asks.
+    A drain with nothing new only checks the version.
     """
     topic = make_topic(partitions=1)
     send(topic, [(b"k", b"v", [("n", b"1")], NOON)])
@@ -77,7 +77,7 @@ def test_drain_starts_two_javas(
 def test_drain_loads_shared_classes(
     bootstrap_servers: str, make_topic: Any, send: Any, tmp_path: Path
 ) -> None:
-    """Nine of ten classes of a drain come from the class archive."""
+    """Nine tenths of a drain's classes come from the CDS archive."""
     write_class_archive()
     topic = make_topic(partitions=1)
     send(topic, [(b"k", b"v", [("n", b"1")], NOON)])
@@ -118,7 +118,7 @@ def test_validation_asks_kafka_as_often(
 
     assert ended.code == 0, ended.err[-2000:]
     sent = Counter(re.findall(r"Sent (\w+?)Request", ended.err))
-    # Of each connection: what the broker can do, and what it has.
+    # For each connection: the broker's API versions and its metadata.
     for greeting in ("ApiVersion", "Metadata"):
         sent.pop(greeting, None)
     assert sum(sent.values()) <= 6, sent
@@ -152,12 +152,12 @@ def test_validation_reads_new_files_twice(
 
 
 def bytes_read() -> int:
-    """Return how many bytes this process has read so far."""
+    """Return the number of bytes that this process has read so far."""
     return int(re.search(r"rchar: (\d+)", Path("/proc/self/io").read_text()).group(1))  # type: ignore[union-attr]
 
 
 def test_validation_opens_as_many_files(tmp_path: Path) -> None:
-    """Validating a new batch opens as many files in an old archive as in a young one."""
+    """Validating a new batch opens the same number of files in an old archive as in a new one."""
     counts = []
     for name, generations in {"young": (80, 80), "old": (800, 800, 80)}.items():
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""What `make ui` leaves running: a broker, Airflow and its PostgreSQL, used from a terminal."""
+"""`make ui` leaves a broker, Airflow and its PostgreSQL running, used here from a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.airflow]
 
 
 def ask(postgres: LocalPostgres, command: str) -> list[object]:
-    """Return the first column of what a command answers."""
+    """Return the first column of a query's result."""
     engine = sqlalchemy.create_engine(postgres.url)
     with engine.begin() as connection:
         answer = connection.execute(sqlalchemy.text(command))
@@ -33,7 +33,7 @@ def ask(postgres: LocalPostgres, command: str) -> list[object]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The demo's folder, which others can't reach: pytest closes its own to them."""
+    """The demo's folder, which other users can't access: pytest closes its folders to them."""
     folder = tmp_path_factory.mktemp("demo")
     yield folder
     LocalPostgres(folder / "postgres").remove()
@@ -41,12 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["plain", "with a space"])
 def test_postgres_keeps_its_data(folder: Path, name: str) -> None:
-    """A PostgreSQL that was ended goes on with its data, wherever the checkout lies."""
+    """A PostgreSQL that was stopped resumes with its data, wherever the checkout is."""
     postgres = LocalPostgres(folder / name / "postgres")
     try:
         with postgres:
             ask(postgres, "CREATE TABLE kept AS SELECT 7 AS number")
-            postgres.start()  # runs already
+            postgres.start()  # already running
             assert postgres.is_running()
         assert not postgres.is_running()
         assert not postgres.stop()
@@ -59,7 +59,7 @@ def test_postgres_keeps_its_data(folder: Path, name: str) -> None:
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """Run a verb of the demo as `make` does, and return what it said."""
+    """Run a command of the demo as `make` does, and return its output."""
     command = [sys.executable, "-m", "demo", *arguments, "--folder", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -68,7 +68,7 @@ def run(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def said(folder: Path) -> Iterator[str]:
-    """What `make ui` said, with fewer flights, while what it has started runs."""
+    """The output of `make ui`, with fewer flights, while everything it started is running."""
     try:
         yield run(folder, "ui", "--flights", "3000", "--port", str(free_ports(1, avoid=())[0]))
     finally:
@@ -77,7 +77,7 @@ def said(folder: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="the demo's Airflow is of version 3")
 def test_ui_backfill_at_a_terminal(folder: Path, said: str) -> None:
-    """The command that `make ui` prints works as it is printed, in a shell that read its file."""
+    """The command that `make ui` prints works as printed, in a shell that sourced its file."""
     (printed,) = (line.strip() for line in said.splitlines() if "airflow dags backfill" in line)
     script = f'. "$1" && airflow dags test drain_flights && {printed}'
 
@@ -92,10 +92,10 @@ def test_ui_backfill_at_a_terminal(folder: Path, said: str) -> None:
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="the demo's Airflow is of version 3")
 def test_ui_again_and_stop(folder: Path, said: str) -> None:
-    """A second `make ui` says the same of what runs, whatever its port; `make stop` ends all."""
+    """A second `make ui` prints the same, whatever its port; `make stop` stops everything."""
     again = run(folder, "ui", "--port", "1")
 
-    assert said.endswith(again.removeprefix("all of it runs already\n"))
+    assert said.endswith(again.removeprefix("everything is already running\n"))
     assert run(folder, "stop") == "Airflow stopped\nPostgreSQL stopped\nbroker stopped\n"
     assert LocalAirflow(folder, "").pid() is None
     assert not LocalPostgres(folder / "postgres").is_running()

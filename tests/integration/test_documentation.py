@@ -1,4 +1,4 @@
-"""What people copy out of the documents works: their commands and readers, on a real archive."""
+"""Commands and readers in the documentation work when copied, on a real archive."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.documentation.shell import Command, commands
 
 pytestmark = pytest.mark.integration
 
-#: The moment that the documents' commands ask for: some records are older, some younger.
+#: The time that the documented commands use: some records are older, some newer.
 MOMENT = datetime(2026, 1, 31, 13, tzinfo=timezone.utc)
 RECORDS = 40
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
-#: Functions of readers, whose first argument that is a text is the archive.
+#: Reader functions whose first string argument is the archive.
 READERS = ("archive_dataset", "read_archive")
 
 
 def why_not(options: Namespace) -> str:
-    """Return why a command is only parsed; empty for one that is run."""
+    """Return why a command is only parsed; empty if it is run."""
     if options.name in ("jars", "class-archive"):
         return "changes this machine's caches: `make setup` and `make class-archive` run it"
     if options.name == "reprocess" and options.apply:
@@ -42,10 +42,10 @@ def why_not(options: Namespace) -> str:
 
 
 class Example:
-    """A drained topic in the place of the documents' own.
+    """A drained topic that replaces the one in the documentation.
 
-    Its folder, brokers, topics, groups and runs stand for those that the documents name. Each page
-    has targets, groups and runs of its own: it has to be right for who reads nothing else.
+    Its folder, brokers, topics, groups and runs replace those that the documents name. Each page
+    has its own targets, groups and runs, because it must work for users who read no other page.
     """
 
     def __init__(self, archive: str, topic: str, cluster: KafkaCluster) -> None:
@@ -55,7 +55,7 @@ class Example:
         self.groups: set[str] = set()
 
     def options(self, command: Command) -> Namespace:
-        """Parse a command as it stands in the document, then put ours in the place of its names."""
+        """Parse a documented command, and replace its names with ours."""
         options = parser().parse_args(command.words[1:])
         page = "-" + command.page.removesuffix(".md").replace("/", "-") + self.suffix
         given = vars(options)
@@ -72,7 +72,7 @@ class Example:
         return options
 
     def has_group(self, group: str) -> None:
-        """Let a group have read half of each partition, and have looked at the target before."""
+        """Let a group have read half of each partition, and previously looked at the target."""
         if group not in self.groups:
             read = {self.topic: RECORDS // 4, self.target: 0}
             offsets = {
@@ -88,7 +88,7 @@ class Example:
 def example(
     archive_folder: str, cluster: KafkaCluster, make_topic: Any, send: Any, drain: Any
 ) -> Example:
-    """Forty records around the documents' moment, drained but not yet validated."""
+    """Forty records around the documented time, drained but not yet validated."""
     topic = make_topic(2)
     first = int(MOMENT.timestamp() * 1000) - 5_000
     for partition in (0, 1):
@@ -101,7 +101,7 @@ def example(
 def test_documented_commands(
     example: Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every `kafka-drain` line of every page does what it says, in the order of its page."""
+    """Every `kafka-drain` line on every page works, in the order of its page."""
     failed, run = [], 0
     page = ""
     for command in commands():
@@ -121,7 +121,7 @@ def test_documented_commands(
             example.has_group(options.group)
         try:
             code = options.command(options)
-        except Exception as error:  # all of them are to be seen, not the first alone
+        except Exception as error:  # so that all failures are shown, not only the first
             code = f"{type(error).__name__}: {error}"
         run += 1
         said = capsys.readouterr()
@@ -133,7 +133,7 @@ def test_documented_commands(
 
 
 def test_documented_readers(example: Example, spark: Any, capsys: Any) -> None:
-    """Each block of Python that reads an archive reads ours, without a validation before."""
+    """Every Python block that reads an archive reads ours, without prior validation."""
     found = list(python_blocks("kafka_drain", "kafka_drain_spark"))
     for block in found:
         exec(compile(_with_archive(block, example.archive), block.place, "exec"), {"spark": spark})

@@ -1,4 +1,4 @@
-"""Several pipelines drained by one Spark application: each stands and falls for itself."""
+"""Several pipelines drained by one Spark application, each independent of the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOON = 1_357_041_600_000  # 2013-01-01 12:00:00 UTC, in milliseconds
 RECORDS = 10
 
-# In a process of its own, as a task: the real operators start the real spark-submit.
+# In a separate process, like a task: the real operators start the real spark-submit.
 EXECUTE = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -104,7 +104,7 @@ def test_group_drains_each_pipeline(
 
 
 def test_group_with_nothing_new(drain_group: Group, pipeline: Any) -> None:
-    """A second run starts no Spark, and says for each pipeline that nothing was new."""
+    """A second run starts no Spark, and logs for each pipeline that nothing was new."""
     pipelines = [pipeline("one"), pipeline("two")]
     drain_group(pipelines)
 
@@ -118,7 +118,7 @@ def test_group_with_nothing_new(drain_group: Group, pipeline: Any) -> None:
 
 
 def test_group_with_one_that_is_refused(drain_group: Group, pipeline: Any, tmp_path: Path) -> None:
-    """A topic that is missing stops its pipeline alone; a retry can't help, and that is said."""
+    """A missing topic stops only its pipeline; the error says that a retry can't help."""
     gone = Pipeline(name="gone", topics=["no-such-topic"], archive=str(tmp_path / "gone"))
 
     group = drain_group([gone, pipeline("one")])
@@ -132,7 +132,7 @@ def test_group_with_one_that_is_refused(drain_group: Group, pipeline: Any, tmp_p
 def test_group_with_one_that_fails_in_spark(
     drain_group: Group, pipeline: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query that fails stops its pipeline alone; a retry can help."""
+    """A failed query stops only its pipeline; a retry can help."""
     read = DrainSpec.read
 
     def read_damaged(path: Path) -> DrainSpec:
@@ -151,7 +151,7 @@ def test_group_with_one_that_fails_in_spark(
 def test_group_with_a_locked_archive(
     drain_group: Group, pipeline: Any, cluster: KafkaCluster
 ) -> None:
-    """An archive that another drain writes is left to it; the retry finds it free."""
+    """An archive that another drain is writing is skipped; the retry finds it free."""
     locked, free = pipeline("locked"), pipeline("free")
 
     with hold_lease(Archive.at(locked.archive).root, run="another", say=print):
@@ -165,7 +165,7 @@ def test_group_with_a_locked_archive(
 
 
 def test_group_operator(bootstrap_servers: str, pipeline: Any, tmp_path: Path) -> None:
-    """The operator drains with one spark-submit what can be drained, fails, and names the rest."""
+    """The operator drains what it can with one spark-submit, fails, and names the rest."""
     one, gone = pipeline("one"), {"name": "gone", "topics": ["no-such-topic"]}
     keys = [one.model_dump(exclude_none=True), gone | {"archive": str(tmp_path / "gone")}]
 

@@ -1,4 +1,4 @@
-"""A drain that is killed at its worst moments, and the next one."""
+"""A drain that is killed at its worst moments, and the next drain."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 6000
 MOMENTS = [
-    # Planned, not run: the same range is read again.
+    # Planned, but not run: the same range is read again.
     "checkpoint/offsets/1",
-    # Its files are committed, the checkpoint isn't: the batch is skipped, not written twice.
+    # Its files are committed, but the checkpoint isn't: the batch is skipped, not written twice.
     "data/_spark_metadata/3",
 ]
 
 
 def kill_when(path: Path, pipeline: Pipeline, cluster: Any, folder: Path) -> None:
-    """Start a drain with spark-submit and SIGKILL it as soon as a file is there."""
+    """Start a drain with spark-submit and SIGKILL it as soon as a file exists."""
     folder.mkdir()
     job = prepare_drain(pipeline, cluster, folder)
     with (folder / "log").open("wb") as log:
@@ -77,7 +77,7 @@ def test_drain_killed_and_run_again(
     drain(pipeline)
 
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert (report.offsets, report.records) == (RECORDS, RECORDS)
     rows = ds.dataset([file["path"] for file in committed_files(archive)]).to_table(
         columns=["partition", "offset"]

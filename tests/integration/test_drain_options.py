@@ -1,9 +1,10 @@
-"""What a pipeline says is what Spark does: starting positions, options, files, failures."""
+"""Spark follows the pipeline's settings: starting positions, options, files, failures."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ QUIET = NOON + 86_400_000
 
 
 def numbered(count: int, first: int = 0) -> list[Any]:
-    """Return records a second apart, each with a header."""
+    """Return records one second apart, each with a header."""
     return [(b"k", b"%d" % n, [("n", b"%d" % n)], NOON + 1000 * n) for n in range(first, count)]
 
 
@@ -68,7 +69,7 @@ def starting_offsets(archive: str) -> Any:
 
 @pytest.fixture
 def topic(make_topic: Any, send: Any) -> str:
-    """A topic of two partitions with ten records each, a second apart from noon on."""
+    """A topic of two partitions with ten records each, one second apart from noon."""
     name: str = make_topic(partitions=2)
     for partition in (0, 1):
         send(name, numbered(10), partition)
@@ -94,8 +95,8 @@ def test_drain_assign(archive_folder: str, drain: Drain, make_topic: Any, send: 
 def test_drain_topic_pattern(
     archive_folder: str, drain: Drain, topic: str, make_topic: Any, send: Any
 ) -> None:
-    """With a pattern, the topics that it matches whole are drained; a new one from its start."""
-    # Two underscores alone don't make a topic one of Kafka's own.
+    """With a pattern, fully matching topics are drained; a new one from its start."""
+    # Two leading underscores alone don't make a topic internal.
     prefix = f"__{topic}"
     make_topic(name=f"{prefix}-1", partitions=1)
     send(f"{prefix}-1", numbered(3))
@@ -171,7 +172,7 @@ def test_drain_starting_position(
 
 
 def test_drain_starting_latest(archive_folder: str, drain: Drain, topic: str, send: Any) -> None:
-    """`latest` is fixed when the archive is made: what arrives after that is drained."""
+    """`latest` is fixed when the archive is created: records that arrive later are drained."""
     pipeline = Pipeline(
         name="p",
         topics=[topic],
@@ -192,7 +193,7 @@ def test_drain_starting_latest(archive_folder: str, drain: Drain, topic: str, se
 def test_drain_starting_time_of_quiet_partition(
     archive_folder: str, drain: Drain, topic: str
 ) -> None:
-    """Strategy `error` refuses a partition without a record that late, and makes no archive."""
+    """Strategy `error` refuses a partition without a record that late, and creates no archive."""
     times = {topic: {"0": NOON, "1": QUIET}}
     pipeline = Pipeline(
         name="p",
@@ -216,7 +217,7 @@ def test_drain_partition_added(
 
     drain(pipeline)
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
-    # One that has never seen the topic with two partitions.
+    # A client that has never seen the topic with two partitions.
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + 30
     while len(producer.list_topics(topic, timeout=20).topics[topic].partitions) < 3:
@@ -233,7 +234,7 @@ def test_drain_partition_added(
 def test_drain_isolation_level(
     tmp_path: Path, drain: Drain, make_topic: Any, bootstrap_servers: str
 ) -> None:
-    """Aborted records stay away unless read_uncommitted is asked for."""
+    """Aborted records are left out unless read_uncommitted is set."""
     name = make_topic(partitions=1)
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0}
@@ -264,7 +265,7 @@ def test_drain_isolation_level(
 
 
 def test_drain_max_offsets_per_trigger(archive_folder: str, drain: Drain, topic: str) -> None:
-    """maxOffsetsPerTrigger slices a drain into batches that are no larger."""
+    """maxOffsetsPerTrigger splits a drain into batches that are no larger."""
     pipeline = Pipeline(
         name="p",
         topics=[topic],
@@ -360,7 +361,7 @@ def test_drain_compression(
     drain: Drain,
     topic: str,
 ) -> None:
-    """The files are compressed as the pipeline says, and hold headers unless told otherwise."""
+    """The files are compressed as the pipeline says, and contain headers by default."""
     pipeline = Pipeline(
         name="p",
         topics=[topic],
@@ -390,7 +391,7 @@ def test_drain_compression(
 def test_drain_parquet_options(
     given: dict[str, Any], has_dictionary: bool, archive_folder: str, drain: Drain, topic: str
 ) -> None:
-    """Parquet's options reach the files, which Spark's streaming sink alone wouldn't see to."""
+    """Parquet options reach the files, although Spark's streaming sink alone would ignore them."""
     pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder, sink_options=given)
 
     drain(pipeline)
@@ -401,8 +402,31 @@ def test_drain_parquet_options(
         assert any("DICTIONARY" in encoding for encoding in encodings) is has_dictionary
 
 
+def test_drain_large_records_row_groups(
+    archive_folder: str, drain: Drain, make_topic: Any, send: Any
+) -> None:
+    """A row group of large records is written when it is full, not after Parquet's 100 rows."""
+    topic, size = make_topic(partitions=1), 1 << 20
+    send(topic, [(b"k", os.urandom(size), [], NOON) for _ in range(12)])
+    pipeline = Pipeline(
+        name="p",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"maxOffsetsPerTrigger": 12},
+        sink_options={"parquet.block.size": 3 * size, "parquet.page.size": size},
+    )
+
+    drain(pipeline)
+
+    (path,) = data_files(archive_folder)
+    file = pq.ParquetFile(path).metadata
+    groups = [file.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert sum(groups) == 12
+    assert max(groups) <= 4
+
+
 def test_drain_orc_options(archive_folder: str, drain: Drain, topic: str) -> None:
-    """ORC's options reach the files; and those of one drain don't reach the next one's."""
+    """ORC options reach the files, and don't leak into the next drain."""
     pipeline = Pipeline(
         name="p",
         topics=[topic],
@@ -423,7 +447,7 @@ def test_drain_orc_options(archive_folder: str, drain: Drain, topic: str) -> Non
 def test_drain_splits_a_hot_partition(
     archive_folder: str, drain: Drain, make_topic: Any, bootstrap_servers: str
 ) -> None:
-    """A partition that is much larger than a core's share is read by several tasks, each once."""
+    """A partition much larger than a core's share is read by several tasks, each record once."""
     name, count = make_topic(partitions=2), 600_000
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50, "log_level": 0})
     for n in range(count):
@@ -447,7 +471,7 @@ def test_drain_splits_a_hot_partition(
 def test_drain_partition_by_hour(
     archive_folder: str, drain: Drain, make_topic: Any, send: Any
 ) -> None:
-    """Folders are named by topic, date and hour in UTC, wherever the machine is."""
+    """Folders are named by topic, date and hour in UTC, whatever the machine's time zone."""
     name = make_topic(partitions=1)
     send(name, [(b"k", b"v", None, MIDNIGHT - 1), (b"k", b"v", None, MIDNIGHT)])
     pipeline = Pipeline(
@@ -468,7 +492,7 @@ def test_drain_partition_by_hour(
 
 @pytest.fixture
 def prepare(cluster: Any, tmp_path: Path) -> Callable[[Pipeline], tuple[DrainJob, DrainSpec]]:
-    """Prepare a drain that the test then runs as spark-submit would."""
+    """Prepare a drain, which the test then runs as spark-submit would."""
 
     def run(pipeline: Pipeline) -> tuple[DrainJob, DrainSpec]:
         folder = tmp_path / "run"
@@ -492,7 +516,7 @@ def run_job(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[DrainSpec]
 def test_run_job_with_log_levels(
     archive_folder: str, prepare: Any, run_job: Any, spark: Any, topic: str
 ) -> None:
-    """Log levels reach the loggers of the driver's JVM; the result says which Spark it was."""
+    """Log levels reach the loggers in the driver's JVM; the result names the Spark version."""
     pipeline = Pipeline(
         name="p", topics=[topic], archive=archive_folder, log_levels={"kafka": "ERROR"}
     )
@@ -513,7 +537,7 @@ def test_run_job_with_log_levels(
 
 
 def check_failed(job: DrainJob, code: int, capsys: pytest.CaptureFixture[str]) -> str:
-    """Hold that a job failed with one line for the log and the same in the error."""
+    """Check that a job failed with one log line and the same text in the error."""
     printed = capsys.readouterr().out
     with pytest.raises(KafkaDrainError) as caught:
         job.result()
@@ -535,7 +559,7 @@ def test_run_job_topic_deleted_after_plan(
     cluster: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A topic that goes away between plan and query is an error of one line."""
+    """If a topic is deleted between plan and query, the error is one line."""
     pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
@@ -555,7 +579,7 @@ def test_run_job_checkpoint_unreadable(
     send: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A checkpoint that Spark can't read is an error of one line, and changes no manifest."""
+    """If Spark can't read a checkpoint, the error is one line, and no manifest changes."""
     pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder)
     archive = Archive.at(archive_folder)
 
@@ -572,20 +596,20 @@ def test_run_job_checkpoint_unreadable(
 
 
 def test_consumer_options_of_connector(spark: Any) -> None:
-    """The consumer options that are accepted are those of the connector's kafka-clients."""
+    """The accepted consumer options are those of the connector's kafka-clients."""
     config = spark._jvm.org.apache.kafka.clients.consumer.ConsumerConfig
     refused = {name.removeprefix("kafka.") for name in _ELSEWHERE}
 
     names = {
         name
         for name in config.configNames()
-        # Kafka's own tests use what is called internal.
+        # Kafka's own tests use the ones called internal.
         if name.split(".")[0] not in ("security", "sasl", "ssl", "internal") and name not in refused
     }
 
     if spark_version() >= (4,):
         assert set(_CONSUMER) == names
-    # An older client says in the log what it doesn't know, and goes on.
+    # An older client logs unknown options and continues.
     assert set(_CONSUMER) >= names
 
 
@@ -593,7 +617,7 @@ def test_consumer_options_of_connector(spark: Any) -> None:
 def test_drain_internal_topic(
     named: str, archive_folder: str, drain: Drain, cluster: KafkaCluster, make_topic: Any
 ) -> None:
-    """An internal topic that is named is drained and proven like any other."""
+    """A named internal topic is drained and proven like any other."""
     name = "__consumer_offsets"
     topic = make_topic()
     ConsumerGroups(cluster.config).commit(topic, {TopicPartition(topic, 0): Committed(7)})
@@ -607,13 +631,13 @@ def test_drain_internal_topic(
     assert result["records"] > 0
     assert set(held(archive_folder)) == {name}
     report = validate_archive(Archive.at(archive_folder), cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
 
 
 def test_drain_pattern_matches_whole_names(
     archive_folder: str, drain: Drain, cluster: KafkaCluster, make_topic: Any, send: Any
 ) -> None:
-    """A pattern takes the topics whose whole name it matches, not those that only hold it."""
+    """A pattern matches only topics whose whole name it matches."""
     topic = make_topic(partitions=1)
     longer = make_topic(partitions=1, name=f"{topic}-longer")
     for each in (topic, longer):

@@ -1,4 +1,4 @@
-"""Offsets that no file holds, each with the reason that a real broker gives."""
+"""Offsets that are in no file, each with the reason determined from a real broker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def admin(bootstrap_servers: str) -> AdminClient:
 
 @pytest.fixture
 def transact(bootstrap_servers: str, cluster: KafkaCluster) -> Callable[..., None]:
-    """Send a transaction of so many records to partition 0, and commit or abort it."""
+    """Send a transaction with some records to partition 0, and commit or abort it."""
 
     def run(topic: str, records: int, *, commit: bool) -> None:
         producer = Producer(
@@ -63,7 +63,7 @@ def transact(bootstrap_servers: str, cluster: KafkaCluster) -> Callable[..., Non
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
-        # The marker is written after the answer.
+        # The marker is written after the response.
         tp = [TopicPartition(topic, 0)]
         wait_for(
             lambda: cluster.latest(tp, "read_committed") == cluster.latest(tp, "read_uncommitted"),
@@ -127,7 +127,7 @@ def make_again(admin: AdminClient, make_topic: Any, topic: str) -> None:
 
 
 def test_validate_transactions(transactional: tuple[str, Archive], cluster: KafkaCluster) -> None:
-    """Markers and aborted records are gaps with a harmless reason each."""
+    """Markers and aborted records are gaps, each with a harmless reason."""
     report = validate_archive(transactional[1], cluster)
 
     assert report.complete
@@ -147,7 +147,7 @@ def _start(gap: Any) -> int:
 
 
 def test_validate_gaps_without_kafka(transactional: tuple[str, Archive]) -> None:
-    """As long as Kafka wasn't asked, a gap may be a loss and is an error."""
+    """As long as Kafka hasn't been queried, a gap may be a loss and is an error."""
     report = validate_archive(transactional[1], None)
 
     assert not report.complete
@@ -158,7 +158,7 @@ def test_validate_gaps_without_kafka(transactional: tuple[str, Archive]) -> None
 def test_validate_all_aborted(
     make_topic: Any, transact: Any, archive: Any, cluster: KafkaCluster
 ) -> None:
-    """A range that was aborted as a whole is a batch without files, and complete."""
+    """A range that was aborted entirely is a batch without files, and complete."""
     topic = make_topic(partitions=1)
     transact(topic, 5, commit=False)
 
@@ -173,7 +173,7 @@ def test_validate_all_aborted(
 def test_validate_aborted_between_records(
     make_topic: Any, send: Any, transact: Any, archive: Any, cluster: KafkaCluster
 ) -> None:
-    """A lost record in the middle of aborted ones is told from them."""
+    """A lost record among aborted ones is distinguished from them."""
     topic = make_topic(partitions=1)
     transact(topic, 2, commit=False)  # [0, 2), marker 2
     send(topic, [(None, b"plain", None, NOON)])  # 3
@@ -192,7 +192,7 @@ def test_validate_aborted_between_records(
 def test_validate_records_deleted(
     transactional: tuple[str, Archive], cluster: KafkaCluster, admin: AdminClient
 ) -> None:
-    """What Kafka has deleted since is expired, which is an error; what it still holds is told."""
+    """Records that Kafka has deleted are expired, an error; those it still holds are named."""
     topic, drained = transactional
     delete_records(admin, topic, before=5)
 
@@ -207,7 +207,7 @@ def test_validate_records_deleted(
 def test_validate_sealed_records_deleted(
     transactional: tuple[str, Archive], cluster: KafkaCluster, admin: AdminClient
 ) -> None:
-    """Once sealed, the reasons of gaps are known for ever: retention may pass the markers."""
+    """Once sealed, the reasons of gaps are known forever: retention may delete the markers."""
     topic, drained = transactional
     validate_archive(drained, cluster)
     delete_records(admin, topic, before=8)
@@ -229,7 +229,7 @@ def test_validate_topic_made_again(
     transact: Any,
     records: int,
 ) -> None:
-    """A topic of the same name can't tell of another's offsets, be it smaller or larger."""
+    """A recreated topic can't explain another's gaps, whether it is smaller or larger."""
     topic, drained = transactional
     make_again(admin, make_topic, topic)
     if records:
@@ -244,7 +244,7 @@ def test_validate_topic_made_again(
 def test_validate_topic_deleted(
     transactional: tuple[str, Archive], cluster: KafkaCluster, admin: AdminClient
 ) -> None:
-    """A topic that is gone tells nothing, and validation still ends with a report."""
+    """A deleted topic explains nothing, but validation still ends with a report."""
     topic, drained = transactional
     admin.delete_topics([topic])[topic].result(30)
     wait_for(lambda: topic not in cluster.topic_names(), f"{topic} deleted")
@@ -255,7 +255,7 @@ def test_validate_topic_deleted(
 
 
 def test_validate_other_cluster(transactional: tuple[str, Archive], cluster: KafkaCluster) -> None:
-    """Another cluster isn't asked for the reason of a gap."""
+    """Another cluster isn't queried for the reason of a gap."""
     _, drained = transactional
     topics = drained.snapshot().document.topics
     drained.create(
@@ -268,7 +268,7 @@ def test_validate_other_cluster(transactional: tuple[str, Archive], cluster: Kaf
 
 @pytest.fixture
 def eager_cleaner(admin: AdminClient) -> Iterator[None]:
-    """Let the broker's log cleaner look for work ten times a second instead of every 15 s."""
+    """Let the broker's log cleaner check for work ten times a second instead of every 15 s."""
     _set_cleaner(admin, AlterConfigOpType.SET, "100")
     yield
     _set_cleaner(admin, AlterConfigOpType.DELETE, None)
@@ -288,7 +288,7 @@ def _set_cleaner(admin: AdminClient, operation: AlterConfigOpType, value: str | 
 def test_validate_compacted(
     make_topic: Any, send: Any, read: Any, archive: Any, cluster: KafkaCluster
 ) -> None:
-    """Records that compaction removed before the drain are gaps with that reason."""
+    """Records removed by compaction before the drain are gaps with that reason."""
     topic = make_topic(
         partitions=1,
         cleanup_policy="compact",

@@ -1,4 +1,4 @@
-"""Our sets of Kafka's error codes beside Kafka's own table."""
+"""Our sets of Kafka's error codes compared with Kafka's own table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafka_drain.kafka.error_codes import PASSING
 
 pytestmark = pytest.mark.integration
 
-#: Retriable for Kafka's own clients, and left out: corruption is no passing state; topics that
-#: aren't there have an error of their own; the rest answers requests that we never make.
+#: Retriable for Kafka's own clients, but excluded: corruption isn't transient; missing topics have
+#: an error of their own; the rest belongs to requests that we never make.
 LEFT_OUT = {
     "CORRUPT_MESSAGE",
     "UNKNOWN_TOPIC_OR_PARTITION",
@@ -29,7 +29,7 @@ LEFT_OUT = {
 
 
 def test_passing_codes_of_kafka(spark: Any) -> None:
-    """What counts as passing is what Kafka calls retriable, but for what is left out by name."""
+    """Transient errors are those that Kafka calls retriable, except the excluded ones."""
     kafka = spark._jvm.org.apache.kafka.common
     loader = spark._jvm.Thread.currentThread().getContextClassLoader()
     is_retriable = loader.loadClass("org.apache.kafka.common.errors.RetriableException").isInstance
@@ -40,5 +40,5 @@ def test_passing_codes_of_kafka(spark: Any) -> None:
     }
 
     assert retriable
-    # Below 0 are librdkafka's own.
+    # Codes below 0 are librdkafka's own.
     assert {code for code in PASSING if code > 0} == retriable

@@ -1,4 +1,4 @@
-"""Two drains of one archive: the second one leaves, and a dead one's lease runs out."""
+"""Two drains of one archive: the second one gives up, and a dead drain's lease expires."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def arguments(pipeline: Pipeline, bootstrap_servers: str, tmp_path: Path) -> tup
 def drain_started(
     arguments: tuple[object, ...], log: Path, reached: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start `kafka-drain drain` in a process group of its own and wait for a file of its work."""
+    """Start `kafka-drain drain` in its own process group, and wait for a file that it writes."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "kafka_drain.cli", *map(str, arguments)],
@@ -92,10 +92,10 @@ def wait_for(seen: Callable[[], bool], process: subprocess.Popen[bytes], log: Pa
 
 
 def check_exact(pipeline: Pipeline, cluster: Any) -> None:
-    """Hold that every offset is in exactly one committed file."""
+    """Check that every offset is in exactly one committed file."""
     archive = Archive.at(pipeline.archive)
     report = validate_archive(archive, cluster)
-    assert report.complete, report.lines()
+    assert report.complete, report.findings
     assert (report.offsets, report.records) == (RECORDS, RECORDS)
     rows = ds.dataset([file["path"] for file in committed_files(archive)]).to_table(
         columns=["partition", "offset"]
@@ -107,7 +107,7 @@ def check_exact(pipeline: Pipeline, cluster: Any) -> None:
 def test_drain_while_another_drains(
     pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """The second drain says who holds the lease and leaves; the first one goes on to its end."""
+    """The second drain names the lease's holder and gives up; the first one finishes."""
     from kafka_drain_spark.drain import run_drain
 
     archive = Path(pipeline.archive)
@@ -125,7 +125,7 @@ def test_drain_while_another_drains(
     assert second.code == 1
     assert second.out == ""
     assert "Traceback" not in second.err
-    assert "Try again when it has ended" in second.err
+    assert "Try again when it has finished" in second.err
     assert f"process {os.getpid()} (run scheduled__1)" in second.err
     assert before == after
     assert result["records"] == RECORDS
@@ -136,7 +136,7 @@ def test_drain_while_another_drains(
 def test_drain_beside_another_without_lease(
     pipeline: Pipeline, arguments: Any, cluster: Any, drain: Any, tmp_path: Path
 ) -> None:
-    """Of two drains without a lease Spark fails the later one; each offset is there once."""
+    """Of two drains without a lease, Spark fails the later one; each offset is there once."""
     archive, log = Path(pipeline.archive), tmp_path / "log"
     planned = archive / "generations" / "0001" / "checkpoint" / "offsets" / "1"
 
@@ -148,7 +148,7 @@ def test_drain_beside_another_without_lease(
         first.wait(PATIENCE)
 
     assert second["records"] > 0
-    # It had a batch to finish that the second one had taken.
+    # It had to finish a batch that the second drain had already written.
     assert first.returncode == 1, log.read_text()[-2000:]
     assert "THE LEASE IS LOST" in log.read_text()
     check_exact(pipeline, cluster)
@@ -158,7 +158,7 @@ def test_drain_beside_another_without_lease(
 def test_drain_after_kill(
     pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
 ) -> None:
-    """The lease of a drain that was killed refuses others until it has run out, and no longer."""
+    """The lease of a killed drain refuses others only until it expires."""
     from kafka_drain_spark.drain import run_drain
 
     archive = Path(pipeline.archive)
@@ -185,7 +185,7 @@ def test_drain_after_kill(
     assert early.code == 1
     assert f"process {killed.pid} (run terminal)" in early.err
     assert len(said) == 1
-    assert f"took over the lease of {left['holder']} (run terminal), which ran out" in said[0]
+    assert f"took over the lease of {left['holder']} (run terminal), which expired" in said[0]
     assert not (archive / "lock.json").exists()
     check_exact(pipeline, cluster)
 

@@ -1,4 +1,4 @@
-"""Maintenance with a real broker and real Spark: what is rewritten or deleted, and what stays."""
+"""Maintenance with a real broker and real Spark: what it rewrites, deletes and keeps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def topic(make_topic: Callable[..., str]) -> str:
 def growing(
     topic: str, send: Callable[..., None], archive_folder: str, drain: Any, cluster: KafkaCluster
 ) -> Pipeline:
-    """An archive of four sealed batches, an hour of records each, in eight files."""
+    """An archive with four sealed batches, one hour of records each, in eight files."""
     found = Pipeline(name="kept", topics=[topic], archive=archive_folder)
     fill(found, send, drain, cluster, range(BATCHES))
     return found
@@ -71,7 +71,7 @@ def growing(
 
 @pytest.fixture(scope="module")
 def filled() -> list[Pipeline]:
-    """The archive that others are copies of, once it is filled."""
+    """The archive of which others are copies, once it is filled."""
     return []
 
 
@@ -85,7 +85,7 @@ def pipeline(
     cluster: KafkaCluster,
     archive_folder: str,
 ) -> Pipeline:
-    """A copy of such an archive, for tests that send and drain nothing more."""
+    """A copy of such an archive, for tests that don't send or drain any more."""
     if not filled:
         first = str(tmp_path_factory.mktemp("filled") / "archive")
         filled.append(Pipeline(name="kept", topics=[make_topic(2)], archive=first))
@@ -113,7 +113,7 @@ def fill(
 
 @pytest.fixture
 def runner(spark: Any) -> Iterator[SparkRunner]:
-    """Run a compaction as spark-submit does, but in the shared Spark session."""
+    """Run a compaction in the same way as spark-submit, but in the shared Spark session."""
     from kafka_drain_spark.compact import run_compact
 
     before = {name: spark.conf.get(name) for name in SPARK_CONF}
@@ -131,7 +131,7 @@ def runner(spark: Any) -> Iterator[SparkRunner]:
 
 @pytest.fixture
 def maintain(cluster: KafkaCluster, runner: SparkRunner) -> Maintain:
-    """Maintain an archive; without more said, ten days from now, when its generation is due."""
+    """Maintain an archive; by default ten days from now, when its generation is due."""
 
     def run(pipeline: Pipeline, *, days: int = 10, **changes: Any) -> dict[str, Any]:
         return run_maintenance(
@@ -147,17 +147,17 @@ def maintain(cluster: KafkaCluster, runner: SparkRunner) -> Maintain:
 
 
 def changed(pipeline: Pipeline, **changes: Any) -> Pipeline:
-    """Return a pipeline with other keys."""
+    """Return a pipeline with changed keys."""
     return Pipeline(**(pipeline.model_dump() | changes))
 
 
 def live_files(pipeline: Pipeline) -> set[str]:
-    """Return the files that readers take."""
+    """Return the files that readers use."""
     return {file.path for file in archive_files(Archive.at(pipeline.archive).snapshot())}
 
 
 def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_repaired: bool = False) -> None:
-    """Compare the files with what Kafka holds, and validate every byte."""
+    """Compare the files with Kafka's content, and validate every byte."""
     archive = Archive.at(pipeline.archive)
     [topic] = pipeline.topics or []
     ends = cluster.latest([TopicPartition(topic, n) for n in (0, 1)], "read_committed")
@@ -169,7 +169,7 @@ def refuse_changed(pipeline: Pipeline, cluster: KafkaCluster, *, is_repaired: bo
     assert report.complete
     assert report.summary()["records"] == len(expected)
     if is_repaired:
-        # Of a closed generation it takes the newest receipt's word, which counts the damaged file.
+        # For a closed generation it relies on the newest receipt, which counts the damaged file.
         return
     trusting = validate_archive(archive, cluster, scope="open").summary()
     assert (trusting["records"], trusting["files"]) == (
@@ -185,9 +185,9 @@ def test_maintain_compacts_closed_generation(
     send: Callable[..., None],
     drain: Any,
 ) -> None:
-    """A closed generation's files become one, sorted by offset; drains go on; again, nothing is.
+    """A closed generation's files become one, sorted by offset; a second run does nothing.
 
-    The receipts stay, and the new one names them with their hashes.
+    Drains continue. The receipts stay, and the new one names them with their hashes.
     """
     archive = Archive.at(growing.archive)
     old = archive_files(archive.snapshot())
@@ -228,7 +228,7 @@ def test_maintain_row_groups(
     republish: Callable[..., dict[str, Any]],
     make_topic: Callable[..., str],
 ) -> None:
-    """Who wants an hour of a compacted day reads the row groups with that hour, and no others."""
+    """A reader of one hour in a compacted day reads only the row groups with that hour."""
     pipeline = Pipeline(
         name="kept",
         topics=[topic],
@@ -261,7 +261,7 @@ def test_maintain_row_groups(
 def test_maintain_leaves_open_generation(
     pipeline: Pipeline, maintain: Maintain, cluster: KafkaCluster
 ) -> None:
-    """Before the generation is due, nothing is done: the files of the open one are Spark's."""
+    """Before the generation is due, nothing is done: files of the open one belong to Spark."""
     before = data_files(pipeline.archive)
 
     figures = maintain(pipeline, days=6)
@@ -274,7 +274,7 @@ def test_maintain_leaves_open_generation(
 def test_maintain_cannot_roll(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, is_drained: bool
 ) -> None:
-    """While a drain runs, or isn't validated yet, its generation is left, though it is due."""
+    """While a drain runs or isn't validated yet, its generation isn't closed, even if due."""
     archive = Archive.at(pipeline.archive)
     said: list[str] = []
     with ExitStack() as stack:
@@ -300,14 +300,14 @@ def test_maintain_cannot_roll(
 
 
 def test_maintain_rolls_long_manifest(pipeline: Pipeline, maintain: Maintain) -> None:
-    """A manifest with more lines than it should have is a reason to close the generation."""
+    """A generation is closed if its manifest has too many lines."""
     assert not maintain(pipeline, days=0, max_manifest_lines=2 * BATCHES)["rolled"]
 
     assert maintain(pipeline, days=0, max_manifest_lines=2 * BATCHES - 1)["rolled"]
 
 
 def test_plan_maintenance_changes_nothing(pipeline: Pipeline) -> None:
-    """A plan says what would be closed, compacted and deleted, and changes no file."""
+    """A plan lists what would be closed, compacted and deleted, and changes no file."""
     before = data_files(pipeline.archive)
 
     plan = plan_maintenance(pipeline, clock=lambda: utc_now() + timedelta(days=10))
@@ -331,7 +331,7 @@ def test_maintain_compacts_format(
     file_format: str,
     compression: str,
 ) -> None:
-    """Other formats are compacted too, with headers, nulls and times as they were."""
+    """Other formats are compacted too, with unchanged headers, nulls and times."""
     pipeline = Pipeline(
         name="kept",
         topics=[topic],
@@ -388,7 +388,7 @@ def test_maintain_refuses_other_content(
 def test_maintain_refuses_changed_source(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, maintain: Maintain
 ) -> None:
-    """An old file with another value than Spark read from Kafka isn't compacted; so twice."""
+    """An old file that differs from what Spark read isn't compacted, even when retried."""
     before = live_files(pipeline)
     sources: dict[Path, bytes] = {}
 
@@ -399,7 +399,7 @@ def test_maintain_refuses_changed_source(
         table = pq.read_table(path, partitioning=None)
         values = pa.array([b"w", *table["value"].to_pylist()[1:]], pa.binary())
         pq.write_table(table.set_column(table.column_names.index("value"), "value", values), path)
-        # Hadoop would find it by the checksum of its own.
+        # Hadoop would detect it by its own checksum.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         runner(application)
 
@@ -420,7 +420,7 @@ def test_maintain_refuses_changed_source(
 def test_maintain_spark_fails(
     pipeline: Pipeline, cluster: KafkaCluster, maintain: Maintain
 ) -> None:
-    """Where Spark fails, what it left is a copy that the next run removes."""
+    """If Spark fails, its leftovers are a copy that the next run removes."""
 
     def fails(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
@@ -446,7 +446,7 @@ def later() -> datetime:
 def test_maintain_while_another_replaces(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner
 ) -> None:
-    """Of two windows for the same file one is sealed: readers never get a record twice."""
+    """Of two windows for the same file, only one is sealed: readers never get a record twice."""
     archive = Archive.at(pipeline.archive)
 
     def beaten(application: SparkApplication) -> None:
@@ -527,7 +527,7 @@ def hour(number: int) -> Interval:
 def test_maintain_compacts_repaired(
     growing: Pipeline, maintain: Maintain, repair: Callable[..., Any], cluster: KafkaCluster
 ) -> None:
-    """What a repair has drained again is put together with what was sound."""
+    """Records that a repair has drained again are compacted with the intact ones."""
     archive = Archive.at(growing.archive)
     damaged = archive_files(archive.snapshot())[0].path
     (Path(growing.archive) / damaged).unlink()
@@ -553,7 +553,7 @@ def test_repair_of_compacted(
     cluster: KafkaCluster,
     partition_by: list[str],
 ) -> None:
-    """A damaged file of a compaction is named with its offsets, and a repair drains them again."""
+    """A damaged compacted file is named with its offsets, and a repair drains them again."""
     pipeline = Pipeline(
         name="kept", topics=[topic], archive=archive_folder, partition_by=partition_by
     )
@@ -583,7 +583,7 @@ def test_maintain_compacts_transactions(
     cluster: KafkaCluster,
     maintain: Maintain,
 ) -> None:
-    """Markers and aborted records stay the gaps that they were."""
+    """Markers and aborted records remain the same gaps."""
     pipeline = Pipeline(name="kept", topics=[topic], archive=archive_folder)
     archive = Archive.at(archive_folder)
     settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": topic}
@@ -593,7 +593,7 @@ def test_maintain_compacts_transactions(
         producer.begin_transaction()
         for partition in (0, 1):
             producer.produce(topic, b"v", b"k", partition, timestamp=NOON + number)
-        # What isn't sent yet when a transaction is aborted never gets an offset.
+        # Records not sent yet when a transaction is aborted never get an offset.
         producer.flush(20)
         (producer.commit_transaction if number % 3 else producer.abort_transaction)(20)
         drain(pipeline)
@@ -618,7 +618,7 @@ def test_maintain_retention(
     drain: Any,
     topic: str,
 ) -> None:
-    """Files whose newest record is too old go, and receipts say so; younger and open ones stay."""
+    """Files whose newest record is too old are deleted, with receipts; newer and open ones stay."""
     archive = Archive.at(growing.archive)
     send(topic, [(b"k", b"new", None, int(utc_now().timestamp() * 1000))])
     drain(growing)
@@ -651,7 +651,7 @@ def test_maintain_killed(
     tmp_path: Path,
     retention_days: int | None,
 ) -> None:
-    """Killed at any change of the file system, the archive is whole, and the next run ends it."""
+    """If killed at any file system change, the archive is intact, and the next run finishes."""
     written = tmp_path / "written"
 
     def keeps(application: SparkApplication) -> None:
@@ -684,7 +684,7 @@ def test_maintain_killed(
 
 
 def refuse_torn(pipeline: Pipeline, cluster: KafkaCluster, retention_days: int | None) -> None:
-    """Refuse an archive that isn't wholly before or wholly behind its change."""
+    """Check that an archive is entirely before or entirely after its change."""
     if retention_days is None:
         refuse_changed(pipeline, cluster)
         return
@@ -700,7 +700,7 @@ def test_maintain_keeps_what_a_republish_needs(
     republish: Callable[..., dict[str, Any]],
     make_topic: Callable[..., str],
 ) -> None:
-    """Files that a republish was planned with stay until it has ended; then they go."""
+    """Files that a planned republish needs stay until it has finished, and are then removed."""
     archive = Archive.at(pipeline.archive)
     target = make_topic(2)
     receipt = republish(archive, target, run_name="slow")
@@ -729,7 +729,7 @@ def test_maintain_sends_followers_nothing_again(
     republish: Callable[..., dict[str, Any]],
     make_topic: Callable[..., str],
 ) -> None:
-    """Records that a follower has sent aren't sent again from the files that now hold them."""
+    """Records that a follower has sent aren't sent again from the compacted files."""
     archive, target = Archive.at(pipeline.archive), make_topic(2)
     assert republish(archive, target, follow=True)["records"] == 2 * BATCHES * RECORDS
 
@@ -749,7 +749,7 @@ def test_maintain_waits_for_followers(
     drain: Any,
     cluster: KafkaCluster,
 ) -> None:
-    """What a follower has sent half of is compacted when it has caught up; nothing comes twice."""
+    """Files that a follower has half sent are compacted once it has caught up; no duplicates."""
     archive, target = Archive.at(growing.archive), make_topic(2)
     republish(archive, target, follow=True)
     fill(growing, send, drain, cluster, range(BATCHES, BATCHES + 1))

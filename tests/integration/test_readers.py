@@ -1,4 +1,4 @@
-"""The readers over real archives: two generations, a repaired file, a batch not yet sealed."""
+"""The readers on real archives: two generations, a repaired file, an unsealed batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = tuple[int, int, Any, Any, Any, int, int, str]
 
 
 def record(offset: int) -> tuple[Any, ...]:
-    """Return the record of an offset, as it is sent; no two are alike."""
+    """Return the record for an offset, as it is sent; every record is different."""
     return (
         None if offset % 7 == 0 else b"key \xff %d" % offset,
         None if offset % 5 == 0 else b"value \x00 %d" % offset,
@@ -73,7 +73,7 @@ class Sent:
             assert errors(validate_archive(self.archive, self._cluster).findings) == []
 
     def rows(self, end: int) -> list[Row]:
-        """Return what was sent, up to an offset of both partitions."""
+        """Return the records sent up to an offset of both partitions."""
         return [
             (partition, offset, key, value, headers, timestamp, 0, self.topic)
             for partition in (0, 1)
@@ -91,7 +91,7 @@ def sent(
     send: Any,
     cluster: KafkaCluster,
 ) -> Sent:
-    """A topic and its archive, nothing drained yet."""
+    """A topic and its archive, before the first drain."""
     return Sent(make_topic(partitions=2), archive_folder, file_format, drain, send, cluster)
 
 
@@ -112,7 +112,7 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 
 def exact_times_apart(table: pa.Table, file_format: str) -> pa.Table:
-    """Take the column away that pyarrow finds beside ORC's timestamps, which it repeats."""
+    """Remove the duplicate of ORC's timestamps that pyarrow returns as an extra column."""
     if file_format != "orc" or "timestampMillis" not in table.schema.names:
         return table
     for row in table.to_pylist():
@@ -121,7 +121,7 @@ def exact_times_apart(table: pa.Table, file_format: str) -> pa.Table:
 
 
 def by_spark(spark: Any, folder: str, **options: Any) -> pa.Table:
-    """Read with Spark; through a file, as pyspark doesn't close the sockets of a collect."""
+    """Read with Spark, through a file, as pyspark doesn't close the sockets of a collect."""
     with tempfile.TemporaryDirectory() as copy:
         read_archive(spark, folder, **options).write.mode("overwrite").parquet(copy)
         return pq.read_table(copy)
@@ -135,13 +135,13 @@ def by_pyarrow(spark: Any, folder: str, **options: Any) -> pa.Table:
 def test_readers(
     file_format: str, sent: Sent, spark: Any, cluster: KafkaCluster, repair: Any
 ) -> None:
-    """Both readers give exactly the records sent, each offset once, whatever became of its file."""
+    """Both readers return exactly the records sent, each once, even after repairs."""
     sent.more()
     sent.more()
     roll(plan_roll(sent.archive, cluster), lambda line: None)
     sent.more()
     Path(committed_files(sent.archive)[1]["path"]).unlink()
-    # Into other folders than the generations'.
+    # To folders other than the generations'.
     repair(sent.archive, sent.pipeline.model_copy(update={"partition_by": ["topic", "date"]}))
     sent.more(seal=False)
 
@@ -158,7 +158,7 @@ def test_readers(
 
 @pytest.mark.parametrize("file_format", ["parquet"])
 def test_read_archive_empty(sent: Sent, spark: Any) -> None:
-    """An archive that holds nothing yet has the columns and no row."""
+    """An empty archive has the columns and no rows."""
     assert sent._drain(sent.pipeline)["offsets"] == 0
 
     for reader in (by_spark, by_pyarrow):
@@ -168,7 +168,7 @@ def test_read_archive_empty(sent: Sent, spark: Any) -> None:
 
 @pytest.mark.parametrize("file_format", ["orc"])
 def test_read_archive_orc_elsewhere(sent: Sent, spark: Any) -> None:
-    """Spark takes the times of ORC files for its JVM's own; what would be wrong is refused."""
+    """Spark reads ORC times in its JVM's zone; reads that would be wrong are refused."""
     sent.more()
     zones = spark.sparkContext._jvm.java.util.TimeZone
     zones.setDefault(zones.getTimeZone("America/New_York"))
@@ -182,7 +182,7 @@ def test_read_archive_orc_elsewhere(sent: Sent, spark: Any) -> None:
 
 
 def test_read_archive_example(spark: Any, tmp_path: Path) -> None:
-    """The example of docs/reading.md counts each sealed offset once."""
+    """The example in docs/reading.md counts each sealed offset once."""
     make_archive(tmp_path)
     [example] = blocks_of("Spark")
 

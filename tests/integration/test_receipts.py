@@ -1,4 +1,4 @@
-"""Receipts of real drains: sealed once, checked for ever, and what stands on them."""
+"""Receipts of real drains: sealed once, always checked, and what relies on them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kafka_drain.errors import CheckpointError, ManifestInvalidError
 from kafka_drain.findings import errors, summary
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
+from kafka_drain.proof.report_text import report_lines
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.brute_force import offsets_in_files
@@ -28,7 +29,7 @@ NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
 
 
 def records(first: int, number: int) -> list[Any]:
-    """Return records of which no two are alike; a few with headers, without key or value."""
+    """Return records that are all different; a few with headers, without key or value."""
     return [
         (
             None if n % 7 == 0 else b"key %d" % n,
@@ -41,7 +42,7 @@ def records(first: int, number: int) -> list[Any]:
 
 
 class Drained:
-    """A topic of two partitions and its archive, drained and sealed as the DAG does."""
+    """A topic of two partitions and its archive, drained and sealed as by the DAG."""
 
     def __init__(
         self, topic: str, folder: Path, drain: Any, send: Any, cluster: KafkaCluster
@@ -68,7 +69,7 @@ class Drained:
         return validate_archive(self.archive, self.cluster, **options)
 
     def sealed(self, batches: int) -> Drained:
-        """Drain and seal so many batches."""
+        """Drain and seal the given number of batches."""
         for _ in range(batches):
             self.more()
             assert errors(self.validate(scope="open").findings) == []
@@ -83,7 +84,7 @@ class Drained:
 def drained(
     make_topic: Any, tmp_path: Path, drain: Any, send: Any, cluster: KafkaCluster
 ) -> Drained:
-    """A topic and its archive, nothing drained yet."""
+    """A topic and its archive, before the first drain."""
     return Drained(make_topic(partitions=2), tmp_path / "archive", drain, send, cluster)
 
 
@@ -92,7 +93,7 @@ def found(report: Report) -> dict[str, int]:
 
 
 def test_validate_seals_each_batch(drained: Drained) -> None:
-    """Each batch gets one receipt that says what was drained, chained to the one before."""
+    """Each batch gets one receipt with what was drained, chained to the previous one."""
     drained.sealed(2)
 
     first, second = drained.archive.generation(1).receipts()
@@ -120,7 +121,7 @@ def test_validate_seals_each_batch(drained: Drained) -> None:
 
 
 def test_validate_again_changes_nothing(drained: Drained) -> None:
-    """What is sealed stays as it is; a run with nothing new makes no receipt."""
+    """Sealed content doesn't change; a run with nothing new writes no receipt."""
     drained.sealed(2)
     before = {path.name: path.read_bytes() for path in drained.receipts.iterdir()}
 
@@ -133,7 +134,7 @@ def test_validate_again_changes_nothing(drained: Drained) -> None:
 
 
 def test_validate_unsealed_older_batches(drained: Drained) -> None:
-    """Batches that Spark has forgotten are sealed as one, up to the first it still knows."""
+    """Batches that Spark has purged are sealed as one, up to the first that it still has."""
     for _ in range(3):
         drained.more()
     checkpoint = drained.archive.generation(1).checkpoint
@@ -146,13 +147,13 @@ def test_validate_unsealed_older_batches(drained: Drained) -> None:
     assert report.complete
     [receipt] = drained.archive.generation(1).receipts()
     assert (receipt.first_batch, receipt.last_batch) == (0, 2)
-    assert "batches 0 to 2 were proven as one" in "\n".join(report.lines())
+    assert "batches 0 to 2 were proven as one" in "\n".join(report_lines(report))
 
 
 @pytest.mark.parametrize("position", [0, 20, -1, -20, -76])
 @pytest.mark.parametrize("name", ["000000000000.json", "000000000002.json"])
 def test_validate_receipt_changed(drained_thrice: Drained, name: str, position: int) -> None:
-    """One changed byte of any receipt, the newest one's as well, is found."""
+    """One changed byte in any receipt, including the newest, is found."""
     path = drained_thrice.receipts / name
     content = bytearray(path.read_bytes())
     content[position] ^= 1
@@ -171,7 +172,7 @@ def test_validate_receipt_changed(drained_thrice: Drained, name: str, position: 
 
 @pytest.fixture(scope="module")
 def built() -> dict[str, Drained]:
-    """The one archive of the tests that leave it as it was."""
+    """The shared archive of the tests that don't change it."""
     return {}
 
 
@@ -184,7 +185,7 @@ def drained_thrice(
     send: Any,
     cluster: KafkaCluster,
 ) -> Drained:
-    """An archive of three sealed batches; no test changes it for good."""
+    """An archive of three sealed batches; no test changes it permanently."""
     if not built:
         folder = tmp_path_factory.mktemp("thrice") / "archive"
         topic = make_topic(partitions=2)
@@ -198,7 +199,7 @@ def copied(drained: Drained, folder: Path) -> Archive:
 
 
 def test_validate_receipt_gone(drained_thrice: Drained, tmp_path: Path) -> None:
-    """A receipt that is missing between two others is named by its successor."""
+    """A receipt missing between two others is named by its successor."""
     archive = copied(drained_thrice, tmp_path / "copy")
     (archive.generation(1).folder / "receipts" / "000000000001.json").unlink()
 
@@ -211,7 +212,7 @@ def test_validate_receipt_gone(drained_thrice: Drained, tmp_path: Path) -> None:
 def test_validate_moved_and_republish(
     drained_thrice: Drained, tmp_path: Path, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """An archive in another folder validates and republishes unchanged."""
+    """An archive moved to another folder validates and republishes unchanged."""
     archive = copied(drained_thrice, tmp_path / "another place" / "copy")
     target = make_topic(partitions=2)
 
@@ -224,7 +225,7 @@ def test_validate_moved_and_republish(
 
 
 def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> None:
-    """Draining on in another folder is refused; a roll says where the next generation starts."""
+    """Draining to a moved archive is refused; a roll sets the next generation's start."""
     archive = copied(drained_thrice, tmp_path / "copy")
     pipeline = drained_thrice.pipeline.model_copy(update={"archive": str(archive.root)})
 
@@ -239,7 +240,7 @@ def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> Non
 
 
 def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> None:
-    """One changed byte of any data file is found when all bytes are read, and only then."""
+    """One changed byte in any data file is found only when all bytes are read."""
     for number, file in enumerate(committed_files(drained_thrice.archive)):
         archive = copied(drained_thrice, tmp_path / str(number))
         relative = Path(file["path"]).relative_to(str(drained_thrice.archive.root))
@@ -258,7 +259,7 @@ def test_validate_data_byte_changed(drained_thrice: Drained, tmp_path: Path) -> 
 def test_repair_file_deleted(
     drained: Drained, repair: Any, read: Any, make_topic: Any, republish: Any
 ) -> None:
-    """A deleted file whose records Kafka still has is lost; a window brings them back."""
+    """A deleted file whose records Kafka still holds is lost; a window restores them."""
     drained.sealed(2)
     deleted = Path(committed_files(drained.archive)[1]["path"])
     deleted.unlink()
@@ -281,7 +282,7 @@ def test_repair_file_deleted(
 
 
 def test_repair_expired_file(drained: Drained, repair: Any, bootstrap_servers: str) -> None:
-    """Of two lost files the one that Kafka has forgotten is left; restored, all is there once."""
+    """Of two lost files, the expired one is left; once restored, every record is there once."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -308,7 +309,7 @@ def test_repair_expired_file(drained: Drained, repair: Any, bootstrap_servers: s
 
 
 def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:
-    """A file that is lost before its batch was sealed is repaired as well, then sealed."""
+    """A file lost before its batch was sealed is also repaired, and then sealed."""
     drained.more()
     Path(committed_files(drained.archive)[0]["path"]).unlink()
     assert drained.validate().receipts_written == 0
@@ -325,7 +326,7 @@ def test_repair_unsealed_batch(drained: Drained, repair: Any) -> None:
 
 
 def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> None:
-    """The next generation goes on at the exact offset; readers see both, each offset once."""
+    """The next generation resumes at the exact offset; readers see both, each offset once."""
     drained.sealed(2)
 
     roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
@@ -345,7 +346,7 @@ def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> N
 
 
 def test_roll_unsealed(drained: Drained) -> None:
-    """A generation with batches that aren't sealed is validated first."""
+    """A generation with unsealed batches is validated first."""
     drained.sealed(1).more()
 
     with pytest.raises(CheckpointError, match="kafka-drain validate"):
@@ -353,7 +354,7 @@ def test_roll_unsealed(drained: Drained) -> None:
 
 
 def test_drain_checkpoint_older_than_receipts(drained: Drained, tmp_path: Path) -> None:
-    """Checkpoint and manifest of an older copy agree, and the receipts tell that they are old."""
+    """If checkpoint and manifest are from an older copy, the receipts reveal it."""
     drained.sealed(1)
     copy = copied(drained, tmp_path / "older")
     drained.sealed(1)
@@ -366,7 +367,7 @@ def test_drain_checkpoint_older_than_receipts(drained: Drained, tmp_path: Path) 
         drained.more()
 
     roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
-    # What was sent before the refusal is drained now.
+    # Records sent before the refusal are drained now.
     assert drained.more()["offsets"] == 40
     report = drained.validate()
     assert (report.complete, report.records, report.offsets) == (True, 80, 80)
@@ -374,7 +375,7 @@ def test_drain_checkpoint_older_than_receipts(drained: Drained, tmp_path: Path) 
 
 @pytest.mark.parametrize("cut", ["header", "gone", "line"])
 def test_repair_manifest(drained: Drained, cluster: KafkaCluster, spark: Any, cut: str) -> None:
-    """A manifest that lost lines is refused by preflight, and written anew from the receipts."""
+    """A manifest that lost lines is refused by preflight, and rebuilt from the receipts."""
     drained.sealed(2)
     folder = Path(str(drained.archive.generation(1).data)) / "_spark_metadata"
     if cut == "gone":
@@ -401,7 +402,7 @@ def test_repair_manifest(drained: Drained, cluster: KafkaCluster, spark: Any, cu
 
 
 def test_files_damaged_receipt(drained_thrice: Drained, tmp_path: Path) -> None:
-    """A list of files that can't be whole isn't given."""
+    """A list of files that may be incomplete isn't returned."""
     archive = copied(drained_thrice, tmp_path / "copy")
     path = archive.generation(1).folder / "receipts" / "000000000001.json"
     path.write_text(path.read_text().replace('"records":10', '"records":11', 1))
@@ -414,7 +415,7 @@ def test_files_damaged_receipt(drained_thrice: Drained, tmp_path: Path) -> None:
 def test_fingerprint(
     drained: Drained, file_format: str, cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """What Spark hashed on the way from Kafka is what the files hold, hashed again in Python."""
+    """Spark's hash of the records read from Kafka equals Python's hash of the files."""
     drained.pipeline = Pipeline(
         name="sealed",
         topics=[drained.topic],
@@ -439,7 +440,7 @@ def test_fingerprint(
 
 
 def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> None:
-    """At the terminal: a lost file is brought back by one command, and a generation closed."""
+    """On the command line: one command restores a lost file, and one closes a generation."""
     drained.sealed(2)
     archive = drained.archive.root
     kafka = ("--bootstrap-servers", bootstrap_servers)
@@ -461,9 +462,9 @@ def test_commands_repair_and_roll(drained: Drained, bootstrap_servers: str) -> N
 
 
 def test_commands_repair_receipts(drained: Drained, bootstrap_servers: str) -> None:
-    """At the terminal: after a power cut the newest receipt is empty, and one command mends it.
+    """On the command line: after a power cut the newest receipt is empty; one command repairs it.
 
-    One that was never named is sealed again, one that was is written back; drains go on.
+    A receipt that was never referenced is sealed again, others are restored; drains continue.
     """
     drained.sealed(2)
     archive, receipts = drained.archive.root, drained.receipts
@@ -492,7 +493,7 @@ def test_commands_repair_receipts(drained: Drained, bootstrap_servers: str) -> N
 
 
 def test_receipt_is_json(drained_thrice: Drained) -> None:
-    """Anybody can read a receipt, and check its hash without this package."""
+    """Any tool can read a receipt and check its hash without this package."""
     import hashlib
 
     for path in sorted(drained_thrice.receipts.iterdir()):

@@ -1,4 +1,4 @@
-"""Reprocess: archived offsets drained again, the new files in the place of the old ones."""
+"""Reprocess: archived offsets are drained again, and the new files replace the old ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def send_hour(send: Callable[..., None], topic: str, number: int) -> None:
 
 @pytest.fixture
 def drain_file_group(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
-    """Drain and seal a group as the command does, but in the shared Spark session."""
+    """Drain and seal a window as the command does, but in the shared Spark session."""
     from kafka_drain_spark.window import run_window
 
     def run(plan: ReprocessPlan, key: str, pipeline: Pipeline, *, seal: bool = True) -> None:
@@ -100,7 +100,7 @@ def reprocess(cluster: KafkaCluster, drain_file_group: Callable[..., None]) -> C
 
 
 def refuse_changed(archive: Archive, cluster: KafkaCluster, hours: int = BATCHES) -> None:
-    """Compare the files with what was sent: each offset once; and validate every byte."""
+    """Compare the files with the records sent, each offset once, and validate every byte."""
     expected = {(partition, n) for partition in (0, 1) for n in range(hours * RECORDS)}
     found = offsets_in_files(archive)
     assert set(found) == expected
@@ -123,9 +123,9 @@ def test_reprocess_from_batch(
     drain: Any,
     send: Callable[..., None],
 ) -> None:
-    """Batches from 1 on are drained anew, the old files, manifest and checkpoint are gone.
+    """Batches from 1 on are drained again; the old files, manifest and checkpoint are removed.
 
-    Receipts stay, and drains go on where the archive ended.
+    Receipts stay, and drains resume where the archive ended.
     """
     archive = Archive.at(pipeline.archive)
     old = archive_files(archive.snapshot())
@@ -153,7 +153,7 @@ def test_reprocess_from_batch(
 
 
 def test_reprocess_plan_changes_nothing(pipeline: Pipeline, cluster: KafkaCluster) -> None:
-    """A plan says files, bytes and offsets, and changes no file."""
+    """A plan lists files, bytes and offsets, and changes no file."""
     before = data_files(pipeline.archive)
 
     plan = plan_reprocess(pipeline, cluster, Cut(time_ms=NOON + HOUR))
@@ -166,7 +166,7 @@ def test_reprocess_plan_changes_nothing(pipeline: Pipeline, cluster: KafkaCluste
 def test_reprocess_to_another_format(
     pipeline: Pipeline, reprocess: Callable[..., Any], cluster: KafkaCluster
 ) -> None:
-    """An archive's files can be written anew in another format, again and again, by time."""
+    """An archive's files can be rewritten in another format, repeatedly, by time."""
     archive = Archive.at(pipeline.archive)
 
     for file_format, compression in (("avro", "zstandard"), ("parquet", "zstd")):
@@ -185,7 +185,7 @@ def test_reprocess_killed_between_steps(
     drain_file_group: Callable[..., None],
     reprocess: Callable[..., Any],
 ) -> None:
-    """After each step the archive holds each offset once; the same command goes on."""
+    """After each step the archive holds each offset once; the same command resumes."""
     archive = Archive.at(pipeline.archive)
     cut = Cut(offsets={TopicPartition((pipeline.topics or [""])[0], 0): 0})
     plan = plan_reprocess(pipeline, cluster, cut, offsets_per_group=10)
@@ -213,7 +213,7 @@ def test_reprocess_killed_between_steps(
 def test_reprocess_same_batch_again(
     pipeline: Pipeline, cluster: KafkaCluster, reprocess: Callable[..., Any]
 ) -> None:
-    """A batch id without generation means the same one in each attempt, also when it was closed."""
+    """A batch id without generation means the same batch in each attempt, even a closed one."""
     archive = Archive.at(pipeline.archive)
 
     def asked() -> Cut | None:
@@ -235,7 +235,7 @@ def test_reprocess_killed_while_removing(
     drain_file_group: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """Killed at any change of the file system, the archive is whole, and the next run ends it."""
+    """If killed at any file system change, the archive is intact, and the next run finishes."""
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
     open_reprocess(plan, cluster, run="tests", say=print)
     for key in plan.groups:
@@ -258,7 +258,7 @@ def test_reprocess_killed_while_removing(
 
 
 def was_killed(step: Callable[..., None], *arguments: Any) -> bool:
-    """Run a step in a process of its own; tell whether it was killed before its end."""
+    """Run a step in a separate process; return whether it was killed before its end."""
     code = run_forked(step, *arguments)
     assert code in (0, -signal.SIGKILL)
     return code != 0
@@ -271,7 +271,7 @@ def test_reprocess_killed_while_opening(
     bootstrap_servers: str,
     tmp_path: Path,
 ) -> None:
-    """Killed at any change while it freezes and rolls, nothing is lost; the same run goes on."""
+    """If killed at any change while it freezes and rolls, nothing is lost; the run resumes."""
     cut = Cut(batch=(1, 1))
     for number in count(1):
         copy = tmp_path / f"killed-{number}"
@@ -292,7 +292,7 @@ def test_reprocess_killed_while_opening(
 def test_reprocess_expired(
     pipeline: Pipeline, topic: str, cluster: KafkaCluster, bootstrap_servers: str
 ) -> None:
-    """Where Kafka no longer holds all of it, it is refused: the files are the only copy."""
+    """If Kafka no longer holds everything, it is refused: the files are the only copy."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -316,7 +316,7 @@ def test_reprocess_compacted(
     topic: str,
     send: Callable[..., None],
 ) -> None:
-    """A window with fewer records than the files that it would replace isn't sealed."""
+    """A window with fewer records than the files it would replace isn't sealed."""
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
     (key,) = plan.groups
     # As if the files held a record that Kafka has compacted since.
@@ -338,7 +338,7 @@ def test_reprocess_beside_follower(
     read: Callable[[str], Any],
     topic: str,
 ) -> None:
-    """What a follower has sent isn't sent again when it was drained anew."""
+    """Records that a follower has sent aren't sent again after a reprocess."""
     archive, target = Archive.at(pipeline.archive), make_topic(2)
     sent = republish(archive, target, run_name="mirror", follow=True)["records_sent"]
 
@@ -350,7 +350,7 @@ def test_reprocess_beside_follower(
 
 
 def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> None:
-    """A start that nothing sealed reaches is refused."""
+    """A start that no sealed batch reaches is refused."""
     with pytest.raises(ConfigError, match="nothing is sealed from batch 9 of generation 1"):
         plan_reprocess(pipeline, cluster, Cut(batch=(1, 9)))
 
@@ -358,7 +358,7 @@ def test_reprocess_from_nowhere(pipeline: Pipeline, cluster: KafkaCluster) -> No
 def test_reprocess_abandoned_half_way(
     pipeline: Pipeline, cluster: KafkaCluster, drain_file_group: Callable[..., None]
 ) -> None:
-    """Groups that are sealed stand by themselves, and another reprocess may begin."""
+    """Sealed windows remain valid on their own, and another reprocess may start."""
     archive = Archive.at(pipeline.archive)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_per_group=1)
     open_reprocess(plan, cluster, run="tests", say=print)
@@ -378,7 +378,7 @@ def test_reprocess_abandoned_half_way(
 def test_reprocess_abandoned_meanwhile(
     pipeline: Pipeline, cluster: KafkaCluster, drain_file_group: Callable[..., None]
 ) -> None:
-    """A group that is drained while its reprocess is abandoned isn't sealed."""
+    """A window drained while its reprocess is abandoned isn't sealed."""
     archive = Archive.at(pipeline.archive)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
     open_reprocess(plan, cluster, run="tests", say=print)

@@ -1,4 +1,4 @@
-"""Republishes of real archives to a real broker: which records, where to, by which engine."""
+"""Republishes of real archives to a real broker: which records, to where, by which engine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def records(source: str, number: int = RECORDS, first: int = 0) -> list[Any]:
 
 
 class Source:
-    """Two topics, and a sealed archive of them in each format that was asked for."""
+    """Two topics, and a sealed archive of them in each requested format."""
 
     def __init__(self, one: str, two: str, drain: Any, cluster: KafkaCluster) -> None:
         self.one = one
@@ -65,7 +65,7 @@ class Source:
         self._archives: dict[str, Archive] = {}
 
     def archive(self, folder: Path, file_format: str = "parquet") -> Archive:
-        """Return the archive in a format; drained when it is first asked for."""
+        """Return the archive in a format; it is drained on first request."""
         if file_format not in self._archives:
             pipeline = Pipeline(
                 name="restored",
@@ -82,13 +82,13 @@ class Source:
 
 @pytest.fixture(scope="module")
 def built() -> dict[str, Source]:
-    """What the tests share; none of them changes it but by new runs."""
+    """Shared by the tests; none of them changes it except by new runs."""
     return {}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the archives are."""
+    """Folder of the archives."""
     return tmp_path_factory.mktemp("republished")
 
 
@@ -96,7 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def source(
     built: dict[str, Source], make_topic: Any, send: Any, drain: Any, cluster: KafkaCluster
 ) -> Source:
-    """Two topics: one of three partitions, of which one is empty, and one of two."""
+    """Two topics: one with three partitions, one of them empty, and one with two."""
     if not built:
         one = make_topic(partitions=3, segment_ms="3600000", max_message_bytes="2000000")
         two = make_topic(partitions=2)
@@ -117,7 +117,7 @@ def only(topic: str, **more: Any) -> dict[str, Any]:
 
 
 def end_of(cluster: KafkaCluster, topic: str) -> int:
-    """Return how many offsets a topic has, transactions' markers included."""
+    """Return the number of offsets in a topic, including transaction markers."""
     partitions = [TopicPartition(topic, p) for p in cluster.topics([topic])[topic].partitions]
     return sum(cluster.latest(partitions, "read_uncommitted").values())
 
@@ -129,7 +129,7 @@ def end_of(cluster: KafkaCluster, topic: str) -> int:
 def test_republish_to_a_moment(
     moment: int, source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """A restore to a moment brings exactly what was written before it, to the millisecond."""
+    """A restore to a point in time has exactly the records before it, to the millisecond."""
     target = make_topic(partitions=3)
     before = read(source.one)
     assert any(time == moment for rows in before.values() for *_, time in rows)
@@ -144,7 +144,7 @@ def test_republish_to_a_moment(
 def test_republish_offsets(
     source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """Of each partition just the offsets that were named are sent, in their order."""
+    """Of each partition, only the named offsets are sent, in order."""
     target = make_topic(partitions=3)
     one = source.one
     offsets = [f"{one}:0:5-9", f"{one}:0:30-31", f"{one}:2:0-1"]
@@ -162,7 +162,7 @@ def test_republish_offsets(
 def test_republish_partition_without_records(
     source: Source, archive: Archive, cluster: KafkaCluster, make_topic: Any, republish: Any
 ) -> None:
-    """A partition that was drained empty is no mistake; one that never was is refused, with 2."""
+    """A partition drained empty is fine; one that never existed is refused, with exit code 2."""
     target = make_topic(partitions=3)
     servers = ("--bootstrap-servers", cluster.config.bootstrap_servers)
     asked = ("--target-topic", target, "--topic", source.one, "--partition", "77")
@@ -176,13 +176,13 @@ def test_republish_partition_without_records(
     assert end_of(cluster, target) == 0
 
 
-# where to
+# to where
 
 
 def test_republish_renamed_topics(
     source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """Each topic goes to a name made of its own, but the one that is renamed."""
+    """Each topic goes to a name derived from its own, except the renamed one."""
     restored = make_topic(3, name=f"{source.one}_restored")
     renamed = make_topic(2)
 
@@ -202,7 +202,7 @@ def test_republish_by_key(
     spark: Any,
     bootstrap_servers: str,
 ) -> None:
-    """In another number of partitions each key is where Kafka's Java producer puts it."""
+    """With another number of partitions, keys are placed as by Kafka's Java producer."""
     target, expected = make_topic(partitions=7), make_topic(partitions=7)
     before = read(source.one)
     keys = sorted({row[0] for rows in before.values() for row in rows} - {None})
@@ -214,7 +214,7 @@ def test_republish_by_key(
     found = {row[0]: p for p, rows in after.items() for row in rows if row[0] is not None}
     assert found == places
     assert len(set(places.values())) > 1
-    # In order for each key of each source partition, and those without a key with their partition.
+    # In order for each key of each source partition; records without key stay with their partition.
     keyless = {p: [row for row in rows if row[0] is None] for p, rows in before.items()}
     for partition, rows in after.items():
         assert [row for row in rows if row[0] is None] == keyless.get(partition, [])
@@ -228,7 +228,7 @@ def test_republish_by_key(
 def java_places(
     spark: Any, bootstrap_servers: str, topic: str, keys: list[bytes]
 ) -> dict[bytes, int]:
-    """Send keys with Kafka's own Java producer; return the partition that it chose for each."""
+    """Send keys with Kafka's own Java producer; return the partition chosen for each."""
     jvm = spark.sparkContext._jvm
     serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
     properties = jvm.java.util.Properties()
@@ -250,7 +250,7 @@ def java_places(
 def test_republish_to_one_partition(
     source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """All records can go to one partition; those of a source partition stay in their order."""
+    """All records can go to one partition; those of a source partition stay in order."""
     target = make_topic(partitions=2)
 
     republish(archive, target, **only(source.one), placement=1)
@@ -265,7 +265,7 @@ def test_republish_to_one_partition(
 def test_republish_provenance(
     source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """Headers say where each record came from, after those that it had."""
+    """Headers state each record's origin, after its existing headers."""
     target = make_topic(partitions=3)
 
     republish(archive, target, **only(source.one), provenance=True)
@@ -292,7 +292,7 @@ def test_republish_provenance(
 def test_republish_creates_target(
     source: Source, archive: Archive, cluster: KafkaCluster, read: Any, republish: Any
 ) -> None:
-    """A missing target is made like its source, and gets its records."""
+    """A missing target is created like its source, and gets its records."""
     target = f"{source.one}_made"
 
     republish(archive, target, **only(source.one), create_target=True)
@@ -305,12 +305,12 @@ def test_republish_creates_target(
 def test_republish_creates_all_targets_or_none(
     source: Source, archive: Archive, cluster: KafkaCluster, republish: Any
 ) -> None:
-    """A name that Kafka doesn't take, or takes for another's, is found before a topic is made."""
+    """A name that Kafka rejects or considers a duplicate is found before any topic is created."""
     before = cluster.topic_names()
     names = {
         "x" * 250: (ConfigError, r"\(250 characters\) is not acceptable"),
         f"{source.one}.made_first": (ConfigError, "differ only in dots and underscores"),
-        # What only Kafka knows: there is a topic that it takes for the same.
+        # Only Kafka knows that a topic has a colliding name.
         "collides.with": (TopicError, "collides with"),
     }
     cluster.create_topic("collides_with", TopicSettings(1, 1))
@@ -344,7 +344,7 @@ def own_source(
 def test_republish_without_target(
     own_source: Any, cluster: KafkaCluster, read: Any, republish: Any
 ) -> None:
-    """Who names no target gets a topic beside the source, which stays as it was."""
+    """Without a target, records go to a topic next to the source, which stays unchanged."""
     topic, archive = own_source
     before = read(topic)
 
@@ -362,7 +362,7 @@ def test_republish_restores_source(
     read: Any,
     republish: Any,
 ) -> None:
-    """A source that still holds records is no target, nor a new one that does; gone, it is."""
+    """A source that holds records, recreated or not, isn't a target; once deleted, it is."""
     topic, archive = own_source
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     before = read(topic)
@@ -373,26 +373,26 @@ def test_republish_restores_source(
             republish(archive, target)
     assert read(topic) == before
 
-    # Made again by whoever still sends to it.
+    # Recreated by a producer that still sends to it.
     delete_topic(admin, cluster, topic)
     made_again(cluster, make_topic, topic)
     send(topic, records("new", 1))
     with pytest.raises(TopicError, match=r"holds 1 offsets, .* recreated after it was archived"):
         republish(archive, None)
 
-    # Gone.
+    # Deleted.
     delete_topic(admin, cluster, topic)
     receipt = republish(archive, None, run_name="gone", create_target=True)
     assert receipt["verification"]["is_exact"]
     assert read(topic) == before
 
-    # Made again, and empty.
+    # Recreated, and empty.
     delete_topic(admin, cluster, topic)
     made_again(cluster, make_topic, topic)
     assert republish(archive, None, run_name="empty")["verification"]["is_exact"]
     assert read(topic) == before
 
-    # Emptied, and then in words.
+    # Emptied, and then named explicitly.
     ends = cluster.latest([TopicPartition(topic, p) for p in (0, 1)], "read_uncommitted")
     admin_ends = [KafkaTopicPartition(tp.topic, tp.partition, end) for tp, end in ends.items()]
     for future in admin.delete_records(admin_ends).values():
@@ -411,7 +411,7 @@ def delete_topic(admin: AdminClient, cluster: KafkaCluster, topic: str) -> None:
 
 
 def made_again(cluster: KafkaCluster, make_topic: Any, topic: str) -> None:
-    """Make a topic of two partitions, and wait until it is there."""
+    """Recreate a topic of two partitions, and wait until it exists."""
     make_topic(2, name=topic)
     wait_for(lambda: cluster.has_topic(topic), "the topic")
 
@@ -422,7 +422,7 @@ def made_again(cluster: KafkaCluster, make_topic: Any, topic: str) -> None:
 def test_prepare_application_without_connector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what needs Spark's Kafka connector fails on a machine that hasn't fetched it."""
+    """If the Kafka connector isn't downloaded, only what needs it fails."""
     pipeline = Pipeline(name="restored", topics=["any"], archive=str(tmp_path))
 
     def prepare(kind: str, *, needs_connector: bool) -> SparkApplication:
@@ -439,7 +439,7 @@ def test_prepare_application_without_connector(
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "empty"))
     bare = prepare("send", needs_connector=False)
 
-    # On the class path, or no class of the class archive fits.
+    # On the class path; otherwise no class in the CDS archive would match.
     assert fetched.conf["spark.driver.extraClassPath"].split(":") == fetched.jars
     assert bare.jars == []
     assert "spark.driver.extraClassPath" not in bare.conf
@@ -451,7 +451,7 @@ def test_prepare_application_without_connector(
 def by_spark(
     spark: Any, cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
-    """Republish by Spark as the command does, but in the shared session."""
+    """Republish with Spark as the command does, but in the shared session."""
     from kafka_drain_spark.send import run_send
     from kafka_drain_spark.sink import run_sink
 
@@ -492,7 +492,7 @@ def by_spark(
 def test_republish_by_spark(
     file_format: str, source: Source, folder: Path, make_topic: Any, read: Any, by_spark: Any
 ) -> None:
-    """Spark's executors send each record as it was, exactly once, of archives of each format."""
+    """Spark's executors send each record unchanged, exactly once, from archives in each format."""
     target = make_topic(partitions=3)
     archive = source.archive(folder, file_format)
 
@@ -511,7 +511,7 @@ def test_republish_at_least_once(
     by_spark: Any,
     tmp_path: Path,
 ) -> None:
-    """Spark's own sink keeps all but the timestamps, and says so in the receipt."""
+    """Spark's own sink keeps everything but the timestamps, and the receipt says so."""
     target = make_topic(partitions=3, max_message_bytes="100000")
 
     receipt = by_spark(archive, target, partitions=[0, 2], delivery="at_least_once")
@@ -524,7 +524,7 @@ def test_republish_at_least_once(
     assert {p: len(rows) for p, rows in after.items()} == {0: 2 * RECORDS, 1: 0, 2: RECORDS}
     assert receipt["records"] == 3 * RECORDS
     assert (receipt["delivery"], receipt["exactly_once"]) == ("at_least_once", False)
-    # Batches that the target takes: of one that is split, Spark doesn't notice what is refused.
+    # Batches that the target accepts: if one is split, Spark doesn't notice rejected records.
     spec = SinkSpec.read(tmp_path / receipt["key"] / "republish.json")
     assert spec.writer_options["kafka.batch.size"] == "50000"
 
@@ -540,7 +540,7 @@ def test_republish_planned_before_another(
     read: Any,
     republish: Callable[..., dict[str, Any]],
 ) -> None:
-    """A run that was planned and never began is refused when another has sent the same since."""
+    """A planned run that never started is refused if another has sent the same since."""
     target = make_topic(partitions=3)
     request = RepublishRequest(
         target_topic=target, **only(source.one), engine="worker", run_name="planned-first"
@@ -565,7 +565,7 @@ def test_republish_run_again(
     read: Any,
     republish: Any,
 ) -> None:
-    """A run that has ended sends nothing more; another one to the same topic only if it may."""
+    """A finished run sends nothing more; another run to the same topic only if allowed."""
     target = make_topic(partitions=3)
     selection = only(source.one)
 
@@ -593,7 +593,7 @@ def test_republish_follow(
     read: Any,
     republish: Any,
 ) -> None:
-    """A mirror that follows an archive is equal to the source after each drain."""
+    """A mirror that follows an archive equals the source after each drain."""
     source, target = make_topic(partitions=2), make_topic(partitions=2)
     pipeline = Pipeline(name="followed", topics=[source], archive=str(tmp_path / "archive"))
     archive = Archive.at(pipeline.archive)
@@ -625,7 +625,7 @@ def test_republish_follow_target_made_again(
     read: Any,
     republish: Any,
 ) -> None:
-    """A mirror doesn't go on in the middle of a target that was made again, nor say it is done."""
+    """A mirror doesn't resume in a recreated target, nor report that it is done."""
     source, archive = own_source
     target = make_topic(partitions=2)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
@@ -655,7 +655,7 @@ def test_republish_follow_target_made_again(
 def test_republish_records_per_second(
     source: Source, archive: Archive, make_topic: Any, read: Any, republish: Any
 ) -> None:
-    """A limit is kept: so many records take so long at least, and arrive all."""
+    """A rate limit holds: records take at least the expected time, and all arrive."""
     target = make_topic(partitions=3)
     began = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""`translate-group` with real consumer groups: plan, apply, go on reading, undo."""
+"""`translate-group` with real consumer groups: plan, apply, read on, undo."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHIFT, RECORDS = 20, 10
 
 
 class Restored:
-    """A source topic of two partitions that was republished, and a command to translate groups."""
+    """A republished source topic of two partitions, and a command that translates groups."""
 
     def __init__(self, root: Path, source: str, target: str, cluster: KafkaCluster) -> None:
         self.archive = Archive.at(str(root))
@@ -117,7 +117,7 @@ def restored(
     make_topic: Callable[..., str],
     send: Callable[..., None],
 ) -> Restored:
-    """A topic with ten records a partition, and one that holds them behind twenty others."""
+    """A topic with ten records per partition, and a target that holds them after twenty others."""
     source, target = make_topic(), make_topic()
     for partition in (0, 1):
         values = [f"{partition}-{n}".encode() for n in range(RECORDS)]
@@ -130,7 +130,7 @@ def restored(
 
 @contextmanager
 def consumer(servers: str, group: str, topic: str, protocol: str = "classic") -> Iterator[Consumer]:
-    """A consumer that is in its group when the body begins, and has left when it ends."""
+    """A consumer that is in its group when the body starts, and has left when it ends."""
     joined: list[Any] = []
     member = Consumer(
         {
@@ -155,7 +155,7 @@ def consumer(servers: str, group: str, topic: str, protocol: str = "classic") ->
 
 
 def take(servers: str, group: str, topic: str, count: int) -> list[str]:
-    """Read on with a group, commit, and return what was read."""
+    """Read more with a group, commit, and return what was read."""
     member = Consumer(
         {
             "bootstrap.servers": servers,
@@ -198,7 +198,7 @@ def test_dry_run_changes_nothing(restored: Restored, capsys: pytest.CaptureFixtu
 def test_group_goes_on_in_target(
     restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a group hadn't read of the source it reads from the target, once, and nothing else."""
+    """A group reads its unread source records from the target, once, and nothing else."""
     first = take(bootstrap_servers, restored.group, restored.source, 13)
     assert restored.translate("--apply") == 0
     rest = take(bootstrap_servers, restored.group, restored.target, 7)
@@ -222,7 +222,7 @@ def test_apply_twice(restored: Restored, capsys: pytest.CaptureFixture[str]) -> 
 def test_apply_after_reading_on(
     restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An apply that is run again later doesn't put back a group that has read on."""
+    """Repeating an apply later doesn't reset a group that has read on."""
     restored.commit(7, 7)
     restored.translate("--apply")
     take(bootstrap_servers, restored.group, restored.target, 6)
@@ -233,7 +233,7 @@ def test_apply_after_reading_on(
 
 
 def test_apply_killed_before_commit(restored: Restored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An apply that was killed after it wrote its record is ended by the next, with that record."""
+    """An apply killed after writing its record is completed by the next one from that record."""
     restored.commit(7, 10)
     restored.commit(5, 6, topic=restored.target)
     with monkeypatch.context() as patch:
@@ -252,7 +252,7 @@ def test_apply_killed_before_commit(restored: Restored, monkeypatch: pytest.Monk
 
 
 def test_apply_killed_then_moved(restored: Restored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody knows whether an apply took place and the group has moved, it is refused."""
+    """If it is unknown whether an apply happened and the group has moved, it is refused."""
     restored.commit(7, 10)
     with monkeypatch.context() as patch:
         patch.setattr(ConsumerGroups, "commit", lambda *_: (_ for _ in ()).throw(SystemExit))
@@ -276,7 +276,7 @@ def test_refused_while_group_reads(
         assert restored.translate("--to-group", group) == 0
         with pytest.raises(GroupInUseError, match=r"1 member: billing at 127\.0\.0\.1") as caught:
             restored.translate("--to-group", group, "--apply")
-        # The broker refuses as well, for the moment between the question and the commit.
+        # The broker also refuses, for the moment between check and commit.
         with pytest.raises(GroupInUseError, match="has members by now"):
             restored.groups.commit(group, {TopicPartition(restored.target, 0): Committed(1)})
         with pytest.raises(GroupInUseError, match="has members by now"):
@@ -286,7 +286,7 @@ def test_refused_while_group_reads(
     assert restored.translate("--to-group", group, "--apply") == 0
     with (
         consumer(bootstrap_servers, group, restored.target, protocol),
-        pytest.raises(GroupInUseError, match="--undo needs a group that nobody reads with"),
+        pytest.raises(GroupInUseError, match="--undo needs a group without active members"),
     ):
         restored.translate("--to-group", group, "--undo", "--apply")
 
@@ -305,7 +305,7 @@ def test_source_group_still_reads(
 
 
 def test_undo_puts_back(restored: Restored, capsys: pytest.CaptureFixture[str]) -> None:
-    """Undo puts back each offset with its metadata; a second undo changes nothing."""
+    """Undo restores each offset with its metadata; a second undo changes nothing."""
     restored.commit(7, 10)
     restored.commit(3, 4, topic=restored.target, metadata="noted")
     restored.translate("--apply")
@@ -340,7 +340,7 @@ def test_undo_step_by_step(restored: Restored) -> None:
 
 
 def test_undo_killed_before_mark(restored: Restored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An undo that was killed after it put the offsets back is ended by the next."""
+    """An undo killed after restoring the offsets is completed by the next one."""
     restored.commit(7, 10)
     restored.commit(3, 4, topic=restored.target)
     restored.translate("--apply")
@@ -369,7 +369,7 @@ def test_undo_refused_after_reading_on(restored: Restored, bootstrap_servers: st
 
 
 def test_undo_deletes_new_group(restored: Restored) -> None:
-    """A group that apply made is gone after undo."""
+    """A group created by apply is deleted by undo."""
     group = f"{restored.group}/new"
     restored.commit(7, 10)
     restored.translate("--to-group", group, "--apply")
@@ -383,7 +383,7 @@ def test_undo_deletes_new_group(restored: Restored) -> None:
 def test_undo_keeps_new_group_with_others(
     restored: Restored, make_topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A group that apply made but that has read another topic since isn't deleted."""
+    """A group created by apply that has read another topic since isn't deleted."""
     other = make_topic()
     target_group, restored.group = restored.group, f"{restored.group}-from"
     restored.commit(7, 10)
@@ -395,12 +395,12 @@ def test_undo_keeps_new_group_with_others(
     assert restored.translate(*arguments) == 1
     assert restored.committed(other) == {0: 1, 1: 1}
     assert f"--delete-offsets --topic {restored.target}:0,1" in capsys.readouterr().err
-    # Until somebody has deleted them it isn't as before.
+    # Until these are deleted, it isn't as before.
     assert restored.translate(*arguments) == 1
 
 
 def test_undo_of_new_partition(restored: Restored, capsys: pytest.CaptureFixture[str]) -> None:
-    """A partition that had no offset keeps apply's; all else is put back, and that is said."""
+    """A partition that had no offset keeps apply's; the rest is restored, and reported."""
     restored.commit(7, 10)
     restored.commit(3, None, topic=restored.target)
     restored.translate("--apply")
@@ -421,7 +421,7 @@ def test_undo_nothing_applied(restored: Restored) -> None:
 
 
 def delete_before(servers: str, topic: str, offset: int) -> None:
-    """Let partition 0 of a topic begin at an offset."""
+    """Delete the records of partition 0 before an offset."""
     from confluent_kafka import TopicPartition as KafkaTopicPartition
 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
@@ -432,7 +432,7 @@ def delete_before(servers: str, topic: str, offset: int) -> None:
 def test_in_place_beside_originals(
     restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a topic was republished into itself, originals that are still there aren't skipped."""
+    """If a topic was republished into itself, remaining originals aren't skipped."""
     restored.write_map(
         restored.run,
         partitions=(
@@ -455,7 +455,7 @@ def test_in_place_beside_originals(
 def test_in_place(
     restored: Restored, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a topic was republished into itself, offsets aren't translated a second time."""
+    """If a topic was republished into itself, offsets aren't translated twice."""
     delete_before(bootstrap_servers, restored.target, 20)
     restored.write_map(
         restored.run,
@@ -481,7 +481,7 @@ def test_in_place(
 
 
 def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
-    """Offsets come from a file when the source cluster is gone, which isn't asked then."""
+    """Offsets can come from a file if the source cluster is gone, which isn't queried then."""
     file = tmp_path / "offsets.csv"
     file.write_text(f'"{restored.source}",0,8\n"{restored.source}",1,9\n"elsewhere",0,3\n')
     document = restored.archive.snapshot().document
@@ -496,7 +496,7 @@ def test_offsets_file(restored: Restored, tmp_path: Path) -> None:
 
 
 def test_group_never_read(restored: Restored, make_topic: Callable[..., str]) -> None:
-    """A group without offsets of the source is refused; what it has is named."""
+    """A group without offsets for the source is refused, naming those that it has."""
     with pytest.raises(
         ConfigError, match="has no committed offsets, expected some of those that run"
     ):
@@ -508,7 +508,7 @@ def test_group_never_read(restored: Restored, make_topic: Callable[..., str]) ->
 
 
 def test_source_made_again(restored: Restored) -> None:
-    """Offsets of a source topic that was made again count other records, and are refused."""
+    """Offsets of a recreated source topic count other records, and are refused."""
     restored.commit(7, 10)
     restored.source_id = "another"
     restored.write_map(restored.run)
@@ -518,7 +518,7 @@ def test_source_made_again(restored: Restored) -> None:
 
 
 def test_target_shorter(restored: Restored) -> None:
-    """New offsets beyond the target's end are refused, as of a topic that was made again."""
+    """New offsets beyond the target's end are refused, as if the topic was recreated."""
     restored.commit(7, 10)
     restored.write_map(
         restored.run,
@@ -546,7 +546,7 @@ def test_target_expired(restored: Restored, bootstrap_servers: str) -> None:
 
 
 def test_target_partition_missing(restored: Restored) -> None:
-    """A target topic that has fewer partitions than the run wrote to was made again."""
+    """A target topic with fewer partitions than the run wrote to was recreated."""
     restored.commit(7, 10)
     restored.write_map(
         restored.run,
@@ -567,7 +567,7 @@ def test_target_partition_missing(restored: Restored) -> None:
 
 
 def test_other_cluster(restored: Restored) -> None:
-    """A cluster that the run didn't republish to is refused."""
+    """A cluster to which the run didn't republish is refused."""
     restored.write_map(restored.run, cluster_id="another")
 
     with pytest.raises(ConfigError, match=f"is cluster {restored.cluster_id}, expected .* another"):
@@ -575,7 +575,7 @@ def test_other_cluster(restored: Restored) -> None:
 
 
 def test_run_chosen(restored: Restored) -> None:
-    """Without --run there has to be one run with a map; else they are listed."""
+    """Without --run there must be exactly one run with a map; otherwise they are listed."""
     restored.commit(7, 10)
     with pytest.raises(ConfigError, match=rf"'other' has no offset map .* last: {RUN}; give one"):
         restored.translate("--run", "other")
@@ -587,7 +587,7 @@ def test_run_chosen(restored: Restored) -> None:
 
 
 def test_no_run(tmp_path: Path, restored: Restored) -> None:
-    """An archive without any offset map says what writes one; no archive is named as such."""
+    """Without any offset map, the message names the command for one; a non-archive is reported."""
     (restored.run.folder / "offset-map.json").unlink()
     with pytest.raises(ConfigError, match="newest last: none; verify a republish first"):
         restored.translate()
@@ -597,7 +597,7 @@ def test_no_run(tmp_path: Path, restored: Restored) -> None:
 
 
 def test_map_changed(restored: Restored) -> None:
-    """A map of which a byte was changed isn't used."""
+    """A map with a changed byte isn't used."""
     path = restored.run.folder / "offset-map.json"
     path.write_text(path.read_text().replace("orders", "others"))
 
@@ -606,17 +606,17 @@ def test_map_changed(restored: Restored) -> None:
 
 
 def test_no_broker() -> None:
-    """Where nobody answers, that is said within the time given."""
+    """If no broker responds, the error comes within the time limit."""
     groups = ConsumerGroups(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 1.0)
 
-    with pytest.raises(KafkaUnavailableError, match="no answer about group g"):
+    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
         groups.describe("g")
-    with pytest.raises(KafkaUnavailableError, match="no answer about group g"):
+    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
         groups.committed("g", [TopicPartition("t", 0)])
 
 
 def test_commit_to_missing_topic(restored: Restored) -> None:
-    """An offset of a topic that isn't there is refused as such."""
-    with pytest.raises(TopicError, match="doesn't know a topic") as caught:
+    """A commit for a topic that doesn't exist is refused as such."""
+    with pytest.raises(TopicError, match=r"a topic that Kafka at .* doesn't have") as caught:
         restored.groups.commit(restored.group, {TopicPartition("no-such", 0): Committed(1)})
     assert isinstance(caught.value.__cause__, KafkaException)

@@ -1,4 +1,4 @@
-"""`translate-group` over real runs: several into one topic, by time and by key, ended or not."""
+"""`translate-group` on real runs: several into one topic, by time and by key, finished or not."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.integration
 
 ONE, TWO = 1_357_041_600_000, 1_357_045_200_000  # 12:00 and 13:00 UTC on 2013-01-01
 RECORDS = 100
-#: In a partition of 100 records, those that came late or lie at the end are of the hour from 13:00.
+#: In a partition of 100 records, late ones and those at the end belong to the hour from 13:00.
 LATE = [*range(20), *range(96, 100)]
 
 
 class Drained:
-    """A topic that was drained, and a group that has read some of it."""
+    """A drained topic, and a group that has read some of it."""
 
     def __init__(self, archive: Archive, topic: str, cluster: KafkaCluster) -> None:
         self.archive, self.topic, self.cluster = archive, topic, cluster
@@ -56,7 +56,7 @@ class Drained:
 def drained(
     tmp_path: Path, make_topic: Any, send: Any, drain: Any, cluster: KafkaCluster
 ) -> Callable[[int], Drained]:
-    """Make, fill and drain a topic of some partitions."""
+    """Create, fill and drain a topic with some partitions."""
 
     def make(partitions: int) -> Drained:
         topic = make_topic(partitions=partitions)
@@ -96,9 +96,9 @@ def test_group_across_hours_with_late_records(
     bootstrap_servers: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After a backfill hour by hour with late records, a group reads all that it hadn't read.
+    """After an hourly backfill with late records, a group reads everything it hadn't read.
 
-    The late records make holes in the extent of one hour's run, which the other one's records fill.
+    The late records make holes in the range of one hour's run, which the other run fills.
     """
     source, target = drained(1), make_topic(partitions=1)
     hours = {"12:00": (ONE, TWO), "13:00": (TWO, TWO + 3_600_000)}
@@ -125,7 +125,7 @@ def test_group_by_key_that_read_all(
     bootstrap_servers: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With placement by key, a group that had read everything goes on at the end of the target."""
+    """With placement by key, a group that had read everything resumes at the target's end."""
     source, target = drained(2), make_topic(partitions=3)
     republish(source.archive, target, run_name="by-key", placement="key")
     source.commit(RECORDS, RECORDS)
@@ -150,7 +150,7 @@ def test_group_beside_run_that_has_not_ended(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What a run has sent that was killed before its end counts from where it began."""
+    """What a run sent before it was killed counts from where the run started."""
     source, target = drained(1), make_topic(partitions=1)
     first, second = ([f"{source.topic}:0:{r}"] for r in ("0-30", "30-100"))
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The way past a record that can't be kept as it was sent loses that record alone."""
+"""The way past a record that can't be stored unchanged loses only that record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.test_contents import ANY_TIME, records
 
 pytestmark = pytest.mark.integration
 
-#: Where the record lies, behind records that can be kept.
+#: Where the record is, after records that can be stored.
 OFFSET = 23
 
 
@@ -32,7 +32,7 @@ def test_drain_past_unkept_record(
     send: Any,
     bootstrap_servers: str,
 ) -> None:
-    """Drained up to it in smaller and smaller batches, only the record itself has to be deleted."""
+    """After draining up to it in smaller and smaller batches, only that record must be deleted."""
     topic = make_topic(partitions=2, **ANY_TIME)
     send(topic, records(7), partition=0)
     send(topic, records(OFFSET), partition=1)

@@ -1,4 +1,4 @@
-"""Very many new files are read by Spark's executors: the verdict, and the receipt, are the same."""
+"""Very many new files are read by Spark's executors, with the same verdict and receipt."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.proof import validation
+from kafka_drain.proof import open_generation
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.executor_reading import read_by_spark
+from kafka_drain.proof.open_generation import MANY_FILES
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.validation import MANY_FILES, validate_archive
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.submit import SparkApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -26,7 +27,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def new_batch(folder: Path, files: int) -> Archive:
-    """Write an archive with one batch that isn't sealed."""
+    """Write an archive with one unsealed batch."""
     folder.mkdir()
     link = Linker(folder / "template.parquet")
     made = SyntheticArchive(folder, link.size, link)
@@ -39,14 +40,14 @@ def pipeline_of(archive: Archive) -> Pipeline:
 
 
 def by_spark(archive: Archive) -> ReadFiles:
-    """Read files by a real spark-submit."""
+    """Read files with a real spark-submit."""
     return read_by_spark(pipeline_of(archive), runner_of("local[2]"))
 
 
 def validate(
     archive: Archive, read_many: ReadFiles, cluster: KafkaCluster | None = None
 ) -> tuple[Report, list[str]]:
-    """Validate an archive, the same each time; what was said is returned as well."""
+    """Validate an archive, always in the same way; return the output too."""
     said: list[str] = []
     report = validate_archive(
         archive, cluster, said.append, run="run", clock=lambda: NOW, read_many=read_many
@@ -55,12 +56,12 @@ def validate(
 
 
 def test_validation_of_many_files(tmp_path: Path) -> None:
-    """Of more than 10,000 files, a real application finds the one that is cut and the one gone."""
+    """Among more than 10,000 files, a real application finds the truncated and the missing one."""
     archive = new_batch(tmp_path / "archive", MANY_FILES + 8)
     data = archive.generation(1).data
     cut, gone = sorted(archive.generation(1).list_data_files())[5_000:5_002]
     content = (data / cut).read_bytes()
-    # As long as it was: only its end tells.
+    # With its original length: only its end reveals it.
     (data / cut).write_bytes(content[:-4] + b"\0\0\0\0")
     (data / gone).unlink()
 
@@ -73,7 +74,7 @@ def test_validation_of_many_files(tmp_path: Path) -> None:
         ),
     )
 
-    assert said[0] == "validate: 10,008 new files are read by Spark"
+    assert said[0] == "validate: reading 10,008 new files with Spark"
     assert {str(finding.reason) for finding in there.findings} >= {"file_corrupt", "file_missing"}
     assert there.findings == here.findings
     assert {**there.summary(), "seconds": 0} == {**here.summary(), "seconds": 0}
@@ -88,24 +89,25 @@ def test_validation_by_spark_seals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (name,) = generation.receipt_names()
     receipt = (generation.folder / "receipts" / name).read_bytes()
     unseal_newest(tmp_path / "archive", 1)
-    monkeypatch.setattr(validation, "MANY_FILES", 23)
+    monkeypatch.setattr(open_generation, "MANY_FILES", 23)
 
     there, said = validate(archive, by_spark(archive), cluster)
 
-    assert "24 new files are read by Spark" in said[0]
+    assert "reading 24 new files with Spark" in said[0]
     assert (here.complete, there.complete) == (True, True)
     assert (generation.folder / "receipts" / name).read_bytes() == receipt
 
 
 def test_validation_by_spark_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark that can't start is an error, and nothing is sealed."""
+    """If Spark can't start, it is an error, and nothing is sealed."""
     archive = new_batch(tmp_path / "archive", 24)
-    monkeypatch.setattr(validation, "MANY_FILES", 0)
+    monkeypatch.setattr(open_generation, "MANY_FILES", 0)
 
     def fails(application: SparkApplication) -> None:
-        """End without a word."""
+        """Exit without output."""
 
-    with pytest.raises(SparkJobError, match="ended before the reading of the files wrote a result"):
+    says = "spark-submit exited before the file-reading job wrote a result"
+    with pytest.raises(SparkJobError, match=says):
         validate(archive, read_by_spark(pipeline_of(archive), fails))
 
     assert archive.generation(1).receipt_names() == []

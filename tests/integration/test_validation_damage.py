@@ -1,4 +1,4 @@
-"""A real archive, damaged in one place at a time: what validation says of it."""
+"""A real archive, damaged in one place at a time, and what validation reports."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CHECKPOINT = "generations/0001/checkpoint"
 # Batches 0 to 12, each with 3 offsets of both partitions: two files, and a compaction at batch 9.
 BATCHES = 13
 OFFSETS = 3
-#: What the loss of one batch's files from the manifest always brings along.
+#: What the loss of one batch's files from the manifest always entails.
 UNLISTED = {"file_orphan": 2, "offset_missing": 2}
 
 
 @pytest.fixture(scope="module")
 def built() -> dict[str, Path]:
-    """The one archive of this module, once a test has asked for it."""
+    """The shared archive of this module, built on first use."""
     return {}
 
 
@@ -52,7 +52,7 @@ def intact(
     if not built:
         topic = make_topic(partitions=2)
         for partition in (0, 1):
-            # Each value is longer than the one before, so that no two files have one size.
+            # Each value is longer than the previous one, so that no two files have the same size.
             values = [random.Random(n).randbytes(50 + 20 * n) for n in range(BATCHES * OFFSETS)]
             records = [(b"%d" % n, value, None, NOON + n) for n, value in enumerate(values)]
             send(topic, records, partition=partition)
@@ -81,7 +81,7 @@ class Copy:
         return self.root / MANIFEST
 
     def file(self, batch: int) -> str:
-        """Return the data file that a batch wrote of partition 0, relative to the archive."""
+        """Return the data file that a batch wrote for partition 0, relative to the archive."""
         log, _ = parse_log(f"{batch}", (self.manifest / f"{batch}").read_bytes(), DATA)
         assert log is not None
         for path in (f"{DATA}/{sink_file.path}" for sink_file in log.added):
@@ -91,7 +91,7 @@ class Copy:
         raise AssertionError(f"batch {batch} wrote nothing of partition 0")
 
     def validate(self, *, ask_kafka: bool = True) -> Report:
-        """Validate, and check that raising tells every error, or nothing when there is none."""
+        """Validate, and check that raising reports every error, or nothing if there is none."""
         report = validate_archive(Archive.at(str(self.root)), self.cluster if ask_kafka else None)
         bad = summary(errors(report.findings))
         if not bad:
@@ -120,13 +120,13 @@ def where(report: Report, reason: str) -> list[str]:
 
 
 def lost(report: Report) -> list[str]:
-    """Return the gaps of which Kafka still holds the records; all must be of that kind."""
+    """Return the gaps whose records Kafka still holds; all must be of that kind."""
     assert {str(gap.reason) for gap in report.gaps} == {"lost"}
     return [f"{gap.tp.partition}: {gap.range}" for gap in report.gaps]
 
 
 def test_validate_intact(copy: Copy) -> None:
-    """Nothing is found in an archive that nobody touched, with Kafka and without."""
+    """Nothing is found in an untouched archive, with Kafka and without."""
     for ask_kafka in (True, False):
         report = copy.validate(ask_kafka=ask_kafka)
 
@@ -138,7 +138,7 @@ def test_validate_intact(copy: Copy) -> None:
 
 
 def test_validate_manifest_removed(copy: Copy) -> None:
-    """Without its manifest no file of the sink counts, and Kafka still holds the records."""
+    """Without its manifest no file of the sink counts, but Kafka still holds the records."""
     shutil.rmtree(copy.manifest)
 
     report = copy.validate()
@@ -149,7 +149,7 @@ def test_validate_manifest_removed(copy: Copy) -> None:
 
 
 def test_validate_manifest_file_empty(copy: Copy) -> None:
-    """A manifest file without bytes is named, and the files that it listed are orphans."""
+    """An empty manifest file is named, and the files that it listed are orphans."""
     (copy.manifest / "11").write_bytes(b"")
 
     report = copy.validate()
@@ -161,7 +161,7 @@ def test_validate_manifest_file_empty(copy: Copy) -> None:
 
 @pytest.mark.parametrize("batch", ["11", "12"], ids=["between", "newest"])
 def test_validate_manifest_file_cut_to_header(copy: Copy, batch: str) -> None:
-    """A manifest file with nothing but its version is no batch without files: files tell."""
+    """A manifest file with only its version isn't a batch without files: its files reveal it."""
     (copy.manifest / batch).write_bytes(b"v1")
 
     report = copy.validate()
@@ -171,7 +171,7 @@ def test_validate_manifest_file_cut_to_header(copy: Copy, batch: str) -> None:
 
 
 def test_validate_manifest_file_cut_at_line_end(copy: Copy) -> None:
-    """A manifest file that lost its last line, and is good otherwise, is found."""
+    """A manifest file that lost its last line, but is otherwise valid, is found."""
     log = copy.manifest / "11"
     log.write_bytes(log.read_bytes().rpartition(b"\n")[0])
 
@@ -183,7 +183,7 @@ def test_validate_manifest_file_cut_at_line_end(copy: Copy) -> None:
 
 @pytest.mark.parametrize(("end", "line", "files"), [(-30, 3, 1), (60, 2, 2)])
 def test_validate_manifest_file_cut_in_json(copy: Copy, end: int, line: int, files: int) -> None:
-    """A manifest file that ends in mid-line is found with file and line; lines before it count."""
+    """A manifest file that ends mid-line is found with file and line; earlier lines count."""
     log = copy.manifest / "11"
     log.write_bytes(log.read_bytes()[:end])
 
@@ -194,7 +194,7 @@ def test_validate_manifest_file_cut_in_json(copy: Copy, end: int, line: int, fil
 
 
 def test_validate_manifest_line_junk(copy: Copy) -> None:
-    """A line that Spark doesn't write is found with file and line, and takes nothing along."""
+    """A line that Spark doesn't write is found with file and line, without side effects."""
     log = copy.manifest / "11"
     log.write_bytes(log.read_bytes() + b"\n<<<<<<< HEAD")
 
@@ -205,7 +205,7 @@ def test_validate_manifest_line_junk(copy: Copy) -> None:
 
 
 def test_validate_manifest_line_twice(copy: Copy) -> None:
-    """A line that is there twice is found, and its records count once."""
+    """A duplicated line is found, and its records count once."""
     log = copy.manifest / "11"
     log.write_bytes(log.read_bytes() + b"\n" + log.read_bytes().split(b"\n")[1])
 
@@ -228,7 +228,7 @@ def test_validate_manifest_file_missing_between(copy: Copy) -> None:
 
 
 def test_validate_manifest_file_missing_at_end(copy: Copy) -> None:
-    """A manifest that ends before the checkpoint's last commit is behind."""
+    """A manifest that ends before the checkpoint's last commit lags behind it."""
     (copy.manifest / "12").unlink()
 
     report = copy.validate()
@@ -238,7 +238,7 @@ def test_validate_manifest_file_missing_at_end(copy: Copy) -> None:
 
 
 def test_validate_manifest_compact_removed(copy: Copy) -> None:
-    """With the compacted file gone and the others purged, ten batches are holes."""
+    """If the compacted file is lost and the others are purged, ten batches are holes."""
     for batch in range(9):
         (copy.manifest / f"{batch}").unlink()
     (copy.manifest / "9.compact").unlink()
@@ -250,7 +250,7 @@ def test_validate_manifest_compact_removed(copy: Copy) -> None:
 
 
 def test_validate_manifest_compact_cut_to_header(copy: Copy) -> None:
-    """A compacted file that lists nothing is found, though older manifest files lie beside it."""
+    """A compacted file that lists nothing is found, though older manifest files exist."""
     (copy.manifest / "9.compact").write_bytes(b"v1")
 
     report = copy.validate()
@@ -263,7 +263,7 @@ def test_validate_manifest_compact_cut_to_header(copy: Copy) -> None:
 
 
 def test_validate_checkpoint_removed(copy: Copy) -> None:
-    """Without a checkpoint it is that, and no file is accused."""
+    """A missing checkpoint is the only finding; no data file is blamed."""
     shutil.rmtree(copy.root / CHECKPOINT)
 
     report = copy.validate()
@@ -273,7 +273,7 @@ def test_validate_checkpoint_removed(copy: Copy) -> None:
 
 
 def test_validate_checkpoint_older(copy: Copy) -> None:
-    """A checkpoint restored from before the last batches makes the manifest ahead of it."""
+    """With a checkpoint restored from before the last batches, the manifest is ahead of it."""
     for batch in (11, 12):
         (copy.root / CHECKPOINT / "offsets" / f"{batch}").unlink()
         (copy.root / CHECKPOINT / "commits" / f"{batch}").unlink()
@@ -286,7 +286,7 @@ def test_validate_checkpoint_older(copy: Copy) -> None:
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
 def test_validate_checkpoint_file_missing_between(copy: Copy, folder: str) -> None:
-    """A batch that the checkpoint knows nothing of, between two others, is a hole."""
+    """A batch missing from the checkpoint between two others is a hole."""
     (copy.root / CHECKPOINT / folder / "6").unlink()
 
     report = copy.validate()
@@ -297,7 +297,7 @@ def test_validate_checkpoint_file_missing_between(copy: Copy, folder: str) -> No
 
 @pytest.mark.parametrize(("batch", "content"), [(6, b""), (6, b"v1\n{}"), (12, b"\0" * 700)])
 def test_validate_checkpoint_offsets_corrupt(copy: Copy, batch: int, content: bytes) -> None:
-    """An unreadable end of a batch is named, and no data file is accused because of it."""
+    """An unreadable end of a batch is named, and no data file is blamed for it."""
     (copy.root / CHECKPOINT / "offsets" / f"{batch}").write_bytes(content)
 
     report = copy.validate()
@@ -310,7 +310,7 @@ def test_validate_checkpoint_offsets_corrupt(copy: Copy, batch: int, content: by
 
 
 def test_validate_file_missing(copy: Copy) -> None:
-    """A listed file that is gone is named; Kafka still holds its records, or wasn't asked."""
+    """A missing listed file is named; Kafka still holds its records, or wasn't queried."""
     path = copy.file(11)
     (copy.root / path).unlink()
 
@@ -347,10 +347,10 @@ def test_validate_file_footer_destroyed(copy: Copy) -> None:
 
 
 def test_validate_file_swapped(copy: Copy) -> None:
-    """Another batch's records in a good file of the right size: twice there, and out of place."""
+    """Another batch's records in a valid file of the right size: duplicated, and out of place."""
     smaller, path = copy.file(10), copy.file(11)
     content, size = (copy.root / smaller).read_bytes(), (copy.root / path).stat().st_size
-    # Parquet finds its footer from the end of a file, all else from the beginning.
+    # Parquet finds its footer from the end of a file, everything else from the start.
     footer = int.from_bytes(content[-8:-4], "little") + 8
     padded = content[:-footer] + b"\0" * (size - len(content)) + content[-footer:]
     (copy.root / path).write_bytes(padded)
@@ -364,7 +364,7 @@ def test_validate_file_swapped(copy: Copy) -> None:
     assert lost(report) == ["0: [33, 36)"]
 
 
-# what is in order
+# what is allowed
 
 
 def test_validate_file_copied(copy: Copy) -> None:
@@ -379,7 +379,7 @@ def test_validate_file_copied(copy: Copy) -> None:
 
 
 def test_validate_killed_before_commit(copy: Copy) -> None:
-    """A manifest one batch ahead of the commits is what a kill between the two leaves."""
+    """A manifest one batch ahead of the commits is the result of a kill between the two."""
     (copy.root / CHECKPOINT / "commits" / "12").unlink()
 
     report = copy.validate()
@@ -389,7 +389,7 @@ def test_validate_killed_before_commit(copy: Copy) -> None:
 
 
 def test_validate_killed_before_manifest(copy: Copy) -> None:
-    """Files of a batch that reached neither manifest nor commits are orphans, and no error."""
+    """Files of a batch in neither manifest nor commits are orphans, and no error."""
     (copy.root / CHECKPOINT / "commits" / "12").unlink()
     (copy.manifest / "12").unlink()
 

@@ -1,4 +1,4 @@
-"""Values decoded into typed columns beside their raw bytes, by real Spark, from a real broker."""
+"""Values decoded into typed columns next to their raw bytes, with real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ GOOD = {
 }
 LARGE = b"\xfe\xff\xff\xff\x0f"  # 2,147,483,647
 BAD = {
-    3: b"\0\0\0\0\5",  # nothing behind the id
+    3: b"\0\0\0\0\5",  # nothing after the id
     4: b"\0\0\0\0\5\2" + LARGE + b"x",  # a string of 2 GiB
     5: b"\0" + (300).to_bytes(4, "big") + b"\6\0" + LARGE,  # an array of 2 Gi strings
-    6: b"\0" + (300).to_bytes(4, "big") + b"\6\x7f\xff",  # a branch that isn't there
+    6: b"\0" + (300).to_bytes(4, "big") + b"\6\x7f\xff",  # a branch that doesn't exist
 }
 UNKNOWN = {7: b"\0\0\0\0\6abc", 8: b"\0\xff\xff\xff\xffabc"}
 FOREIGN = {9: b'{"id": 1}', 10: b"", 11: b"\0\0\0"}
@@ -146,7 +146,7 @@ def test_drain_avro_values(
     send: Callable[..., None],
     archive_folder: str,
 ) -> None:
-    """Each value is raw in the archive; what can be decoded has columns, the rest is counted."""
+    """Each value is archived raw; decodable values have columns, and the others are counted."""
     topic = make_topic(1)
     register_orders(registry, topic)
     send(topic, [(b"k", value, None, START) for value in VALUES.values()])
@@ -181,7 +181,7 @@ def test_drain_avro_registry_gone(
     archive_folder: str,
     repair: Callable[..., Any],
 ) -> None:
-    """A life: drained with a registry, without, rolled to more columns, repaired, compacted."""
+    """A full life cycle: drained with a registry, without, rolled, repaired, compacted."""
     topic = make_topic(1)
     register_orders(registry, topic)
     pipeline = pipeline_of(topic, archive_folder, AVRO, partition_by=[])
@@ -191,7 +191,7 @@ def test_drain_avro_registry_gone(
         drain(pipeline, registry=client)
         validate_archive(archive, cluster)
 
-    # The registry is gone, and somebody has registered a schema meanwhile.
+    # The registry is down, and a schema was registered meanwhile.
     registry.register(f"{topic}-value", 301, V3)
     newer = in_wire_format(301, V3, {"id": 9, "city": None, "tags": [], "at": None, "paid": True})
     send(topic, [(None, newer, None, START)])
@@ -215,14 +215,14 @@ def test_drain_avro_registry_gone(
     assert rows[0]["value_decoded"]["paid"] is None
     assert rows[0]["value_decoded"]["id"] == 1
 
-    # A repair's window has the columns of the open generation, and what was unknown is known now.
+    # A repair's window has the open generation's columns, and unknown schemas are now known.
     files = Path(archive_folder, "generations/0001/data").glob("*.parquet")
     [lost] = [f for f in files if pq.read_table(f, columns=["offset"])[0][0].as_py() == 2]
     lost.unlink()
     repair(archive, pipeline)
     assert rows_of(spark, archive_folder)[2]["value_decoded"]["paid"] is True
 
-    # A compaction decodes anew.
+    # A compaction decodes again.
     compact(spark, archive, pipeline)
     rows = rows_of(spark, archive_folder)
     assert [rows[n]["value_decoded"]["paid"] for n in range(4)] == [False, False, True, True]
@@ -283,10 +283,11 @@ def test_drain_json_values(
 def test_drain_bad_columns(
     drain: Drain, make_topic: Callable[..., str], send: Callable[..., None], archive_folder: str
 ) -> None:
-    """Columns that Spark doesn't understand are refused by their key, before anything is read."""
+    """Column types that Spark can't parse are refused by key, before anything is read."""
     topic = make_topic(1)
     send(topic, [(None, b"{}", None, START)])
     columns = {"encoding": "json", "columns": "id BIGINTEGER"}
 
-    with pytest.raises(ConfigError, match=r"values.columns can't be columns: .*BIGINTEGER"):
+    says = r"values.columns can't be converted to columns: .*BIGINTEGER"
+    with pytest.raises(ConfigError, match=says):
         drain(pipeline_of(topic, archive_folder, columns))

@@ -214,7 +214,7 @@ def test_partition_topics_mixed(archive: Archive, catalog: SqlCatalog) -> None:
     sealed = SealedFile("generations/0002/data/part-0", 1, "", contents)
     file = ArchiveFile(sealed.path, 1, "parquet", archive.generation(2), {}, sealed)
 
-    with pytest.raises(ConfigError, match="holds records of a, b, where other files have a folder"):
+    with pytest.raises(ConfigError, match="holds records of a, b, but the table is partitioned"):
         _partition(catalog.load_table(NAME).metadata, file)
 
 
@@ -312,7 +312,7 @@ def test_register_archive_two_at_once(
     add_batch(archive.generation(1), 14, END, 50)
     seal(archive)
     late = open_catalog(tmp_path, LateCatalog)
-    with pytest.raises(TransientError, match="changed by another run meanwhile"):
+    with pytest.raises(TransientError, match="changed by another run in the meantime"):
         register_archive(archive, late, NAME)
     late.close()
 
@@ -337,7 +337,7 @@ def test_register_archive_foreign(archive: Archive, catalog: SqlCatalog) -> None
     table = catalog.load_table(NAME)
     table.append(table.scan("offset == 1").to_arrow())
 
-    with pytest.raises(ConfigError, match=r"isn't of the archive.*nobody else writes to"):
+    with pytest.raises(ConfigError, match=r"isn't part of the archive.*with no other writers"):
         register_archive(archive, catalog, NAME)
 
 
@@ -346,7 +346,7 @@ def test_register_archive_moved(archive: Archive, catalog: SqlCatalog, tmp_path:
     register_archive(archive, catalog, NAME)
     moved = shutil.move(str(archive.root), str(tmp_path / "moved"))
 
-    with pytest.raises(ConfigError, match="that was moved, drop the table"):
+    with pytest.raises(ConfigError, match="was moved, drop the table"):
         register_archive(moved, catalog, NAME)
     catalog.drop_table(NAME)
     assert register_archive(moved, catalog, NAME).records == 84
@@ -358,7 +358,7 @@ def test_register_archive_inside(archive: Archive, catalog: SqlCatalog) -> None:
         NAME, pa.schema([("offset", pa.int64())]), location=f"file://{archive.root}/table"
     )
 
-    with pytest.raises(ConfigError, match="cleaning up the one would delete the other"):
+    with pytest.raises(ConfigError, match="cleaning up one would delete the other"):
         register_archive(archive, catalog, NAME)
 
 
@@ -366,7 +366,7 @@ def test_register_archive_file_gone(archive: Archive, catalog: SqlCatalog) -> No
     """A sealed file that isn't there is an error; nothing is registered."""
     sorted(Path(str(archive.root)).rglob("part-*"))[0].unlink()
 
-    with pytest.raises(ManifestInvalidError, match="is sealed, and gone"):
+    with pytest.raises(ManifestInvalidError, match="is sealed but missing"):
         register_archive(archive, catalog, NAME)
     assert catalog.load_table(NAME).current_snapshot() is None
 
@@ -376,7 +376,7 @@ def test_register_archive_file_changed(archive: Archive, catalog: SqlCatalog) ->
     path = sorted(Path(str(archive.root)).rglob("part-*"))[0]
     pq.write_table(pq.read_table(str(path), partitioning=None).slice(1), str(path))
 
-    with pytest.raises(ManifestInvalidError, match=r"holds 2 records, its receipt says 3"):
+    with pytest.raises(ManifestInvalidError, match=r"holds 2 records, but its receipt says 3"):
         register_archive(archive, catalog, NAME)
 
 

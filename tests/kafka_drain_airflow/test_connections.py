@@ -1,4 +1,4 @@
-"""What Airflow's connections may say, and how one opens an archive's store."""
+"""Settings of Airflow's connections, and access to an archive's store through one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def aws_variables() -> dict[str, str]:
 
 
 def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection's key takes the place of the worker's, and only meanwhile."""
+    """The connection's key replaces the worker's, and only temporarily."""
     connection = {
         "conn_type": "aws",
         "login": "id",
@@ -52,7 +52,7 @@ def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one, the worker's own environment counts."""
+    """Without a connection, the worker's own environment is used."""
     monkeypatch.setenv("AWS_PROFILE", "archives")
 
     with archive_access(Pipeline(name="p", topics=["t"], archive="s3://bucket/a")):
@@ -60,16 +60,18 @@ def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_archive_access_unknown_connection() -> None:
-    """A connection that doesn't exist is named, with how to make it."""
+    """A connection that doesn't exist is named, with how to create it."""
     with (
-        pytest.raises(ConfigError, match="no Airflow connection 'store'; make one of type Amazon"),
+        pytest.raises(
+            ConfigError, match="no Airflow connection 'store'; create one of type Amazon"
+        ),
         archive_access(ON_S3),
     ):
         pass
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The registry is that of the connection; a pipeline without one asks for none."""
+    """The registry is the connection's; a pipeline without one needs none."""
     settings = {"url": "https://registry:8081", "basic.auth.user.info": "me:s3cr3t"}
     monkeypatch.setenv(
         "AIRFLOW_CONN_REGISTRY", json.dumps({"conn_type": "generic", "extra": settings})
@@ -84,15 +86,17 @@ def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_schema_registry_unknown_connection() -> None:
-    """A connection that doesn't exist is named, with how to make it."""
+    """A connection that doesn't exist is named, with how to create it."""
     values = {"encoding": "avro", "registry_conn_id": "nowhere"}
 
-    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Gen"):
+    with pytest.raises(
+        ConfigError, match="no Airflow connection 'nowhere'; create one of type Gen"
+    ):
         schema_registry(Pipeline(name="p", topics=["t"], archive="/a", values=values))
 
 
 def spark(monkeypatch: pytest.MonkeyPatch, **connection: object) -> SparkConnection:
-    """Return what a connection of type Spark, as a user's variable has it, comes to."""
+    """Return the settings of a Spark connection that is defined by an environment variable."""
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark"} | connection))
     return spark_connection("cluster")
 
@@ -112,7 +116,7 @@ def spark(monkeypatch: pytest.MonkeyPatch, **connection: object) -> SparkConnect
 def test_spark_connection_master(
     connection: dict[str, object], master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The master is what Airflow's own provider makes of such a connection."""
+    """The master is the same as in Airflow's own provider."""
     assert spark(monkeypatch, **connection).master == master
 
 
@@ -120,14 +124,14 @@ def test_spark_connection_master(
 def test_spark_connection_client_mode(
     extra: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver runs beside the task, whatever the master."""
+    """The driver runs next to the task, whatever the master."""
     found = spark(monkeypatch, host="yarn", extra=extra)
 
     assert found == SparkConnection("yarn", [])
 
 
 def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a connection says of YARN, Kubernetes and Kerberos becomes options of spark-submit."""
+    """Settings for YARN, Kubernetes and Kerberos become spark-submit options."""
     extra = {
         "queue": "night",
         "namespace": "jobs",
@@ -155,26 +159,28 @@ def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, "'cluster' has no host; expected the Spark master"),
         (
             {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
-            "'cluster' has deploy-mode 'cluster', accepted: client",
+            "'cluster' has deploy-mode 'cluster'; accepted: client",
         ),
         (
             {"host": "yarn", "extra": {"spark-binary": "/tmp/mine"}},
-            "has spark-binary '/tmp/mine', accepted: spark-submit, spark2-submit, spark3-submit",
+            "has spark-binary '/tmp/mine'; accepted: spark-submit, spark2-submit, spark3-submit",
         ),
-        ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't base64"),
+        ({"host": "yarn", "extra": {"keytab": "no base64!"}}, "a keytab that isn't valid base64"),
     ],
 )
 def test_spark_connection_refused(
     connection: dict[str, object], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no job can run by is refused before anything starts, and named."""
+    """Settings with which no job can run are refused by name before anything starts."""
     with pytest.raises(ConfigError, match=re.escape(says)):
         spark(monkeypatch, **connection)
 
 
 def test_spark_connection_unknown() -> None:
-    """A connection that doesn't exist is named; Airflow's provider would take YARN."""
-    with pytest.raises(ConfigError, match="no Airflow connection 'nowhere'; make one of type Spa"):
+    """A connection that doesn't exist is named; Airflow's provider would fall back to YARN."""
+    with pytest.raises(
+        ConfigError, match="no Airflow connection 'nowhere'; create one of type Spa"
+    ):
         spark_connection("nowhere")
 
 
@@ -184,13 +190,13 @@ def test_spark_connection_unknown() -> None:
         (None, []),
         ("", []),
         ("orders", ["orders"]),
-        # Native rendering makes a number of it.
+        # Native rendering turns it into a number.
         (0, ["0"]),
         ([0, 2024], ["0", "2024"]),
-        # Airflow 3's form, after Enter at the end of the last line.
+        # Airflow 3's form sends this after Enter at the end of the last line.
         (["flights:0:1-2 ", ""], ["flights:0:1-2"]),
     ],
 )
 def test_listed(given: Any, found: list[str]) -> None:
-    """A list is what was written into it, however it was rendered."""
+    """A list has the items that were entered, however it was rendered."""
     assert listed(given) == found

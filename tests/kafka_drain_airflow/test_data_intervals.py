@@ -1,4 +1,4 @@
-"""Which runs drain a window, and which."""
+"""Which runs drain a window, and which window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END = datetime(2026, 1, 10, 1, tzinfo=timezone.utc)
 
 
 def context(run_type: str, start: datetime | None = START, end: datetime | None = END) -> Any:
-    """Return what a task knows of its run."""
+    """Return a task's context for a run."""
     return {
         "dag_run": SimpleNamespace(run_type=run_type),
         "data_interval_start": start,
@@ -27,17 +27,17 @@ def context(run_type: str, start: datetime | None = START, end: datetime | None 
 
 @pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
 def test_window_interval_of_drain(run_type: str) -> None:
-    """Runs that aren't a backfill's drain from the cursor on."""
+    """Runs that don't belong to a backfill drain from the cursor."""
     assert window_interval(context(run_type), "drain") is None
 
 
 def test_window_interval_of_backfill() -> None:
-    """A backfill's run drains its data interval, whatever the form's mode is by default."""
+    """A backfill run drains its data interval, whatever the form's default mode is."""
     assert window_interval(context("backfill"), "drain") == Interval(START, END)
 
 
 def test_window_interval_by_hand() -> None:
-    """A manual run drains the window that it names."""
+    """A manual run drains the window that its form specifies."""
     found = window_interval(context("manual"), "window", "2026-01-01", "2026-01-02T00:00+01:00")
 
     assert found is not None
@@ -45,18 +45,20 @@ def test_window_interval_by_hand() -> None:
 
 
 def test_window_interval_without_dates() -> None:
-    """A manual run of Airflow 3 without dates has no data interval: it has to name a window."""
-    with pytest.raises(ConfigError, match="name the window: window_start and window_end"):
+    """A manual run in Airflow 3 without dates has no data interval and must specify a window."""
+    with pytest.raises(
+        ConfigError, match="no data interval of its own; set window_start and window_end"
+    ):
         window_interval(context("manual", None, None), "window")
 
 
 def test_window_interval_dates_without_mode() -> None:
     """Dates that would be ignored are refused."""
-    with pytest.raises(ConfigError, match="need mode = window"):
+    with pytest.raises(ConfigError, match="require mode = window"):
         window_interval(context("manual"), "drain", "2026-01-01", "2026-01-02")
 
 
 def test_window_interval_unknown_mode() -> None:
-    """A misspelt mode isn't taken for a drain."""
+    """A misspelled mode isn't treated as a drain."""
     with pytest.raises(ConfigError, match="mode = 'windows' is not acceptable"):
         window_interval(context("manual"), "windows")

@@ -1,4 +1,4 @@
-"""What operators refuse, and how: no retry where none can help."""
+"""Operators refuse bad settings without a retry, if none can help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# In a process of its own: importing Airflow changes logging and warnings for good.
+# In a separate process: importing Airflow changes logging and warnings permanently.
 EXECUTE = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -50,13 +50,13 @@ CONNECTIONS = {
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where an archive would be."""
+    """The path of an archive that doesn't exist."""
     return tmp_path_factory.mktemp("operators") / "archive"
 
 
 @pytest.fixture(scope="module")
 def errors(archive: Path) -> Any:
-    """Type and message of the error that each case raises, without a running Airflow."""
+    """Type and message of the error in each case, without a running Airflow."""
     connections = {
         f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": extra})
         for name, extra in CONNECTIONS.items()
@@ -79,7 +79,7 @@ def errors(archive: Path) -> Any:
 
 @pytest.mark.parametrize("case", ["preflight nowhere", "validate nowhere"])
 def test_operator_without_connection(case: str, errors: Any) -> None:
-    """A connection that doesn't exist fails the task for good and says how to make one."""
+    """A missing connection fails the task without retries; the message says how to create one."""
     kind, message = errors[case]
 
     assert kind == "AirflowFailException"
@@ -88,7 +88,7 @@ def test_operator_without_connection(case: str, errors: Any) -> None:
 
 
 def test_operator_with_misspelt_connection(errors: Any) -> None:
-    """A misspelt setting of the connection is refused with the one that was meant."""
+    """A misspelled connection setting is refused, and the message suggests the right one."""
     kind, message = errors["misspelt"]
 
     assert kind == "AirflowFailException"
@@ -96,11 +96,11 @@ def test_operator_with_misspelt_connection(errors: Any) -> None:
 
 
 def test_operator_without_kafka(errors: Any) -> None:
-    """A broker that doesn't answer may be back: Airflow retries."""
+    """A broker that doesn't answer may recover, so Airflow retries."""
     kind, message = errors["no broker"]
 
     assert kind == "KafkaUnavailableError"
-    assert "no answer from Kafka at 127.0.0.1:1" in message
+    assert "no response from Kafka at 127.0.0.1:1" in message
 
 
 def test_drain_operator_with_unknown_log_level(errors: Any) -> None:
@@ -112,11 +112,11 @@ def test_drain_operator_with_unknown_log_level(errors: Any) -> None:
 
 
 def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
-    """A folder that is no archive is refused, and no operator has made one of it."""
+    """A folder that isn't an archive is refused, and no operator turns it into one."""
     kind, message = errors["no archive"]
 
     assert kind == "AirflowFailException"
-    assert "expected an archive that a drain made" in message
+    assert "expected an archive created by a drain" in message
     assert not archive.exists()
 
 
@@ -135,7 +135,7 @@ def test_republish_operator_without_archive(errors: Any, archive: Path) -> None:
     ],
 )
 def test_operator_field_not_acceptable(case: str, says: str, errors: Any) -> None:
-    """A field with a wrong value fails the task for good, by name."""
+    """A field with an invalid value fails the task without retries, by name."""
     kind, message = errors[case]
 
     assert kind == "AirflowFailException"

@@ -1,4 +1,4 @@
-"""Timetables: data intervals for backfills, and who else gets runs."""
+"""Timetables: data intervals for backfills, and which schedules start runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = instance(datetime(2026, 1, 10, tzinfo=timezone.utc))
 
 
 def test_backfill_timetable_scheduler_gets_no_runs() -> None:
-    """The scheduler, which asks without catchup, starts no run by itself."""
+    """The scheduler, which asks without catchup, starts no runs."""
     timetable = BackfillTimetable("@hourly", timezone="UTC")
 
     found = timetable.next_dagrun_info(
@@ -43,12 +43,12 @@ def test_backfill_timetable_backfill_gets_hours() -> None:
 
 
 def test_backfill_timetable_shows_no_schedule() -> None:
-    """Airflow's UI shows no schedule that there isn't, and takes it that there may be backfills."""
+    """Airflow's UI shows no schedule for it, but still offers backfills."""
     timetable = BackfillTimetable("@hourly", timezone="UTC")
 
     assert timetable.summary == "Backfills only"
     assert timetable.description == (
-        "No schedule: runs by hand, and by a backfill with data intervals by 0 * * * *"
+        "No schedule: runs are manual, or from a backfill with data intervals by 0 * * * *"
     )
     again = BackfillTimetable.deserialize(timetable.serialize())
     assert (again.summary, again.description) == (timetable.summary, timetable.description)
@@ -56,13 +56,13 @@ def test_backfill_timetable_shows_no_schedule() -> None:
 
 @pytest.mark.parametrize("schedule", [None, "@once", "@continuous"])
 def test_schedule_without_intervals(schedule: str | None) -> None:
-    """What has no data intervals is left as it is, and can't be backfilled."""
+    """A schedule without data intervals is unchanged, and can't be backfilled."""
     assert drain_schedule(schedule, DAY) == schedule
     assert backfill_schedule(schedule, DAY) is None
 
 
 def intervals(schedule: str, start: datetime, number: int) -> list[tuple[str, str]]:
-    """The first data intervals of a schedule, in UTC, as a backfill asks for them."""
+    """Return the first data intervals of a schedule, in UTC, as a backfill requests them."""
     timetable, last, found = backfill_schedule(schedule, start), None, []
     for _ in range(number):
         info = timetable.next_dagrun_info(
@@ -76,7 +76,7 @@ def intervals(schedule: str, start: datetime, number: int) -> list[tuple[str, st
 
 @pytest.mark.parametrize("zone", [pendulum.timezone("Europe/Berlin"), ZoneInfo("Europe/Berlin")])
 def test_schedule_in_zone_over_change_of_clocks(zone: tzinfo) -> None:
-    """A cron expression is of the DAG's zone; days are 23 and 25 hours where clocks change."""
+    """A cron expression is in the DAG's time zone; days have 23 or 25 hours when clocks change."""
     in_spring = intervals("0 6 * * *", datetime(2026, 3, 28, 6, tzinfo=zone), 2)
     in_autumn = intervals("0 6 * * *", datetime(2026, 10, 24, 6, tzinfo=zone), 2)
 
@@ -85,7 +85,7 @@ def test_schedule_in_zone_over_change_of_clocks(zone: tzinfo) -> None:
 
 
 def test_hourly_schedule_over_change_of_clocks() -> None:
-    """Hours leave nothing out and have nothing twice where clocks go back."""
+    """Hourly intervals have no gap and no duplicate when clocks go back."""
     start = datetime(2026, 10, 25, 0, tzinfo=ZoneInfo("Europe/Berlin"))
 
     found = intervals("@hourly", start, 6)
@@ -105,7 +105,7 @@ def test_hourly_schedule_over_change_of_clocks() -> None:
     ],
 )
 def test_schedule_zone_is_the_dags(start: datetime, zone: str) -> None:
-    """Drains, backfills and Airflow's own schedules have one zone: that of the start."""
+    """Drains, backfills and Airflow's own schedules use the time zone of the start date."""
     found = create_dags(
         Pipeline(name="p", topics=["t"], archive="/archives/p", schedule="0 6 * * *"),
         start_date=start,
@@ -118,7 +118,7 @@ def test_schedule_zone_is_the_dags(start: datetime, zone: str) -> None:
 
 
 def test_quarterly_schedule() -> None:
-    """Airflow's preset that croniter doesn't know has data intervals too."""
+    """The Airflow preset that croniter doesn't know has data intervals too."""
     assert intervals("@quarterly", datetime(2026, 1, 1, tzinfo=timezone.utc), 2) == [
         ("01-01T00:00", "04-01T00:00"),
         ("04-01T00:00", "07-01T00:00"),

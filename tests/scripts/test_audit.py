@@ -1,4 +1,4 @@
-"""`make audit`: every pin is asked for, and an answer that is missing is no good news."""
+"""`make audit`: every pin is audited, and a missing answer isn't taken for a good one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ numpy==2.4.6 ; python_full_version >= '3.11' \\
 rich==15.0.0 \\
 {HASHES}
 """
-# Notes what it is asked, and answers as the test says.
+# Records its input, and answers as the test says.
 PIP_AUDIT = """
 import pathlib, sys
 arguments = dict(zip(sys.argv, sys.argv[1:]))
@@ -45,7 +45,7 @@ def answer(*found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_pins_of() -> None:
-    """Each pin has its hashes, whatever its marker."""
+    """Each pin has its hashes, regardless of its marker."""
     assert pins_of(LOCK) == {
         ("numpy", "2.2.6"): HASHES,
         ("numpy", "2.4.6"): HASHES,
@@ -57,8 +57,8 @@ def test_pins_of() -> None:
     "line", ["rich>=15 \\\n    --hash=sha256:aa", "rich==15.0.0", "-e .", "rich==15 \\\n    # why"]
 )
 def test_pins_of_other_line(line: str) -> None:
-    """What isn't pinned with a hash is refused."""
-    with pytest.raises(AuditError, match=r"is no `name==version` with hashes"):
+    """A line that isn't pinned with a hash is refused."""
+    with pytest.raises(AuditError, match=r"isn't `name==version` with hashes"):
         pins_of(f"{LOCK}{line}\n")
 
 
@@ -73,7 +73,7 @@ def test_pins_of_the_repository(path: Path) -> None:
 
 
 def test_rounds() -> None:
-    """A round has one version of a package, and all rounds have all versions."""
+    """A round has one version per package, and all rounds together have all versions."""
     pins = [("b", "1"), ("a", "2"), ("a", "1"), ("a", "3"), ("c", "1"), ("c", "2")]
 
     assert rounds(pins) == [
@@ -84,7 +84,7 @@ def test_rounds() -> None:
 
 
 def test_unanswered() -> None:
-    """A pin that was skipped, or answered for another version, has no answer."""
+    """A pin that was skipped, or answered for another version, counts as unanswered."""
     report = answer(
         {"name": "a", "version": "1", "vulns": []},
         {"name": "b", "skip_reason": "not found"},
@@ -95,7 +95,7 @@ def test_unanswered() -> None:
 
 
 def test_vulnerabilities() -> None:
-    """Each has its id, and the versions without it."""
+    """Each vulnerability has its id, and the versions that fix it."""
     report = answer(
         {"name": "a", "version": "1", "vulns": []},
         {
@@ -127,7 +127,7 @@ def pip_audit(tmp_path: Path, then: str) -> list[str]:
 
 
 def test_main_nothing_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each version is asked for with its hashes, in a round of its own, and a pin only once."""
+    """Each version is audited with its hashes, in separate rounds, and each pin only once."""
     command = pip_audit(tmp_path, ANSWERS.format(vulns=[]))
 
     assert audit.main([lock, lock], command) == 0
@@ -137,11 +137,11 @@ def test_main_nothing_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFix
         f"numpy==2.4.6 \\\n{HASHES}\n",
         "",
     ]
-    assert "no vulnerability is known of 3 pins" in capsys.readouterr().out
+    assert "no known vulnerabilities in 3 pins" in capsys.readouterr().out
 
 
 def test_main_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is known is listed, though pip-audit's own status is the one of a failure."""
+    """Known vulnerabilities are listed, though pip-audit exits as for a failure."""
     vulns = [{"id": "X-1", "fix_versions": ["15.1"]}]
     command = pip_audit(tmp_path, ANSWERS.format(vulns=vulns) + "sys.exit(1)")
 
@@ -154,7 +154,7 @@ def test_main_known(tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str
 def test_main_unreachable(
     tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
-    """Without a report the last line is shown, whatever the status, and what to check."""
+    """Without a report, the last line is shown, whatever the status, and what to check."""
     command = pip_audit(
         tmp_path, f"print('trace'); print('ConnectionError: h'); sys.exit({status})"
     )
@@ -163,15 +163,15 @@ def test_main_unreachable(
 
     error = capsys.readouterr().err
     assert f"audit: pip-audit ended with {status} and no report: ConnectionError: h\n" in error
-    assert "it needs the network" in error
+    assert "over the network: check the network and HTTPS_PROXY" in error
 
 
 def test_main_not_all_answered(
     tmp_path: Path, lock: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A report that lacks a pin is no answer."""
+    """A report that lacks a pin is an error."""
     command = pip_audit(tmp_path, ANSWERS.format(vulns=[]).replace("in pins]", "in pins[1:]]"))
 
     assert audit.main([lock], command) == 2
 
-    assert "lacks 1 of 2 pins, as numpy==2.2.6" in capsys.readouterr().err
+    assert "lacks 1 of 2 pins, such as numpy==2.2.6" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`make test-compose`: what of it needs no engine."""
+"""`make test-compose`: the parts that need no engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONFIG = {
 
 
 def test_changed() -> None:
-    """Images get another tag and Airflow any port, and Kafka keeps its own."""
+    """Images get another tag, Airflow gets any port, and Kafka keeps its port."""
     stack = changed(CONFIG, None)
 
     assert {service["image"] for service in stack["services"].values()} == {"drain:compose-test"}
@@ -57,7 +57,7 @@ def test_changed() -> None:
 
 
 def test_changed_ca(tmp_path: Path) -> None:
-    """Certificates come to the builds as a secret, never into the stack."""
+    """Builds get certificates as a secret; they never end up in the stack."""
     stack = changed(CONFIG, tmp_path / "ca.pem")
 
     assert stack["secrets"] == {"ca": {"file": str(tmp_path / "ca.pem")}}
@@ -66,7 +66,7 @@ def test_changed_ca(tmp_path: Path) -> None:
 
 
 def test_is_free() -> None:
-    """A port is free when nothing listens there."""
+    """A port is free if nothing listens on it."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -76,7 +76,7 @@ def test_is_free() -> None:
 
 
 def test_root_processes() -> None:
-    """A process of root is found, and no other."""
+    """Only processes that run as root are found."""
     top = "UID    PID    COMMAND\n50000  10  java -version\n0      11  sh 50000\n"
 
     assert root_processes(top) == ["0      11  sh 50000"]
@@ -87,12 +87,12 @@ def test_root_processes() -> None:
     [("2.26.1-4", True), ("v2.6.0", True), ("2.5.1", False), ("1.29.2", False), ("5.0", True)],
 )
 def test_is_compose_2(version: str, fits: bool) -> None:
-    """Compose has to know `up --wait` and secrets of builds."""
+    """Compose must support `up --wait` and build secrets."""
     assert is_compose_2(version) is fits
 
 
 def test_base_image() -> None:
-    """All stages of our Dockerfile begin with one image of Debian."""
+    """All stages of our Dockerfile are based on one Debian image."""
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
     assert base_image(dockerfile) == "debian:bookworm-slim"
@@ -100,13 +100,13 @@ def test_base_image() -> None:
 
 @pytest.mark.parametrize("dockerfile", ["FROM debian:12\nFROM debian:11", "FROM alpine:3", ""])
 def test_base_image_refused(dockerfile: str) -> None:
-    """A Dockerfile that no stand-in serves is refused."""
-    with pytest.raises(BaseImageError, match="expected one image of Debian"):
+    """A Dockerfile for which there is no stand-in is refused."""
+    with pytest.raises(BaseImageError, match="expected one Debian image"):
         base_image(dockerfile)
 
 
 def test_docker_engine_other_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Who names an engine gets no other one."""
+    """If the user names an engine, no other one is used."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
 
     with pytest.raises(EngineError, match="unset DOCKER_HOST"), docker_engine():
@@ -114,7 +114,7 @@ def test_docker_engine_other_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_output_of_failing() -> None:
-    """A command that fails is named, with its last lines from both streams."""
+    """A failing command is named, with the last lines of both streams."""
     code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
 
     with pytest.raises(CommandError, match=r"(?s)ended with 3:.*  one\n.*  two"):
@@ -122,7 +122,7 @@ def test_output_of_failing() -> None:
 
 
 def test_output_of_too_long() -> None:
-    """A command that takes too long is ended."""
+    """A command that takes too long is stopped."""
     with pytest.raises(CommandError, match=r"longer than 0\.1 s"):
         output_of([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.1)
 
@@ -143,7 +143,7 @@ def test_run_watched() -> None:
 
 
 def test_build_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    """A step of a build that took long is said, with its time and what it was."""
+    """A build step that took long is printed with its duration and name."""
     watch = BuildWatch()
     for line in ("#9 [broker 1/15] RUN make it", "#9 0.1 noise", "#9 DONE 24.8s", "#8 DONE 0.1s"):
         watch(line)
@@ -152,7 +152,7 @@ def test_build_watch(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_answers_missing() -> None:
-    """A command that isn't there has no answer."""
+    """A command that doesn't exist returns None."""
     assert answers(["/no/such/command"]) is None
 
 
@@ -160,13 +160,13 @@ def test_answers_missing() -> None:
     ("state", "executor", "count", "missing"),
     [
         ("FINISHED", "app-1", 1, []),
-        ("FINISHED", "app-1", 2, ["the master knows 1 completed drain, expected 2"]),
+        ("FINISHED", "app-1", 2, ["the master has 1 completed drain, expected 2"]),
         ("FAILED", "app-1", 1, ["app-1, drain, ended as FAILED, not FINISHED"]),
         ("FINISHED", "app-2", 1, ["the worker had no executor for app-1, drain"]),
     ],
 )
 def test_ran_on_cluster(state: str, executor: str, count: int, missing: list[str]) -> None:
-    """An application ran on the cluster when the master saw it end and a worker served it."""
+    """An application ran on the cluster if the master saw it finish and a worker executed it."""
     master = {"completedapps": [{"name": "drain", "id": "app-1", "state": state}]}
     worker = {"finishedexecutors": [{"appid": executor}]}
 
@@ -174,7 +174,7 @@ def test_ran_on_cluster(state: str, executor: str, count: int, missing: list[str
 
 
 def test_check_same_content_differs() -> None:
-    """A partition with another content is named."""
+    """A partition with different content is named."""
     source = TopicContent({0: 2, 1: 1}, {0: "a", 1: "b"})
     check_same_content(source, source)
 
@@ -185,7 +185,7 @@ def test_check_same_content_differs() -> None:
 
 
 def test_steps_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each step is in the table with its time, and a failed one makes the whole fail."""
+    """The table has each step with its duration, and a failed step makes the total fail."""
     steps = Steps()
     with steps.step("first"):
         pass
@@ -196,13 +196,13 @@ def test_steps_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert [(row[0], row[-1]) for row in rows] == [
         ("first", "ok"),
         ("second", "failed"),
-        ("in", "failed"),
+        ("total", "failed"),
     ]
     assert re.search(r"(?m)^second: failed, \d\.\d s: KeyError: 'why'$", capsys.readouterr().out)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers by path, 403 where there is none."""
+    """Responds by path, with 403 for unknown paths."""
 
     answers: dict[str, Any] = {}
 
@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Yield the address of a server that answers as `_Handler.answers` says."""
+    """Yield the URL of a server that responds as `_Handler.answers` says."""
     monkeypatch.setattr(_Handler, "answers", {})
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -232,22 +232,22 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_log_in_refused(api: str) -> None:
-    """A refused login doesn't tell the password."""
-    with pytest.raises(ApiError, match="answered by 403") as refused:
+    """A refused login doesn't expose the password."""
+    with pytest.raises(ApiError, match="returned 403") as refused:
         log_in(api, "admin", "hunter2")
 
     assert "hunter2" not in str(refused.value)
 
 
 def test_log_in_token_hidden(api: str) -> None:
-    """The token isn't shown with the client."""
+    """The token isn't part of the client's repr."""
     _Handler.answers["/auth/token"] = {"access_token": "very-secret"}
 
     assert "very-secret" not in repr(log_in(api, "admin", "x"))
 
 
 def test_wait_for_runs(api: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A failed run ends the wait, with the last lines of the task that failed."""
+    """A failed run ends the wait, with the last lines of the failed task's log."""
     _Handler.answers |= {
         "/api/v2/dags/d/dagRuns": {"dag_runs": [{"dag_run_id": "r", "state": "failed"}]},
         "/api/v2/dags/d/dagRuns/r/taskInstances": {

@@ -1,4 +1,4 @@
-"""`make coverage`: what coverage says of files becomes a table of packages."""
+"""`make coverage`: coverage's figures by file become a table by package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scripts.coverage_table import Measured, by_package
 
 
 def of_file(statements: int, run: int, branches: int = 0, taken: int = 0) -> dict[str, Any]:
-    """Return a file of coverage's JSON."""
+    """Return the entry of a file in coverage's JSON."""
     return {
         "summary": {
             "num_statements": statements,
@@ -33,7 +33,7 @@ FILES = {
 
 
 def test_by_package() -> None:
-    """Files are added up by the package that they lie in, inner packages by themselves."""
+    """Files are added up by their package; subpackages are counted separately."""
     assert by_package(FILES) == {
         "kafka_drain": Measured(10, 10, 0, 0),
         "kafka_drain.spark.jars": Measured(50, 40, 10, 8),
@@ -42,7 +42,7 @@ def test_by_package() -> None:
 
 
 def test_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each package has a line, and all together the last; what is empty is whole."""
+    """Each package has a line, and the last line is the total; an empty package counts as 100 %."""
     path = tmp_path / "coverage.json"
     path.write_text(json.dumps({"files": FILES}))
 

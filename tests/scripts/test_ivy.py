@@ -1,4 +1,4 @@
-"""Ivy, which says what a new lock of the jars is made of."""
+"""Ivy, from which a new lock of the jars is created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROUGHT = locked({"org/a/one/1/one-1.jar": b"one", "org/b/three/3/three-3.jar": 
 
 
 class Machine:
-    """A machine whose `java` is a script that notes its arguments and stands in for Ivy."""
+    """A machine whose `java` is a script that records its arguments and simulates Ivy."""
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
@@ -55,7 +55,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_resolve(machine: Machine) -> None:
-    """Path, size and hash of each jar are what Ivy has brought."""
+    """Path, size and hash of each jar are those of the retrieved files."""
     assert sorted(ivy.resolve(jars.CONNECTOR)) == BROUGHT
 
 
@@ -72,7 +72,7 @@ def test_resolve_command(machine: Machine) -> None:
 def test_resolve_settings(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """KAFKA_DRAIN_IVY_SETTINGS is handed to Ivy."""
+    """KAFKA_DRAIN_IVY_SETTINGS is passed to Ivy."""
     settings = tmp_path / "ivysettings.xml"
     settings.write_text("<ivysettings/>")
     monkeypatch.setenv("KAFKA_DRAIN_IVY_SETTINGS", str(settings))
@@ -83,7 +83,7 @@ def test_resolve_settings(
 
 
 def test_resolve_settings_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A settings file that isn't there is refused before Ivy runs."""
+    """A settings file that doesn't exist is refused before Ivy runs."""
     monkeypatch.setenv("KAFKA_DRAIN_IVY_SETTINGS", "/nowhere/ivysettings.xml")
 
     with pytest.raises(ConfigError, match=r"/nowhere/ivysettings\.xml, which isn't a file"):
@@ -92,7 +92,7 @@ def test_resolve_settings_missing(machine: Machine, monkeypatch: pytest.MonkeyPa
 
 
 def test_resolve_no_network(machine: Machine) -> None:
-    """The message has Ivy's telling lines once, not the flood, and says what to do."""
+    """The message has Ivy's relevant lines once, without the rest, and says what to do."""
     machine.ivy_does(
         "for i in 1 2 3 4 5 6 7 8 9; do echo '==== local: tried'; done\n"
         "echo ':: a#b;1: not found'\necho ':: a#b;1: not found'\n"
@@ -110,7 +110,7 @@ def test_resolve_no_network(machine: Machine) -> None:
 
 
 def test_resolve_nothing(machine: Machine) -> None:
-    """An Ivy that succeeds without a jar isn't taken for success."""
+    """An Ivy that succeeds without a jar is an error."""
     machine.ivy_does("exit 0")
 
     with pytest.raises(MachineError, match="retrieved no connector jar"):
@@ -126,7 +126,7 @@ def test_resolve_no_pyspark(machine: Machine, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_lock_has_what_is_asked_for() -> None:
-    """It names each jar that ivy.xml asks for, of each configuration, where Maven has it."""
+    """The lock has each jar that ivy.xml requires, per configuration, at its path in Maven."""
     locks = jar_lock.parse_lock(jar_lock.LOCK_FILE.read_text(encoding="utf-8"))
     declared = ElementTree.parse(ivy.IVY_FILE)
 

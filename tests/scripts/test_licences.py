@@ -1,4 +1,4 @@
-"""`make licences`: what a package says of its licence, and what becomes of it."""
+"""`make licences`: the licences that a package states, and their evaluation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def package(name: str, *licences: str, requires: Sequence[str] = ()) -> Installe
 def test_stated(
     expressions: list[str], classifiers: list[str], texts: list[str], said: list[str]
 ) -> None:
-    """An SPDX expression goes before classifiers, all of which count, and those before text."""
+    """An SPDX expression has priority over classifiers, which all count, and those over text."""
     assert tuple(said) == stated(expressions, classifiers, texts)
 
 
@@ -68,17 +68,17 @@ def test_stated(
     ],
 )
 def test_is_allowed(licence: str, allowed: bool) -> None:
-    """AND binds more than OR; what isn't an expression of known identifiers isn't allowed."""
+    """AND binds tighter than OR; expressions with unknown identifiers aren't allowed."""
     assert is_allowed(licence) is allowed
 
 
 def test_names_mean_identifiers() -> None:
-    """Each name stands for a licence that is allowed."""
+    """Each name maps to an allowed licence."""
     assert set(NAMES.values()) <= ALLOWED
 
 
 def test_needed_at_run_time() -> None:
-    """Requirements are followed with their extras and markers, in circles as well."""
+    """Requirements are followed with their extras and markers, even in cycles."""
     packages = {
         found.name: found
         for found in (
@@ -105,16 +105,16 @@ EXEMPTION = Exemption(("GPL",), "for tests", optional=True)
     ("found", "run_time", "wrong"),
     [
         (package("a", "MIT"), True, None),
-        (package("a", "MIT", "GPL"), True, "a 1.0 says 'MIT', 'GPL', which isn't allowed"),
-        (package("a"), True, "a 1.0 says nothing of its licence, which isn't allowed"),
+        (package("a", "MIT", "GPL"), True, "a 1.0 states 'MIT', 'GPL', which isn't allowed"),
+        (package("a"), True, "a 1.0 states no licence, which isn't allowed"),
         (package("exempt", "GPL"), False, None),
         (package("exempt", "GPL"), True, "exempt 1.0 is needed at run time"),
-        (package("exempt", "AGPL"), False, "exempt 1.0 says 'AGPL', its exemption was for 'GPL'"),
-        (package("exempt", "MIT"), False, "exempt 1.0 needs no exemption any more"),
+        (package("exempt", "AGPL"), False, "exempt 1.0 states 'AGPL'; its exemption is for 'GPL'"),
+        (package("exempt", "MIT"), False, "exempt 1.0 no longer needs its exemption"),
     ],
 )
 def test_check(found: Installed, run_time: bool, wrong: str | None) -> None:
-    """An exemption holds for what it was given for, as long as it is needed."""
+    """An exemption holds only for the licence and use it was granted for, while it is needed."""
     lines = check([found], {found.name} if run_time else set(), {"exempt": EXEMPTION})
 
     assert len(lines) == (wrong is not None)

@@ -1,4 +1,4 @@
-"""`make lock-jars`: what Ivy brings becomes the lock."""
+"""`make lock-jars`: the jars that Ivy retrieves become the lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_main_writes(
     lock_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The lock is what each configuration brings; the lines that changed are printed."""
+    """The lock has the jars of each configuration; the changed lines are printed."""
     lock_file.write_text(jar_lock.format_lock({jars.BROKER: [A, B1]}))
     brought = {jars.BROKER: [A, B2], jars.S3: [A]}
     monkeypatch.setattr(ivy, "resolve", lambda conf: brought.get(conf, []))
@@ -49,7 +49,7 @@ def test_main_writes(
 def test_main_fails(
     lock_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """When one configuration can't be brought, the lock stays as it was."""
+    """If one configuration can't be retrieved, the lock stays unchanged."""
 
     def resolve(conf: str) -> list[LockedJar]:
         if conf == jars.TOOLS:

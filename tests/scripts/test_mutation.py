@@ -1,4 +1,4 @@
-"""`make mutate`: what becomes of changes that no test notices."""
+"""`make mutate`: how mutants that no test detects are handled."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ A, B = Mutant("kafka_drain.m.f", "a => b"), Mutant("kafka_drain.m.g", "c => d")
     ],
 )
 def test_mutant_of(name: str, function: str) -> None:
-    """A change is known by its function and its lines: mutmut's numbers move with the code."""
+    """A mutant is identified by its function and lines: mutmut's numbers change with the code."""
     assert Mutant.of(name, DIFF) == Mutant(function, "return ( a) => return None")
 
 
 def results(alive: int, *named: Mutant, mutants: int = 100) -> dict[str, Result]:
-    """What became of a module's mutants, of which so many live."""
+    """Return the outcome of a module's mutants, with the given number of survivors."""
     return {"m": Result(mutants, mutants - alive, frozenset(named))}
 
 
 def test_failures_with_reasons() -> None:
-    """Nothing fails where each change that no test notices has a reason, and they are few."""
+    """The run succeeds if every survivor has a reason, and there are few."""
     assert failures(results(5, A), {A: "the same"}) == []
 
 
 @pytest.mark.parametrize("reasons", [{}, {B: ""}, {A: "the same"}])
 def test_failures_without_reason(reasons: dict[Mutant, str]) -> None:
-    """A change without a reason fails, however few there are."""
+    """A survivor without a reason is a failure, however few there are."""
     found = failures(results(1, B), reasons)
 
-    assert found[0] == "no test notices kafka_drain.m.g: c => d"
+    assert found[0] == "no test detects kafka_drain.m.g: c => d"
     assert len(found) == 2
 
 
 def test_failures_too_many() -> None:
-    """Reasons don't help where tests notice too few."""
-    too_few = ["tests notice less than 95% of the changes"]
+    """Reasons don't help if tests detect too few mutants."""
+    too_few = ["tests detect less than 95% of the changes"]
     assert failures(results(6, A), {A: "the same"}) == too_few
     assert failures({}, {}) == too_few
 
 
 def test_document_read_again() -> None:
-    """What is written is what is read: reasons stay, and changes that are noticed now go."""
+    """The document round-trips: reasons are kept, and mutants that are now detected are removed."""
     gone = Mutant("kafka_drain.m.h", "e => f")
     found = results(2, A, B, mutants=40) | {"n": Result(160, 160)}
 
@@ -81,7 +81,7 @@ def test_document_read_again() -> None:
 
 
 def test_survivors() -> None:
-    """What the file says holds: enough is noticed, and each change that isn't has a reason."""
+    """The survivors file is valid: enough mutants are detected, and each survivor has a reason."""
     found, reasons = read_document(json.loads(SURVIVORS.read_text()))
 
     assert failures(found, reasons) == []
@@ -90,7 +90,7 @@ def test_survivors() -> None:
 
 @pytest.mark.parametrize("module", DECIDING)
 def test_deciding_modules(module: str) -> None:
-    """The modules are there, and those tests that are named beside their own."""
+    """The deciding modules exist, and so do the additional tests named for them."""
     assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()
     assert held_by(module)
     for name in DECIDING[module].split():

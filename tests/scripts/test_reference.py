@@ -1,4 +1,4 @@
-"""What the site's reference pages say."""
+"""The content of the site's reference pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scripts.reference import (
 
 
 def test_commands() -> None:
-    """Each command has its arguments with their defaults, groups under their own words."""
+    """Each command has its arguments with their defaults, and groups have their titles."""
     said = commands()
 
     assert said.count("## `kafka-drain ") == len(COMMANDS)
@@ -27,7 +27,7 @@ def test_commands() -> None:
 
 
 def test_error_types() -> None:
-    """An error says whether a retry helps."""
+    """Each error says whether a retry helps."""
     said = error_types().splitlines()
 
     assert any(line.startswith("| `LockedError` | yes | when another drain") for line in said)

@@ -1,4 +1,4 @@
-"""Commands that run at the same time."""
+"""Commands that run in parallel."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
-        # Who starts the tests may ignore it, as `nohup` in a script does; children inherit that.
+        # The process that starts the tests may ignore it, as with `nohup`; children inherit that.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
 def test_side_by_side_runs_at_once(tmp_path: Path) -> None:
-    """Commands run at the same time: here each one waits for the other; lines have their names."""
+    """Commands run in parallel (here each waits for the other), and lines have their names."""
     waits = "while [ ! -e {0} ]; do sleep 0.05; done; touch {1}; echo there"
     one, two = tmp_path / "one", tmp_path / "two"
 
@@ -44,7 +44,7 @@ def test_side_by_side_runs_at_once(tmp_path: Path) -> None:
 
 
 def test_side_by_side_at_once(tmp_path: Path) -> None:
-    """With a limit, a command starts when one before it has ended, also when that one failed."""
+    """With a limit, a command starts when a previous one has ended, even if that one failed."""
     first, second = tmp_path / "first", tmp_path / "second"
 
     process = start(
@@ -65,7 +65,7 @@ def test_side_by_side_at_once(tmp_path: Path) -> None:
 
 
 def test_side_by_side_interrupted_starts_no_more(tmp_path: Path) -> None:
-    """What waits when it is interrupted is never started."""
+    """A command that is waiting at an interrupt never starts."""
     first, second = tmp_path / "first", tmp_path / "second"
     process = start("--at-once", "1", f"a=touch {first}; exec sleep 300", f"b=touch {second}")
     wait_for(first.exists, "the first command's start")
@@ -78,7 +78,7 @@ def test_side_by_side_interrupted_starts_no_more(tmp_path: Path) -> None:
 
 
 def test_side_by_side_one_fails() -> None:
-    """One that fails doesn't end the others, and its exit code is said."""
+    """A failing command doesn't stop the others, and its exit code is printed."""
     process = start("a=exit 3", "b=true && echo whole")
     out, _ = process.communicate(timeout=60)
 
@@ -88,7 +88,7 @@ def test_side_by_side_one_fails() -> None:
 
 
 def test_side_by_side_interrupted(tmp_path: Path) -> None:
-    """Who interrupts it ends the commands, and what they have started."""
+    """An interrupt stops the commands, and everything they started."""
     pid = tmp_path / "pid"
     process = start(f"a=echo $$ > {pid}.tmp; mv {pid}.tmp {pid}; exec sleep 300")
     wait_for(pid.exists, "the command's start")
@@ -105,5 +105,5 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # A zombie has ended; whoever started it hasn't looked yet.
+    # A zombie has exited, though its parent hasn't waited for it yet.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

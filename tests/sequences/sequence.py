@@ -39,7 +39,7 @@ CHANGES = 60
 
 #: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
 _EXPIRED = (
-    re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention passed"),
+    re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention has passed"),
     re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
 )
 #: How a validation asks for somebody's word.

@@ -429,7 +429,7 @@ def test_store_out_of_reach(
 
 def test_bucket_missing(bucket: str) -> None:
     """A bucket is never made: a wrong name would make one that nobody looks at."""
-    with pytest.raises(ArchiveError, match="s3://none-such doesn't exist; make the bucket"):
+    with pytest.raises(ArchiveError, match="s3://none-such doesn't exist; create the bucket"):
         Archive.at("s3://none-such/archive").require()
 
 

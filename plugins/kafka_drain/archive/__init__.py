@@ -1,1 +1,1 @@
-"""The layout of an archive, and what its documents say."""
+"""The layout of an archive, and the contents of its documents."""

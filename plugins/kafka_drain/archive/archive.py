@@ -1,4 +1,4 @@
-"""The archive on disk: where it is, and the documents that are written beside what it holds."""
+"""An archive on disk: its location, and the documents that accompany the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Archive:
 
     @classmethod
     def at(cls, path: str | UPath) -> Archive:
-        """Name an archive by its folder, which need not exist."""
+        """Return the archive in a folder, which need not exist."""
         return cls(locate(path))
 
     @property
@@ -38,19 +38,19 @@ class Archive:
 
     @property
     def has_lost_document(self) -> bool:
-        """Whether there is only a copy of `archive.json`."""
+        """Whether `archive.json` is missing but a copy of it exists."""
         return not self.exists and copy_path(self.root, "archive.json").is_file()
 
     def snapshot(self) -> Snapshot:
-        """Return the archive as it is now."""
+        """Return a snapshot of the archive's current state."""
         return Snapshot(self.root)
 
     def require(self) -> None:
-        """Refuse a folder that isn't an archive.
+        """Raise an error if the folder isn't an archive.
 
         Raises:
-            ArchiveError: Says what it is.
-            StoreUnavailableError: When its object store doesn't answer.
+            ArchiveError: When it isn't an archive; says what it is.
+            StoreUnavailableError: When its object store doesn't respond.
         """
         self.snapshot().document  # noqa: B018 - read now
 
@@ -65,16 +65,16 @@ class Archive:
         retention: str | None = None,
         known: ArchiveDocument | None = None,
     ) -> None:
-        """Write `archive.json`; also to add topics to it.
+        """Write `archive.json`; also used to add topics to it.
 
         Args:
-            pipeline: The pipeline's name.
-            cluster_id: The Kafka cluster's id.
+            pipeline: Name of the pipeline.
+            cluster_id: Id of the Kafka cluster.
             topic_ids: Topic ids by topic.
             source: What is drained: topics, topic_pattern or assign.
-            isolation_level: How the source reads transactions.
-            retention: The sink's option of that name: Spark drops older files from the manifest.
-            known: What it says already; None where there is none.
+            isolation_level: Isolation level of the source.
+            retention: The sink's `retention` option: Spark drops older files from the manifest.
+            known: The existing document; None if there is none.
         """
         write_document(
             self.root / "archive.json",
@@ -91,27 +91,29 @@ class Archive:
         )
 
     def identity(self) -> str | None:
-        """Return the archive's id; None where none was needed yet."""
+        """Return the archive's id; None if none has been needed yet."""
         try:
             return str(read_document(self.root / "identity.json", "id")["id"])
         except FileNotFoundError:
             return None
 
     def identify(self) -> str:
-        """Return the archive's id, which is made when it is first needed; a copy keeps it."""
+        """Return the archive's id, creating it on first use; a copy of the archive keeps it."""
         known = self.identity()
         if known is None:
             create_document(self.root / "identity.json", {"id": uuid.uuid4().hex})
             known = self.identity()
         if known is None:
-            raise ArchiveError(f"{self.root / 'identity.json'} was removed as it was written")
+            raise ArchiveError(
+                f"{self.root / 'identity.json'} was removed while it was being written"
+            )
         return known
 
     def update_topics(self, document: ArchiveDocument, topic_ids: dict[str, str]) -> None:
-        """Note new topic ids in `archive.json`, which says `document`; those of others stay."""
+        """Add topic ids to `archive.json`, whose content is `document`; other topics are kept."""
         topics = dict(sorted((document.topics | topic_ids).items()))
         write_document(self.root / "archive.json", document.content() | {"topics": topics})
 
     def generation(self, number: int) -> Generation:
-        """Name a generation by its number; it need not exist."""
+        """Return a generation by its number; it need not exist."""
         return Generation(self.root, number)

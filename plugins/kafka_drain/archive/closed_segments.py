@@ -1,6 +1,6 @@
-"""What maintenance may touch: sealed segments that no drain appends to, and the files they have.
+"""The sealed segments that maintenance may rewrite, and their files.
 
-Of generations, the closed ones; of windows, the sealed ones. Never the open generation.
+These are closed generations and sealed windows; never the open generation, which drains append to.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["ClosedSegments", "read_closed"]
 
 @dataclass(frozen=True)
 class ClosedSegments:
-    """Segments that don't overlap and whose files are written alike.
+    """Segments that don't overlap and whose files are written the same way.
 
     Attributes:
-        name: Whose they are, for people.
+        name: Owner of the segments, for display.
         receipts: Their receipts, in the order of offsets.
-        files: The sealed files that readers take of them, and those of repairs that count in the
-            same offsets: what was damaged of them, and drained again, is there.
-        file_format: How their files are written.
-        partition_by: Columns that their folders name.
+        files: Their sealed files as seen by readers, plus the files of repairs for the same topic
+            ids, which hold the records of damaged files that were drained again.
+        file_format: Format of their files.
+        partition_by: Columns named by their folders.
         is_compacted: Whether a compaction wrote them.
     """
 
@@ -45,12 +45,12 @@ def read_closed(
 ) -> list[ClosedSegments]:
     """Read the segments of some closed generations, and of all sealed windows.
 
-    Generations of which every file has gone are passed over at the price of one receipt.
+    A generation whose files have all been removed is skipped at the cost of one receipt.
 
     Args:
         snapshot: The archive.
         generations: The generations.
-        going: Files that count as deleted.
+        going: Files to be treated as deleted.
 
     Raises:
         ReceiptError: When a receipt is damaged.
@@ -104,7 +104,7 @@ def _is_superseded(
     replaced: Collection[str],
     repaired: Iterable[ArchiveFile],
 ) -> bool:
-    """Whether windows stand for all files of a segment, and no repair's file is left of it."""
+    """Return whether windows replace all files of a segment, and no repaired file of it is left."""
     paths = [file.path for file in receipt.files]
     if not paths or all(path in gone for path in paths):
         return bool(paths)
@@ -114,7 +114,7 @@ def _is_superseded(
 
 
 def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
-    """Whether a file may hold offsets of a segment."""
+    """Return whether a file may hold offsets of a segment."""
     return any(
         content.tp == part.tp
         and content.first < part.range.end
@@ -126,7 +126,7 @@ def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
 
 
 def _fitting(repaired: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> list[ArchiveFile]:
-    """Return the repairs' files that count in the same offsets; where they lie is seen later."""
+    """Return the repairs' files with the same topic ids, whatever their offsets."""
     return [
         file
         for file in repaired
@@ -165,7 +165,7 @@ def _of_backfills(
     replaced: Collection[str],
     repaired: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
-    """Put the windows of data intervals together that are written alike."""
+    """Group the windows of data intervals that are written the same way."""
     own = sorted(
         windows, key=lambda w: (*_how_written(w), Interval.parse(w.plan.interval or ()).start)
     )

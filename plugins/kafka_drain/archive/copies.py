@@ -1,7 +1,7 @@
-"""Copies of what is sealed and of what decides how it is read: `copies/<path in the archive>`.
+"""Copies of sealed files and of documents needed to read them: `copies/<path in the archive>`.
 
-A copy proves nothing by itself. It counts where it has the hash that the journal, or another
-receipt, names: written back, it changes neither of them.
+A copy proves nothing by itself. It is valid if it has the hash named by the journal or by another
+receipt; restoring it changes neither of them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["KEPT", "clear_copies", "copy_path", "keep_copies", "keep_copy", "read_copy"]
 
-#: So many of a generation's newest receipts have a copy.
+#: Number of newest receipts per generation that have a copy.
 KEPT = 32
 
-# An archive that no copies were kept of yet gets those of all its windows at once.
+# An archive without copies gets the copies of all its windows at once.
 _LANES = 16
 
 
 def copy_path(root: UPath, where: str) -> UPath:
-    """Return where the copy of a file of the archive is."""
+    """Return the path of the copy of an archive file."""
     return root / "copies" / where
 
 
 def read_copy(root: UPath, where: str) -> bytes | None:
-    """Return a copy's bytes; None when there is none."""
+    """Return the content of a copy; None if there is none."""
     try:
         return read_bytes(copy_path(root, where))
     except (FileNotFoundError, NotADirectoryError):
@@ -37,7 +37,7 @@ def read_copy(root: UPath, where: str) -> bytes | None:
 
 
 def keep_copy(root: UPath, where: str, content: bytes) -> None:
-    """Write the copy of a file, unless it is there as it should be.
+    """Write the copy of a file, unless it already has that content.
 
     Raises:
         ArchiveError: When the archive can't be written.
@@ -47,7 +47,7 @@ def keep_copy(root: UPath, where: str, content: bytes) -> None:
 
 
 def keep_copies(root: UPath, wheres: Iterable[str]) -> None:
-    """Copy files as they are now; what isn't there has no copy.
+    """Copy files in their current state; missing files are skipped.
 
     Raises:
         ArchiveError: When the archive can't be written.
@@ -65,7 +65,7 @@ def keep_copies(root: UPath, wheres: Iterable[str]) -> None:
 
 
 def clear_copies(root: UPath, generations: Iterable[str]) -> None:
-    """Remove copies of receipts that newer ones vouch for, of generations by their folders."""
+    """Remove copies of receipts in some generations that newer receipts vouch for."""
     for generation in generations:
         folder = copy_path(root, f"{generation}/receipts")
         entries = sorted(folder.iterdir()) if folder.is_dir() else []

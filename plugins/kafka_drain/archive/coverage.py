@@ -1,4 +1,4 @@
-"""Which offsets an archive holds already, and by which receipts: generations, then windows."""
+"""The offsets that an archive holds, and the receipts that prove them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 @dataclass(frozen=True)
 class Owned:
-    """Who owns the offsets of some topic-partitions.
+    """Ownership of the offsets of some topic-partitions.
 
     Attributes:
-        ranges: Owned offsets, sorted and disjoint; up to `horizon` what the open generation has
-            still to drain belongs to it.
-        sealed: Where the open generation's receipts end.
-        generations: The generations that count in the same offsets.
-        windows: The sealed windows that do.
+        ranges: Owned offsets, sorted and disjoint; up to `horizon`, offsets that the open
+            generation has yet to drain belong to it.
+        sealed: End offsets of the open generation's receipts.
+        generations: Generations with the same topic ids.
+        windows: Sealed windows with the same topic ids.
     """
 
     ranges: dict[TopicPartition, list[OffsetRange]]
@@ -33,7 +33,7 @@ class Owned:
     windows: list[SnapshotWindow] = field(default_factory=list)
 
     def receipts_of(self, wanted: Ranges) -> list[str]:
-        """Name the receipts that prove some offsets, as paths relative to the archive."""
+        """Return the receipts that prove some offsets, as paths relative to the archive."""
         names: list[str] = []
         for generation in self.generations:
             names += _span(generation, wanted)
@@ -44,7 +44,7 @@ class Owned:
         return names
 
     def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
-        """Return the lowest timestamp, in milliseconds, of the segment that holds an offset."""
+        """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
         receipts = [window.receipt for window in self.windows]
         for generation in self.generations:
             names = generation.receipt_names()
@@ -57,7 +57,7 @@ class Owned:
         return None
 
     def receipts_between(self, from_ms: int, to_ms: int) -> list[str]:
-        """Name the receipts of segments with records of a time, in milliseconds; reads them all."""
+        """Return the receipts of segments with records in a time range; reads all receipts."""
         sealed = [
             (generation.receipt_where(name), generation.read_receipt(name))
             for generation in self.generations
@@ -80,13 +80,12 @@ class Owned:
 def read_owned(
     snapshot: Snapshot, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
 ) -> Owned:
-    """Find out who owns which offsets.
+    """Determine which offsets the archive owns.
 
     Args:
         snapshot: The archive.
-        topic_ids: Ids of the topics that are asked for; with another id, offsets mean other
-            records.
-        horizon: Of each partition, the offset up to which is asked.
+        topic_ids: Current ids of the topics; with another id, the same offsets mean other records.
+        horizon: For each partition, the offset up to which ownership is determined.
 
     Raises:
         ReceiptError: When a receipt is damaged.
@@ -126,9 +125,9 @@ def read_owned(
 
 
 def _span(generation: Generation, wanted: Ranges) -> list[str]:
-    """Name a generation's first and last receipt that hold some of the offsets.
+    """Return a generation's first and last receipt that hold some of the offsets.
 
-    Receipts are in the order of offsets, so that a few of thousands are read.
+    Receipts are in the order of offsets, so a binary search reads only a few of thousands.
     """
     names = generation.receipt_names()
 
@@ -156,7 +155,7 @@ def _span(generation: Generation, wanted: Ranges) -> list[str]:
 def _bisect(
     generation: Generation, names: Sequence[str], is_there: Callable[[Receipt], bool]
 ) -> int:
-    """Return the number of the first receipt for which something holds, as for all after it."""
+    """Return the index of the first receipt that satisfies a monotonic condition."""
     low, high = 0, len(names)
     while low < high:
         middle = (low + high) // 2

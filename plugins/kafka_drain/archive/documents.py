@@ -1,7 +1,7 @@
-"""The documents that say what an archive, a generation and a window are: typed, read in one place.
+"""The typed documents that define an archive, a generation and a window, and their parsing.
 
-`docs/format.md` describes them. Within a format version keys may be added: those that this release
-doesn't know are kept when a document is written again.
+See `docs/format.md`. Keys may be added within a format version: keys that are unknown to this
+release are kept when a document is rewritten.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Document(BaseModel):
     """A JSON object of an archive.
 
     Attributes:
-        format_version: Version of the archive's format; those that were written without one have 1.
+        format_version: Version of the archive's format; 1 if the document has none.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
 
-    #: The version of one that names none.
+    #: Version of a document without one.
     without_version: ClassVar[int | None] = 1
 
     format_version: int = 1
 
     @classmethod
     def read(cls: type[D], path: UPath) -> D:
-        """Read a document; raises as `parse` does, and FileNotFoundError when there is none."""
+        """Read a document; raises like `parse`, or FileNotFoundError if it doesn't exist."""
         return cls.parse(path, read_bytes(path))
 
     @classmethod
@@ -49,14 +49,14 @@ class Document(BaseModel):
         """Parse a document's bytes.
 
         Raises:
-            ArchiveError: When it is of another format, no JSON object, or not as it was written.
+            ArchiveError: When it has another format, isn't a JSON object, or was changed.
         """
         document = _parsed(path, content)
-        # The version first: another format may have other keys.
+        # The version first, because another format may have other keys.
         version = document.get("format_version", cls.without_version)
         if version not in READABLE:
             raise ArchiveError(
-                f"{path.parent} has archive format {version!r}, this kafka-drain reads format "
+                f"{path.parent} has archive format {version!r}, but this kafka-drain reads format "
                 f"{', '.join(map(str, READABLE))}; use the release that wrote it"
             )
         try:
@@ -66,20 +66,20 @@ class Document(BaseModel):
             raise ArchiveError(f"{path} {wrong}; restore it from a copy") from error
 
     def content(self) -> dict[str, Any]:
-        """Return the JSON object as it was read, with what this release doesn't know."""
+        """Return the JSON object as read, including keys unknown to this release."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class ArchiveDocument(Document):
-    """`archive.json`: whose archive it is.
+    """`archive.json`: the identity of an archive.
 
     Attributes:
-        pipeline: The pipeline's name.
-        cluster_id: The Kafka cluster's id.
+        pipeline: Name of the pipeline.
+        cluster_id: Id of the Kafka cluster.
         topics: Topic ids by topic.
         source: What is drained: `topics`, `topic_pattern` or `assign`.
-        isolation_level: How the source reads transactions.
-        retention: The sink's option of that name: Spark drops older files from the manifest.
+        isolation_level: Isolation level of the source.
+        retention: The sink's `retention` option: Spark drops older files from the manifest.
     """
 
     without_version = None
@@ -93,17 +93,17 @@ class ArchiveDocument(Document):
 
 
 class GenerationDocument(Document):
-    """`generation.json`: where a generation starts, and how its files are written.
+    """`generation.json`: the start of a generation, and how its files are written.
 
     Attributes:
-        generation: Its number; None of a release that didn't write it.
-        opened_at: When it was opened, in ISO 8601.
-        reason: Why: `first`, `rollover`, `reprocess` and others.
+        generation: Number of the generation; None if written by a release that didn't record it.
+        opened_at: Time of opening, in ISO 8601.
+        reason: Reason for opening: `first`, `rollover`, `reprocess` and others.
         format: Format of the data files.
         partition_by: Columns that folders are named by.
-        starting_offsets: The first offset by topic and partition, as Spark's JSON has it.
-        topics: Topic ids by topic; release 0.1 had them in `archive.json` alone.
-        values: How values are decoded; None for not.
+        starting_offsets: First offset by topic and partition, in Spark's JSON form.
+        topics: Topic ids by topic; release 0.1 had them only in `archive.json`.
+        values: Decoding of values; None if disabled.
     """
 
     generation: int | None = None
@@ -120,7 +120,7 @@ class GenerationDocument(Document):
     def _are_offsets(cls, starting: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
         offsets = from_spark_json(json.dumps(starting))
         if min(offsets.values(), default=0) < 0:
-            raise ValueError("expected offsets from 0 on by topic and partition")
+            raise ValueError("expected non-negative offsets by topic and partition")
         return starting
 
     def first_offsets(self) -> dict[TopicPartition, int]:
@@ -129,13 +129,13 @@ class GenerationDocument(Document):
 
 
 class OffsetRow(BaseModel):
-    """Offsets of one partition, as a plan has them.
+    """Offsets of one partition in a plan.
 
     Attributes:
         topic: The topic.
         partition: The partition.
         start: The first offset.
-        end: Where they end, this one not included.
+        end: End of the offsets, exclusive.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow")
@@ -147,17 +147,17 @@ class OffsetRow(BaseModel):
 
 
 class WindowPlan(Document):
-    """`plan.json`: what a window holds, frozen before it is written.
+    """`plan.json`: the contents of a window, fixed before it is written.
 
     Attributes:
         ranges: Its offsets, sorted and disjoint for each partition.
         format: Format of its files.
-        replaces: Files, relative to the archive, that it stands for.
-        partition_by: Columns that its folders name.
-        opened_at: When it was opened, in ISO 8601.
-        interval: The data interval of a backfill: its first time, and the time just after it.
-        topics: Topic ids by topic, of a backfill.
-        replaced: What the replaced files hold, of a window that stands for sound files.
+        replaces: Files, relative to the archive, that it replaces.
+        partition_by: Columns named by its folders.
+        opened_at: Time of opening, in ISO 8601.
+        interval: Data interval of a backfill: start (inclusive) and end (exclusive).
+        topics: Topic ids by topic, for a backfill.
+        replaced: Contents of the replaced files, for a window that replaces intact files.
     """
 
     ranges: list[OffsetRow]
@@ -171,11 +171,11 @@ class WindowPlan(Document):
 
     @property
     def start(self) -> datetime | None:
-        """The first time of a backfill's data interval."""
+        """The start of a backfill's data interval."""
         return Interval.parse(self.interval).start if self.interval else None
 
     def offsets(self) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return its offsets by topic-partition."""
+        """Return the window's offsets by topic-partition."""
         found: dict[TopicPartition, list[OffsetRange]] = {}
         for row in self.ranges:
             tp = TopicPartition(row.topic, row.partition)
@@ -195,7 +195,7 @@ def _parsed(path: UPath, content: bytes) -> dict[str, Any]:
 
 
 def _wrong(error: ValidationError, document: Mapping[str, Any]) -> str:
-    """Say what is wrong with a document."""
+    """Describe what is wrong with a document."""
     missing = [str(each["loc"][0]) for each in error.errors() if each["type"] == "missing"]
     if missing:
         return f"has no {', '.join(missing)}"

@@ -1,7 +1,8 @@
-"""The files that readers of an archive take: all generations and windows, each offset once.
+"""The files that an archive's readers use: all generations and windows, each offset once.
 
-Of a closed generation and of a window, what receipts seal. Of the open generation also what its
-manifest commits since. Never a damaged file whose records a window holds instead.
+For a closed generation or a window, these are the files that receipts seal; for the open
+generation, also those that its manifest has committed since. A damaged file whose records are in a
+window is never among them.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 
 __all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt"]
 
-#: What Spark calls the folder of rows that have no value in its column.
+#: Spark's folder name for rows with a null in the partition column.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """A file that readers take.
+    """A file that readers use.
 
     Attributes:
         path: Path relative to the archive.
-        bytes: Size.
-        file_format: Format.
+        bytes: Size in bytes.
+        file_format: Format of the file.
         owner: The generation or window that it belongs to.
-        topic_ids: Ids of its topics; with another id, an offset is another record.
-        sealed: What its receipt says; None when it isn't sealed yet.
-        listed: What the manifest says; None when it is sealed.
+        topic_ids: Ids of its topics; with another id, the same offset is another record.
+        sealed: Its entry in the receipt; None if it isn't sealed yet.
+        listed: Its entry in the manifest; None if it is sealed.
     """
 
     path: str
@@ -53,14 +54,14 @@ class ArchiveFile:
 
     @property
     def records(self) -> int | None:
-        """How many records its receipt says it holds; None when it isn't sealed yet."""
+        """Number of records according to its receipt; None if it isn't sealed yet."""
         if self.sealed is None:
             return None
         return sum(content.records for content in self.sealed.contents)
 
     @property
     def folder_values(self) -> dict[str, str | None]:
-        """The columns that its folders name, as `topic=flights` does, as text."""
+        """The columns named by its folders, such as `topic=flights`, as strings."""
         folders = self.path.removeprefix(f"{self.owner.data_name}/").split("/")[:-1]
         named = (folder.partition("=") for folder in folders)
         return {
@@ -71,12 +72,12 @@ class ArchiveFile:
 
 
 def archive_files(snapshot: Snapshot) -> list[ArchiveFile]:
-    """List the files that readers take: generations by number, then windows.
+    """List the files that readers use: generations by number, then windows.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When manifest or receipts are damaged, or something that was sealed is
-            missing or changed: the list would not be whole.
+        ArchiveError: When the folder isn't an archive.
+        ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
+            changed: the list would be incomplete.
     """
     state = refuse_unsound(snapshot)
     snapshot, held = state.snapshot, held_by_windows(state.windows)
@@ -104,7 +105,7 @@ def _sealed_files(generation: SnapshotGeneration) -> Iterator[ArchiveFile]:
 def files_of_receipt(
     owner: Generation | Window, receipt: Receipt, file_format: str
 ) -> Iterator[ArchiveFile]:
-    """Yield the files that a receipt seals."""
+    """Yield the files in a receipt."""
     for file in receipt.files:
         yield ArchiveFile(
             path=file.path,
@@ -121,11 +122,11 @@ def _new_files(
     generation: SnapshotGeneration,
     held: Mapping[Partition, Sequence[OffsetRange]],
 ) -> list[ArchiveFile]:
-    """Return the files that aren't sealed, but for those that windows replace."""
+    """Return the unsealed files, except those that windows replace."""
     state = read_state(snapshot, generation)
     bad = errors(state.findings)
     if bad:
-        raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all of it")
+        raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all findings")
     topic_ids = snapshot.topic_ids(generation)
     new = [
         ArchiveFile(
@@ -149,9 +150,9 @@ def _refuse_twice(
     topic_ids: Mapping[str, str],
     held: Mapping[Partition, Sequence[OffsetRange]],
 ) -> None:
-    """Refuse files that aren't sealed and hold what a window holds: readers would get both.
+    """Refuse unsealed files whose records are also in a window: readers would get both.
 
-    Their offsets are read only where windows reach beyond what is sealed: a repair may have drained
+    The files are read only if a window extends beyond the sealed offsets: a repair may have drained
     what such a file had lost.
     """
     generation, ends = state.generation, state.sealed_ends if new else {}
@@ -165,8 +166,8 @@ def _refuse_twice(
         if twice:
             raise ManifestInvalidError(
                 f"{file.path}, which isn't sealed, and a window both hold some of {twice}: readers "
-                f"would get it twice. `kafka-drain roll {generation.root} --leave-unsealed` lets "
-                "the next generation drain it"
+                f"would get them twice. `kafka-drain roll {generation.root} --leave-unsealed` lets "
+                "the next generation drain them"
             )
 
 
@@ -175,16 +176,16 @@ def _first_within(
     file: ArchiveFile,
     held: Mapping[TopicPartition, Sequence[OffsetRange]],
 ) -> str:
-    """Name the first offsets of a file of which some are held elsewhere; empty for none."""
+    """Return the first offsets of a file that are also held elsewhere; empty if there are none."""
     try:
         found = read_offsets(generation.root / file.path, file.file_format, topic_of(file.path))
     except (DataFileError, FileNotFoundError):
-        # A finding of validation; nobody gets anything of it twice.
+        # Reported by validation; no reader gets anything twice from an unreadable file.
         return ""
     ranges = ((content.tp, r) for content in found for r in content.ranges)
     return next((f"{tp} {r}" for tp, r in ranges if overlapping(held.get(tp, []), r)), "")
 
 
 def columns_of(files: Iterable[ArchiveFile]) -> list[str]:
-    """Return the columns that the folders of any of some files name, in their order."""
+    """Return all columns named by the folders of some files, in their order."""
     return list(dict.fromkeys(name for file in files for name in file.folder_values))

@@ -39,14 +39,14 @@ def _now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One run of a streaming query's life: a sink folder with its manifest and checkpoint."""
+    """One incarnation of a streaming query: a sink folder with its manifest and checkpoint."""
 
     root: UPath
     number: int
 
     @property
     def name(self) -> str:
-        """Folder relative to the archive."""
+        """Folder, relative to the archive."""
         return f"generations/{self.number:04d}"
 
     @property
@@ -56,7 +56,7 @@ class Generation:
 
     @property
     def data_name(self) -> str:
-        """Data folder relative to the archive; `/`-separated, as it ends the manifest's paths."""
+        """Data folder, relative to the archive; `/`-separated, as in the manifest's paths."""
         return f"{self.name}/data"
 
     @property
@@ -73,7 +73,7 @@ class Generation:
         """Read `generation.json`.
 
         Raises:
-            ArchiveError: When it is missing or no JSON object.
+            ArchiveError: When it is missing or isn't a JSON object.
         """
         try:
             return GenerationDocument.read(self.folder / "generation.json")
@@ -92,7 +92,7 @@ class Generation:
         reason: str,
         values: dict[str, Any] | None = None,
     ) -> None:
-        """Write `generation.json`: the starting offsets as numbers, and how files are written."""
+        """Write `generation.json`: the numeric starting offsets, and how files are written."""
         write_document(
             self.folder / "generation.json",
             {
@@ -109,7 +109,7 @@ class Generation:
         )
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
-        """Note the ids of topics that are drained from now on as well."""
+        """Add the ids of topics that are drained from now on."""
         document = self.read_document()
         known = document.topics
         if not topic_ids.items() <= known.items():
@@ -117,7 +117,7 @@ class Generation:
             write_document(self.folder / "generation.json", document.content() | {"topics": topics})
 
     def read_manifest(self) -> tuple[Manifest, list[Finding]]:
-        """Read `_spark_metadata` and say what is wrong with it."""
+        """Read `_spark_metadata` and report its problems."""
         folder = self.data / "_spark_metadata"
         if not folder.is_dir():
             return Manifest(), []
@@ -134,32 +134,32 @@ class Generation:
             log, found = manifest_files.parse_log(name, content, self.data_name)
             findings += found
             batch, compacted = manifest_files.log_name(name) or (0, False)
-            # A file that can't be parsed still is its batch's file.
+            # Even an unparsable file still counts as its batch's file.
             logs.append(log or manifest_files.ManifestLog(name, batch, compacted))
         manifest, found = manifest_files.assemble(logs, self.data_name)
         return manifest, findings + found
 
     def is_as_spark_wrote(self, log: str) -> bool:
-        """Say whether a manifest file fits the `.crc` that was written with it: nobody has cut it.
+        """Return whether a manifest file matches its original `.crc`, so that no line was removed.
 
-        False where there is no `.crc`: object stores have none, and copies often leave it out.
+        False if there is no `.crc`: object stores have none, and copies often omit it.
         """
         path = self.data / "_spark_metadata" / log
         crc = _crc_of(path)
         return crc is not None and matches_crc(read_bytes(path), crc)
 
     def manifest_line(self, sink_file: SinkFile) -> int | None:
-        """Return the number of the line that lists a file; reads its manifest file again."""
+        """Return the number of the line that lists a file; rereads its manifest file."""
         content = read_bytes(self.data / "_spark_metadata" / sink_file.log)
         return manifest_files.line_of(content, sink_file.path, self.data_name)
 
     def read_checkpoint(
         self, starting_offsets: Mapping[TopicPartition, int]
     ) -> tuple[Checkpoint, list[Finding]]:
-        """Read the checkpoint's files and say what is wrong with them.
+        """Read the checkpoint's files and report their problems.
 
         Args:
-            starting_offsets: The offsets that the generation starts at.
+            starting_offsets: The generation's starting offsets.
         """
         findings: list[Finding] = []
         ends: dict[int, dict[TopicPartition, int]] = {}
@@ -170,7 +170,7 @@ class Generation:
             findings += found
             end, found = checkpoint_files.parse_offsets(content, f"{offsets_name}/{batch}")
             findings += found
-            # An unreadable file still says that its batch was planned.
+            # Even an unreadable file shows that its batch was planned.
             ends[batch] = end or {}
         ends, found = checkpoint_files.refuse_backward(ends, starting_offsets, offsets_name)
         findings += found
@@ -186,7 +186,7 @@ class Generation:
     def _check_beside_batches(
         self, starting_offsets: Mapping[TopicPartition, int]
     ) -> list[Finding]:
-        """Check what Spark reads of a checkpoint beside `offsets/` and `commits/`."""
+        """Check the checkpoint files other than `offsets/` and `commits/` that Spark reads."""
         findings: list[Finding] = []
         for name, check in (
             ("metadata", checkpoint_files.parse_metadata),
@@ -202,13 +202,13 @@ class Generation:
             try:
                 content, found = _read_checked(self.checkpoint / name, where)
             except (FileNotFoundError, NotADirectoryError):
-                # Spark writes it anew: nothing in it is needed to go on.
+                # Spark recreates it; it isn't needed to resume.
                 continue
             findings += [*found, *check(content, where)]
         return findings
 
     def log_names(self) -> list[str]:
-        """Return the names of manifest and checkpoint files; they change with each batch."""
+        """Return the names of manifest and checkpoint files, which change with each batch."""
         folders = (
             self.data / "_spark_metadata",
             self.checkpoint / "offsets",
@@ -222,7 +222,7 @@ class Generation:
         ]
 
     def list_data_files(self) -> dict[str, int]:
-        """Return path, relative to the data folder, and size in bytes of all data files."""
+        """Return the sizes in bytes of all data files, by path relative to the data folder."""
         return list_data_files(self.data)
 
     def receipt_names(self) -> list[str]:
@@ -237,7 +237,7 @@ class Generation:
         """Read a receipt.
 
         Raises:
-            ReceiptError: When its bytes aren't those that were sealed.
+            ReceiptError: When it differs from what was sealed.
         """
         content = read_bytes(self.folder / "receipts" / name)
         return parse_receipt(content, f"receipt {name} of generation {self.number}")
@@ -246,26 +246,26 @@ class Generation:
         """Yield the receipts, oldest first.
 
         Raises:
-            ReceiptError: When the bytes of one aren't those that were sealed.
+            ReceiptError: When one differs from what was sealed.
         """
         for name in self.receipt_names():
             yield self.read_receipt(name)
 
     def last_receipt(self) -> Receipt | None:
-        """Return the newest receipt; None when nothing is sealed.
+        """Return the newest receipt; None if nothing is sealed.
 
         Raises:
-            ReceiptError: When its bytes aren't those that were sealed.
+            ReceiptError: When it differs from what was sealed.
         """
         names = self.receipt_names()
         return self.read_receipt(names[-1]) if names else None
 
     def write_receipt(self, receipt: Receipt) -> bool:
-        """Write a receipt, and its copy, where there is none yet; False when there is one."""
+        """Write a receipt and its copy; return False if the receipt already exists."""
         content = receipt.to_bytes()
         is_written = create_text(self.folder / "receipts" / receipt.name, content.decode("utf-8"))
         if is_written:
-            # Before anything names it: a later receipt, the journal.
+            # The copy must exist before a later receipt or the journal refers to the receipt.
             keep_copy(self.root, self.receipt_where(receipt.name), content)
         return is_written
 
@@ -281,27 +281,27 @@ class Generation:
 
 
 def _names(folder: UPath) -> list[str]:
-    """Return the names in a folder; none where there is no folder."""
+    """Return the names in a folder; empty if the folder doesn't exist."""
     if not folder.is_dir():
         return []
-    # With thousands of receipts, os.listdir takes a fifth of the time of UPath.iterdir.
+    # With thousands of receipts, os.listdir is five times as fast as UPath.iterdir.
     return (
         os.listdir(str(folder)) if is_local(folder) else [entry.name for entry in folder.iterdir()]
     )
 
 
 def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
-    """Read a file that Spark wrote through Hadoop, and check it against its `.crc`."""
+    """Read a file that Spark wrote through Hadoop, and verify its `.crc`."""
     content, crc = read_bytes(path), _crc_of(path)
-    # Hadoop does without as well.
+    # A missing `.crc` is fine for Hadoop, too.
     if crc is None or matches_crc(content, crc):
         return content, []
-    detail = f"doesn't fit its checksum in {crc_name(path.name)}"
+    detail = f"doesn't match its checksum in {crc_name(path.name)}"
     return content, [Finding(Reason.CHECKSUM_MISMATCH, where, detail)]
 
 
 def _crc_of(path: UPath) -> bytes | None:
-    """Return a file's `.crc`; None where object stores have none, or a copy left it out."""
+    """Return a file's `.crc`; None if the store has none, or a copy omitted it."""
     try:
         return read_bytes(path.with_name(crc_name(path.name)))
     except FileNotFoundError:
@@ -309,7 +309,7 @@ def _crc_of(path: UPath) -> bytes | None:
 
 
 def list_data_files(folder: UPath) -> dict[str, int]:
-    """Return path, relative to the folder, and size in bytes of all data files below it."""
+    """Return the sizes in bytes of all data files below a folder, by relative path."""
     if not folder.is_dir():
         return {}
     if is_local(folder):
@@ -327,7 +327,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
     try:
         entries = os.scandir(folder)
     except FileNotFoundError:
-        # Removed since its own folder was listed.
+        # Removed after its parent folder was listed.
         return
     with entries:
         for entry in entries:
@@ -335,8 +335,8 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
                 try:
                     yield prefix + entry.name, entry.stat().st_size
                 except FileNotFoundError:
-                    # Removed a moment ago, or a link that leads nowhere: readers find no file.
+                    # Just removed, or a dangling link: readers find no file either.
                     continue
             elif entry.is_dir() and not entry.name.startswith(("_", ".")):
-                # `_spark_metadata`, and the `_temporary` of a batch write that was killed.
+                # Skips `_spark_metadata`, and the `_temporary` of a killed batch write.
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")

@@ -1,4 +1,4 @@
-"""Manifest, checkpoint and receipts of a generation, read together and against each other."""
+"""Manifest, checkpoint and receipts of a generation, read together and compared."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from kafka_drain.offsets import TopicPartition
 
 __all__ = ["GenerationState", "is_of_sealed_batch", "read_state"]
 
-# A drain that runs meanwhile adds files and removes old ones.
+# A concurrent drain adds files and removes old ones.
 ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationState:
-    """What a generation's own files say.
+    """The state of a generation according to its own files.
 
     Attributes:
-        generation: Whose.
+        generation: The generation.
         manifest: The sink's manifest.
         checkpoint: Spark's checkpoint.
-        receipt: The newest receipt; None when nothing is sealed.
+        receipt: The newest receipt; None if nothing is sealed.
         sealed: The manifest's files of sealed batches.
         new: The manifest's files of later batches.
-        findings: What is wrong with each and between them.
+        findings: Problems in these files and contradictions between them.
     """
 
     generation: SnapshotGeneration
@@ -49,28 +49,28 @@ class GenerationState:
 
     @property
     def last_committed(self) -> int:
-        """Highest batch id that the manifest or the checkpoint says is committed; -1 for none."""
+        """Highest batch id committed according to manifest or checkpoint; -1 for none."""
         known = (self.manifest.last_batch, self.checkpoint.last_commit, self.last_sealed)
         return max(batch for batch in known if batch is not None)
 
     @property
     def sealed_ends(self) -> Mapping[TopicPartition, int]:
-        """Where the sealed batches end; where the generation starts when there are none."""
+        """End offsets of the sealed batches; the generation's starting offsets without any."""
         return self.receipt.ends if self.receipt else self.generation.starting_offsets
 
     @property
     def cursor(self) -> Mapping[TopicPartition, int]:
-        """Where the next batch starts."""
+        """Starting offsets of the next batch."""
         if self.last_committed > self.last_sealed:
             return self.checkpoint.ends.get(self.last_committed) or self.sealed_ends
         return self.sealed_ends
 
 
 def read_state(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:
-    """Read manifest, checkpoint and newest receipt, and say what is wrong with each and between.
+    """Read and compare manifest, checkpoint and newest receipt.
 
-    Reads again when a drain has changed them meanwhile: a compaction of the manifest, or a batch
-    that was committed between two reads, must not look like damage.
+    Reads again if a drain has changed them in the meantime: a compaction of the manifest, or a
+    batch that was committed between two reads, must not look like damage.
 
     Args:
         snapshot: The archive.
@@ -124,12 +124,12 @@ def _listed(generation: Generation, files: Iterable[SinkFile]) -> FileSet:
 def _repaired(
     snapshot: Snapshot, generation: Generation, manifest: Manifest, last_sealed: int
 ) -> frozenset[str]:
-    """Return listed files, relative to the data folder, that windows stand for.
+    """Return listed files, relative to the data folder, that windows replace.
 
-    One that was lost before its batch was sealed is in no receipt; the manifest goes on listing it.
-    Those of later batches aren't meant.
+    A file that was lost before its batch was sealed is in no receipt, but the manifest still lists
+    it. Files of later batches are not included.
     """
-    # A damaged receipt is a finding of its own, where the windows are checked.
+    # A damaged receipt gets its own finding when the windows are checked.
     replaced = {path for window in snapshot.readable for path in window.receipt.replaces}
     return frozenset(
         file.path
@@ -145,7 +145,7 @@ def _without(manifest: Manifest, paths: Collection[str]) -> Manifest:
 
 
 def _newest_receipt(generation: Generation) -> tuple[Receipt | None, list[Finding]]:
-    """Return the newest receipt that can be read."""
+    """Return the newest readable receipt, and findings for unreadable ones."""
     findings: list[Finding] = []
     for name in reversed(generation.receipt_names()):
         try:
@@ -161,7 +161,7 @@ def _readable(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]
         try:
             yield generation.read_receipt(name)
         except ReceiptError:
-            # A finding of its own; what it sealed can't be told.
+            # Has its own finding; what it sealed is unknown.
             continue
 
 
@@ -172,11 +172,11 @@ def _compare_with_receipt(
     receipt: Receipt,
     known: Iterable[Finding],
 ) -> list[Finding]:
-    """Find a checkpoint or manifest that ends before the receipts do, or elsewhere."""
+    """Find a checkpoint or manifest that ends before the receipts, or differs from them."""
     reasons = {finding.reason for finding in known}
     findings = []
     folder = f"{generation.name}/checkpoint"
-    sealed = f"the receipts seal up to batch {receipt.last_batch}"
+    sealed = f"but the receipts seal up to batch {receipt.last_batch}"
     if checkpoint.last_offsets is None:
         if Reason.CHECKPOINT_MISSING not in reasons:
             detail = f"there are no offsets, {sealed}"
@@ -185,7 +185,7 @@ def _compare_with_receipt(
         detail = f"ends with batch {checkpoint.last_offsets}, {sealed}"
         findings.append(Finding(Reason.CHECKPOINT_BEHIND, folder, detail))
     else:
-        # Spark reads the newest two; validation compares the others with the receipts it reads.
+        # Spark reads the newest two; validation compares the others when it reads the receipts.
         newest = _readable(generation, generation.receipt_names()[-2:])
         ends = {found.last_batch: found.ends for found in newest}
         findings += checkpoint_files.compare_with_receipts(checkpoint, ends, folder)
@@ -207,7 +207,7 @@ def _compare_files(
     known: Iterable[Finding],
     repaired: Collection[str],
 ) -> tuple[list[SinkFile], list[SinkFile], list[Finding]]:
-    """Say in what the manifest differs from the receipts; reads all receipts."""
+    """Find the differences between manifest and receipts; reads all receipts."""
     receipts = list(_readable(generation, generation.receipt_names()))
     sizes = {file.path: file.bytes for receipt in receipts for file in receipt.files}
     prefix = f"{generation.data_name}/"
@@ -219,7 +219,9 @@ def _compare_files(
         if path in sizes:
             sealed.append(sink_file)
             if sizes[path] != sink_file.size:
-                detail = f"{path} has {sink_file.size:,} bytes, its receipt says {sizes[path]:,}"
+                detail = (
+                    f"{path} has {sink_file.size:,} bytes, but its receipt says {sizes[path]:,}"
+                )
                 findings.append(
                     Finding(Reason.MANIFEST_CHANGED, f"{folder}/{sink_file.log}", detail)
                 )
@@ -246,11 +248,11 @@ def _compare_files(
 
 
 def is_of_sealed_batch(sink_file: SinkFile, compacted: int | None, last_sealed: int) -> bool:
-    """Say whether a line of the manifest speaks of a sealed batch.
+    """Return whether a line of the manifest belongs to a sealed batch.
 
     Args:
-        sink_file: The line; without a batch where a compaction has forgotten it.
-        compacted: The batch up to which the manifest is compacted; None when it isn't.
+        sink_file: The line; without a batch if a compaction dropped it.
+        compacted: The batch up to which the manifest is compacted; None if it isn't.
         last_sealed: Highest batch id that is sealed.
     """
     latest = sink_file.batch if sink_file.batch is not None else compacted
@@ -260,7 +262,7 @@ def is_of_sealed_batch(sink_file: SinkFile, compacted: int | None, last_sealed: 
 def _hidden_by_retention(
     snapshot: Snapshot, manifest: Manifest, gone: set[str], receipts: Iterable[Receipt]
 ) -> bool:
-    """Say whether Spark's `retention` explains what is gone: the oldest files, in a compaction."""
+    """Return whether Spark's `retention` explains missing files: a compaction drops the oldest."""
     if manifest.compacted is None or not snapshot.document.retention:
         return False
     any_kept = False
@@ -269,7 +271,7 @@ def _hidden_by_retention(
         kept = [file for file in receipt.files if file.path not in gone]
         if hidden and (any_kept or receipt.first_batch > manifest.compacted):
             return False
-        # Of one batch, any file may be the older one.
+        # Within one batch, any file may be the older one.
         if receipt.first_batch < receipt.last_batch and not _are_before(hidden, kept):
             return False
         any_kept = any_kept or bool(kept)
@@ -277,7 +279,7 @@ def _hidden_by_retention(
 
 
 def _are_before(hidden: Iterable[SealedFile], kept: Iterable[SealedFile]) -> bool:
-    """Say whether some files hold lower offsets of each partition than others."""
+    """Return whether some files hold lower offsets than others in each partition."""
     first_kept: dict[TopicPartition, int] = {}
     for file in kept:
         for content in file.contents:
@@ -296,7 +298,7 @@ def _unlisted(
     folder: str,
     known: Iterable[Finding],
 ) -> list[Finding]:
-    """Name the manifest files that no longer list sealed files; once for each."""
+    """Report the manifest files that no longer list sealed files, once for each manifest file."""
     damage = KnownDamage.of(known)
     unlisted: dict[str, list[str]] = {}
     for receipt in receipts:
@@ -304,7 +306,7 @@ def _unlisted(
         names = manifest.logs_of(receipt.first_batch, receipt.last_batch)
         logs = {f"{folder}/{name}" for name in names}
         if paths and logs and not logs & damage.damaged:
-            # A receipt of several batches can't tell which of their files lost the line.
+            # With several batches in a receipt, it's unknown which of their files lost the line.
             unlisted.setdefault(damage.blame(logs, folder), []).extend(paths)
     return [
         Finding(

@@ -1,6 +1,6 @@
-"""What an archive's runs have sealed, over time: told from receipts, which never change.
+"""The history of an archive's sealed runs, derived from receipts, which never change.
 
-A reader that stays, such as a web server, reads each receipt once.
+A long-lived reader, such as a web server, reads each receipt only once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kafka_drain.offsets import TopicPartition
 
 __all__ = ["COLUMNS", "Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
 
-#: So many newest runs, and so many newest days, are kept: the columns of a page's maps. Of what is
-#: older, a span has the totals.
+#: Number of newest runs, and of newest days, that are kept: the columns of a page's maps. Older
+#: ones are only in the totals of a span.
 COLUMNS = 96
-#: So many archives' histories are kept.
+#: Number of archives whose histories are kept.
 ARCHIVES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What was sealed of one partition, by a run or on a day.
+    """What a run, or a day, sealed of one partition.
 
     Attributes:
-        offsets: How many, gaps included.
-        records: How many are in files.
-        gaps: Offsets that are in no file, by reason.
+        offsets: Number of offsets, including gaps.
+        records: Number of records in files.
+        gaps: Number of offsets that are in no file, by reason.
     """
 
     offsets: int = 0
@@ -45,18 +45,18 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """What one receipt seals.
+    """The contents of one receipt.
 
     Attributes:
-        receipt: Name of the receipt's file.
-        generation: The generation's number.
+        receipt: File name of the receipt.
+        generation: Number of the generation.
         batch: Newest batch id.
-        sealed_at: When, in UTC, as ISO 8601.
-        offsets: How many, gaps included.
-        records: How many are in its files.
-        files: How many files.
-        bytes: Their size.
-        cells: The same by partition.
+        sealed_at: Time of sealing, in UTC, as ISO 8601.
+        offsets: Number of offsets, including gaps.
+        records: Number of records in its files.
+        files: Number of files.
+        bytes: Total size of the files.
+        cells: Offsets, records and gaps by partition.
     """
 
     receipt: str
@@ -71,7 +71,7 @@ class SealedRun:
 
     @classmethod
     def of(cls, receipt: Receipt) -> SealedRun:
-        """Return what a generation's receipt seals."""
+        """Return the contents of a generation's receipt."""
         cells = {
             part.tp: Cell(
                 len(part.range),
@@ -96,18 +96,18 @@ class SealedRun:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a generation or a window holds, and from when its records are.
+    """The contents of a generation or a window, and the time range of its records.
 
     Attributes:
-        generation: The generation's number; None for a window.
+        generation: Number of the generation; None for a window.
         name: `generation 1`, or the window's key.
-        segments: How many receipts seal it.
-        offsets: How many, gaps included.
-        records: How many are in its files.
-        bytes: The files' size.
+        segments: Number of receipts that seal it.
+        offsets: Number of offsets, including gaps.
+        records: Number of records in its files.
+        bytes: Total size of the files.
         first_timestamp: Lowest timestamp in milliseconds since 1970; None without a record.
         last_timestamp: Highest timestamp.
-        sealed_at: When the newest receipt was sealed, in UTC, as ISO 8601.
+        sealed_at: Time at which the newest receipt was sealed, in UTC, as ISO 8601.
     """
 
     generation: int | None
@@ -122,7 +122,7 @@ class Span:
 
     @classmethod
     def of(cls, receipt: Receipt) -> Span:
-        """Return what a receipt seals."""
+        """Return the contents of a single receipt."""
         return cls(
             generation=receipt.generation,
             name=receipt.window or f"generation {receipt.generation}",
@@ -163,7 +163,7 @@ class History:
     Attributes:
         runs: The newest runs, oldest first.
         days: What was sealed on each of the newest days (UTC, ISO 8601), by partition.
-        read: Name of the newest receipt that was taken in, by generation.
+        read: Name of the newest receipt included so far, by generation.
         spans: Generations and sealed windows, by name.
     """
 
@@ -173,14 +173,14 @@ class History:
     spans: dict[str, Span] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove everything."""
         self.runs.clear()
         self.days.clear()
         self.read.clear()
         self.spans.clear()
 
     def add(self, receipts: Iterable[Receipt]) -> None:
-        """Take in a generation's receipts, each newer than those before."""
+        """Add receipts of a generation, each newer than the previous ones."""
         for receipt in receipts:
             span = Span.of(receipt)
             before = self.spans.get(span.name)
@@ -188,7 +188,7 @@ class History:
             self.add_run(SealedRun.of(receipt))
 
     def add_run(self, run: SealedRun) -> None:
-        """Take in a run that is newer than those before."""
+        """Add a run that is newer than the previous ones."""
         self.runs.append(run)
         self.read[run.generation] = run.receipt
         day = self.days.setdefault(run.sealed_at[:10], {})
@@ -200,17 +200,17 @@ class History:
 
 
 def read_history(archive: Archive, history: History) -> None:
-    """Take in what was sealed since.
+    """Add what was sealed since the last call.
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ReceiptError: When a receipt is damaged; those before it are taken in.
+        ArchiveError: When the folder isn't an archive.
+        ReceiptError: When a receipt is damaged; those before it have been added.
     """
     snapshot = archive.snapshot()
     generations = snapshot.generations
     names = {generation.number: generation.receipt_names() for generation in generations}
     if any(last not in names.get(number, ()) for number, last in history.read.items()):
-        # Another archive lies here than the one that was read.
+        # The folder now holds a different archive.
         history.clear()
     for generation in generations:
         last = history.read.get(generation.number, "")
@@ -220,7 +220,7 @@ def read_history(archive: Archive, history: History) -> None:
 
 
 def _read_windows(snapshot: Snapshot, history: History) -> None:
-    """Take in windows that were sealed since, and forget those that are gone."""
+    """Add newly sealed windows, and remove those that no longer exist."""
     known = {name for name, span in history.spans.items() if span.generation is None}
     for gone in known.difference(snapshot.folders):
         del history.spans[gone]
@@ -230,14 +230,14 @@ def _read_windows(snapshot: Snapshot, history: History) -> None:
 
 
 class Histories:
-    """The histories of some archives, kept while the process lives; several threads may ask."""
+    """The histories of some archives, kept for the lifetime of the process; thread-safe."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, tuple[threading.Lock, History]] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, archive: Archive) -> History:
-        """Return an archive's history, up to now; raises as `read_history` does."""
+        """Return an archive's up-to-date history; raises like `read_history`."""
         with self._lock:
             key = str(archive.root)
             lock, history = self._held.setdefault(key, (threading.Lock(), History()))

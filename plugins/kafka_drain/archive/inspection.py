@@ -1,4 +1,4 @@
-"""What an archive holds, from its documents, manifest, checkpoint and receipts; opens no data."""
+"""A summary of an archive from documents, manifest, checkpoint and receipts, without its data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
         archive, pipeline, cluster_id, generations, each with its partitions, and sealed windows.
 
     Raises:
-        ArchiveError: When the folder is no archive.
+        ArchiveError: When the folder isn't an archive.
     """
     snapshot = archive.snapshot()
     return {
@@ -32,7 +32,7 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
 
 
 def _describe_windows(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Describe the sealed windows, without files that a later window stands for."""
+    """Describe the sealed windows, without files that a later window replaces."""
     described = []
     for window in snapshot.sealed:
         files = [file for file in window.receipt.files if file.path not in snapshot.replaced]
@@ -54,10 +54,10 @@ def _describe(generation: SnapshotGeneration) -> dict[str, Any]:
     checkpoint, _ = generation.read_checkpoint(start)
     end = start
     if checkpoint.last_commit is not None:
-        # Damage is validation's to find; the figures are those of what can be read.
+        # Damage is reported by validation; the figures cover what can be read.
         end = checkpoint.ends.get(checkpoint.last_commit) or start
     elif names := generation.receipt_names():
-        # Closed, and its checkpoint is gone with files that a window stands for.
+        # A closed generation whose checkpoint was removed along with its replaced files.
         end = generation.read_receipt(names[-1]).ends
     return {
         "generation": generation.number,
@@ -81,19 +81,19 @@ def _describe(generation: SnapshotGeneration) -> dict[str, Any]:
 
 
 def committed_files(archive: Archive, *, include_unsealed: bool = True) -> list[dict[str, Any]]:
-    """List the data files that readers take: of all generations and windows, each offset once.
+    """List the data files that readers use: of all generations and windows, each offset once.
 
     Args:
         archive: The archive.
-        include_unsealed: Also files that are committed and not yet proven by a receipt.
+        include_unsealed: Include committed files that no receipt proves yet.
 
     Returns:
-        path (absolute), size in bytes, generation or window, whether it is sealed, and how many
-        records its receipt says it holds (null without a receipt), of each.
+        For each file: path (absolute), size in bytes, generation or window, whether it is sealed,
+        and the number of records according to its receipt (null without a receipt).
 
     Raises:
-        ArchiveError: When the folder is no archive.
-        ManifestInvalidError: When manifest or receipts are damaged: the list would not be whole.
+        ArchiveError: When the folder isn't an archive.
+        ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""Whether an archive lies where Spark wrote it: the manifest holds absolute paths."""
+"""Detection of moved archives: the manifest holds absolute paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["moved_from"]
 
 
 def moved_from(state: GenerationState) -> str:
-    """Return the folder that the manifest's paths name; empty when the archive still lies there."""
+    """Return the folder in the manifest's paths; empty if the archive is still there."""
     root = state.generation.root
     for written in sorted(state.manifest.roots):
         if is_local(root):
             path = "/" + written.removeprefix("file:").lstrip("/")
             if os.path.realpath(path) != os.path.realpath(str(root)):
                 return path
-        # Hadoop says s3a where others say s3.
+        # Hadoop uses s3a for s3.
         elif written.partition("://")[2] != str(root).partition("://")[2].rstrip("/"):
             return written
     return ""

@@ -1,4 +1,4 @@
-"""Documents that an archive keeps beside its proof: each run writes them anew."""
+"""Auxiliary documents, which no proof depends on and which each run rewrites."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kafka_drain.storage.json_files import read_document
 
 __all__ = ["unreadable_notes"]
 
-#: Relative to the archive.
+#: Paths relative to the archive.
 _NOTES = ("observed.json", "overview.json", "topics.json", "told/generations.json")
 
 
 def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Finding]:
-    """Find those that can't be read; one that isn't there is in order.
+    """Find auxiliary documents that can't be read; missing ones are fine.
 
     Args:
         root: The archive's folder.
-        generations: Folders of generations whose notes count, relative to the archive.
+        generations: Folders of generations whose documents are checked, relative to the archive.
     """
     findings = []
     for name in (*_NOTES, *(f"{folder}/read_from.json" for folder in generations)):

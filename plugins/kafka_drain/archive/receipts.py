@@ -1,7 +1,7 @@
-"""Receipts: the sealed proof of one segment, each with the hash of the one before. Opens nothing.
+"""Receipts: the sealed proof of one segment, chained by the hash of the previous one.
 
-A receipt is sealed JSON: one changed byte is found in it, and a receipt that was replaced as a
-whole is found by the hash that the next one holds.
+A receipt is sealed JSON, so a single changed byte is detected. If a whole receipt is replaced, the
+hash in the next one reveals it. Opens nothing.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Gaps = Mapping[GapReason, Sequence[OffsetRange]]
 
 
 class ReceiptError(TerminalError, ValueError):
-    """Raised when a receipt's bytes aren't those that were sealed: no retry changes them."""
+    """Raised when a receipt differs from what was sealed; retrying won't change that."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaBounds:
-    """What Kafka held of a partition when the receipt was sealed: offsets."""
+    """Kafka's offsets of a partition at the time of sealing."""
 
     earliest: int
     last_stable: int
@@ -48,12 +48,12 @@ class KafkaBounds:
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """A set of files in one number, whatever their order; grows by a file at a time.
+    """Fingerprint of a set of files, independent of their order and extensible file by file.
 
     Attributes:
-        files: How many.
-        bytes: Their size.
-        digest: Sum, modulo 2^128, of BLAKE2b(path, NUL, size) of each.
+        files: Number of files.
+        bytes: Total size of the files.
+        digest: Sum, modulo 2^128, of BLAKE2b(path, NUL, size) over the files.
     """
 
     files: int = 0
@@ -61,7 +61,7 @@ class FileSet:
     digest: int = 0
 
     def plus(self, files: Iterable[tuple[str, int]]) -> FileSet:
-        """Return the set with more files: path and size in bytes of each."""
+        """Return the set with additional files, given the path and size in bytes of each."""
         number, size, digest = self.files, self.bytes, self.digest
         for path, file_bytes in files:
             hashed = hashlib.blake2b(f"{path}\0{file_bytes}".encode(), digest_size=16).digest()
@@ -73,13 +73,13 @@ class FileSet:
 
 @dataclass(frozen=True, slots=True)
 class SealedContent:
-    """What a sealed file holds of one partition.
+    """The contents of a sealed file for one partition.
 
     Attributes:
         tp: The topic-partition.
         first: Lowest offset.
         last: Highest offset.
-        records: How many rows; as many as offsets, as none is there twice.
+        records: Number of rows, which equals the number of offsets: there are no duplicates.
         first_timestamp: Lowest timestamp in milliseconds since 1970.
         last_timestamp: Highest timestamp in milliseconds since 1970.
         ascending: Whether the rows are in offset order.
@@ -95,7 +95,7 @@ class SealedContent:
 
     @property
     def is_dense(self) -> bool:
-        """Whether no offset is missing between the first and the last."""
+        """Whether no offset between the first and the last is missing."""
         return self.records == self.last - self.first + 1
 
 
@@ -105,9 +105,9 @@ class SealedFile:
 
     Attributes:
         path: The file, relative to the archive.
-        bytes: Its size.
-        sha256: The SHA-256 of its bytes.
-        contents: What it holds of each partition.
+        bytes: Size in bytes.
+        sha256: SHA-256 of its bytes.
+        contents: Its contents per partition.
     """
 
     path: str
@@ -118,21 +118,22 @@ class SealedFile:
 
 @dataclass(frozen=True, slots=True)
 class SealedPartition:
-    """What a segment proves of one partition.
+    """What a segment proves about one partition.
 
     Attributes:
         tp: The topic-partition.
-        range: What was drained.
-        records: How many records are in the files.
-        first: Lowest offset in the files; None when there is none.
-        last: Highest offset in the files; None when there is none.
+        range: The drained offsets.
+        records: Number of records in the files.
+        first: Lowest offset in the files; None if there is none.
+        last: Highest offset in the files; None if there is none.
         first_timestamp: Lowest timestamp in milliseconds since 1970.
         last_timestamp: Highest timestamp in milliseconds since 1970.
         gaps: Offsets that are in no file, by reason.
-        kafka: What Kafka held when the receipt was sealed; None when the topic was gone.
-        start_so_far: Where the generation began to drain it.
-        records_so_far: Its records in the generation, this segment included.
-        gaps_so_far: Its missing offsets in the generation, by reason, this segment included.
+        kafka: Kafka's offsets at the time of sealing; None if the topic was gone.
+        start_so_far: Offset at which the generation started to drain it.
+        records_so_far: Its number of records in the generation, including this segment.
+        gaps_so_far: Its number of missing offsets in the generation, by reason, including this
+            segment.
     """
 
     tp: TopicPartition
@@ -154,26 +155,26 @@ class Receipt:
     """The proof of one segment: a batch of a generation, or a window.
 
     Attributes:
-        pipeline: The pipeline's name.
-        cluster_id: The Kafka cluster's id.
+        pipeline: Name of the pipeline.
+        cluster_id: Id of the Kafka cluster.
         topics: Topic ids by topic.
         generation: Number of the generation; None for a window.
         window: Name of the window; empty for a generation's segment.
-        first_batch: Lowest batch id; lower than `last_batch` where the checkpoint had forgotten
-            the ends of single batches.
+        first_batch: Lowest batch id; lower than `last_batch` if the checkpoint no longer had the
+            end offsets of the individual batches.
         last_batch: Highest batch id.
-        sealed_at: When, in UTC.
-        previous: The SHA-256 of the receipt before; None for the first one.
-        partitions: What is proven of each partition.
+        sealed_at: Time of sealing, in UTC.
+        previous: SHA-256 of the previous receipt; None for the first one.
+        partitions: What is proven about each partition.
         files: The data files.
-        fingerprint: XOR of the records' xxHash64, see `fingerprint.py`; None when unknown.
-        files_so_far: All files of the generation up to and with this segment.
-        acknowledged: Expired offsets that somebody has accepted, as `topic:partition:start-end`.
-        replaces: Files, relative to the archive, that this window stands for.
+        fingerprint: XOR of the records' xxHash64, see `fingerprint.py`; None if unknown.
+        files_so_far: All files of the generation, up to and including this segment.
+        acknowledged: Acknowledged expired offsets, as `topic:partition:start-end`.
+        replaces: Files, relative to the archive, that this window replaces.
         provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
             relative to the archive.
-        journal: How many entries the archive's journal had when it was sealed.
-        sha256: The receipt's own hash; empty before it was sealed.
+        journal: Number of entries in the archive's journal at the time of sealing.
+        sha256: The receipt's own hash; empty until it is sealed.
     """
 
     pipeline: str
@@ -197,7 +198,7 @@ class Receipt:
 
     @property
     def name(self) -> str:
-        """Name of the file: twelve digits, so that names sort like batches."""
+        """File name: twelve digits, so that names sort like batch ids."""
         return f"{self.last_batch:012d}.json"
 
     @property
@@ -209,31 +210,31 @@ class Receipt:
 
     @property
     def starts(self) -> dict[TopicPartition, int]:
-        """Where the segment starts."""
+        """Starting offsets of the segment."""
         return {part.tp: part.range.start for part in self.partitions}
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the segment ends."""
+        """End offsets of the segment."""
         return {part.tp: part.range.end for part in self.partitions}
 
     @property
     def offsets(self) -> int:
-        """How many offsets the segment drained, gaps included."""
+        """Number of offsets that the segment drained, including gaps."""
         return count(part.range for part in self.partitions)
 
     @property
     def records(self) -> int:
-        """How many records are in its files."""
+        """Number of records in its files."""
         return sum(part.records for part in self.partitions)
 
     def to_bytes(self) -> bytes:
-        """Return the sealed receipt, as it stands in its file."""
+        """Return the sealed content of the receipt's file."""
         return seal(_to_dict(self))
 
 
 def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
-    """Return how many records sealed files hold of each partition."""
+    """Return the number of records in sealed files for each partition."""
     held: dict[TopicPartition, int] = {}
     for file in files:
         for content in file.contents:
@@ -242,11 +243,11 @@ def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
 
 
 def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
-    """Parse a receipt and check its own hash.
+    """Parse a receipt and verify its own hash.
 
     Args:
-        content: Its file's bytes.
-        name: Which one it is, for people.
+        content: Content of its file.
+        name: Name of the receipt, for messages.
 
     Raises:
         ReceiptError: When a byte was changed, or it isn't a receipt.
@@ -257,8 +258,8 @@ def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
         raise ReceiptError(f"{name} is damaged: {error}; restore it from a copy") from error
     except (KeyError, TypeError, ValueError) as error:
         raise ReceiptError(
-            f"{name} isn't a receipt that this release knows ({error!r}); restore it from a copy, "
-            "or take the release that wrote it"
+            f"{name} isn't a receipt known to this release ({error!r}); restore it from a copy, "
+            "or use the release that wrote it"
         ) from error
 
 
@@ -361,9 +362,9 @@ def _from_dict(document: dict[str, Any]) -> Receipt:
         fingerprint=document["fingerprint"],
         acknowledged=tuple(document["acknowledged"]),
         replaces=tuple(document["replaces"]),
-        # Receipts that were sealed before there was compaction have none.
+        # Receipts from before compaction existed have none.
         provenance=document.get("provenance", {}),
-        # As have those of a release that kept no journal.
+        # Neither have those of a release without a journal.
         journal=document.get("journal", 0),
         sha256=document["sha256"],
     )

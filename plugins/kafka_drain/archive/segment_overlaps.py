@@ -1,4 +1,4 @@
-"""Offsets that two sealed segments hold, and those between two generations that none holds.
+"""Detection of offsets held by two sealed segments, or by none between two generations.
 
 Opens nothing.
 """
@@ -26,21 +26,21 @@ __all__ = [
     "stands_for",
 ]
 
-#: A partition, and the id of the topic that its offsets count in.
+#: A partition, and the id of the topic that its offsets belong to.
 Partition = tuple[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Offsets of one partition that a generation or a window holds.
+    """Offsets of one partition held by a generation or a window.
 
     Attributes:
-        owner: The generation's or the window's folder, relative to the archive.
-        topic_id: Id of the topic that they count in.
+        owner: Folder of the generation or window, relative to the archive.
+        topic_id: Id of the topic that the offsets belong to.
         tp: The partition.
         range: The offsets.
-        stands_for: The generations and windows of whose files it has taken the place of some.
-        left: How many of the offsets, at most, it leaves to windows.
+        stands_for: Generations and windows of which it replaces some files.
+        left: Maximum number of the offsets that it leaves to windows.
     """
 
     owner: str
@@ -54,11 +54,11 @@ class Claim:
 def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Claim]:
     """Return what generations and windows hold.
 
-    Windows of which other windows have taken the place of all files hold nothing, as do those
-    that only say that files were deleted.
+    Windows whose files have all been replaced by other windows hold nothing, nor do windows that
+    only record that files were deleted.
 
     Args:
-        newest: The newest receipt of each generation, which says where it began and ends.
+        newest: The newest receipt of each generation, which has its start and end offsets.
         windows: The receipts of all sealed windows.
     """
     claims = [
@@ -95,7 +95,7 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
 
 
 def _closure(windows: Sequence[Receipt]) -> dict[str, frozenset[str]]:
-    """Return by window whose files it stands for, also by way of other windows."""
+    """Return, by window, the owners of the files that it replaces, directly or transitively."""
     direct = {
         receipt.window: frozenset("/".join(path.split("/")[:2]) for path in receipt.replaces)
         for receipt in windows
@@ -113,28 +113,28 @@ def _closure(windows: Sequence[Receipt]) -> dict[str, frozenset[str]]:
 
 
 def may_overlap(a: Claim, b: Claim, twice: int, left: int) -> bool:
-    """Say whether two claims on the same offsets are in order.
+    """Return whether two claims on the same offsets are legitimate.
 
     Args:
-        a: The one.
-        b: The other.
-        twice: How many offsets both claim.
-        left: How many offsets the one that leaves some to windows has still left: lost before they
-            were sealed, and drained again by a repair.
+        a: The first claim.
+        b: The second claim.
+        twice: Number of offsets that both claim.
+        left: Number of offsets that the claim leaving some to windows can still give up: they were
+            lost before they were sealed, and drained again by a repair.
     """
     return stands_for(a, b) or twice <= left
 
 
 def stands_for(a: Claim, b: Claim) -> bool:
-    """Say whether two claims are of one segment, or one has taken the place of the other's files.
+    """Return whether both claims are one segment's, or one has replaced files of the other.
 
-    Which offsets such a window took over is its own proof's matter: it was sealed by that.
+    Which offsets such a window took over was proven when it was sealed, and isn't checked here.
     """
     return a.owner == b.owner or b.owner in a.stands_for or a.owner in b.stands_for
 
 
 def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
-    """Find offsets that two segments hold: a sweep over the claims on each partition."""
+    """Find offsets held by two segments, with a sweep over the claims on each partition."""
     by_partition: dict[tuple[TopicPartition, str], list[Claim]] = {}
     for claim in claims:
         by_partition.setdefault((claim.tp, claim.topic_id), []).append(claim)
@@ -149,7 +149,7 @@ def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
 def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
     found: dict[tuple[str, str], list[OffsetRange]] = {}
     active: list[int] = []
-    # By claim: what one segment of a generation leaves to windows isn't another segment's to give.
+    # Per claim, because what one generation leaves to windows isn't another segment's to give up.
     left = [claim.left for claim in claims]
     for number, claim in enumerate(claims):
         active = [n for n in active if claims[n].range.end > claim.range.start]
@@ -166,7 +166,7 @@ def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
         Finding(
             Reason.SEGMENT_OVERLAP,
             second,
-            f"holds {tp} {', '.join(map(str, ranges[:3]))}, as {first} does",
+            f"holds {tp} {', '.join(map(str, ranges[:3]))}, which {first} holds too",
         )
         for (first, second), ranges in found.items()
     ]
@@ -174,12 +174,12 @@ def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets between two generations that no segment holds.
+    """Offsets between two generations that are in no segment.
 
     Attributes:
-        owner: The later generation's folder, relative to the archive.
-        before: The folder of the one that drained the partition before it.
-        topic_id: Id of the topic that they count in.
+        owner: Folder of the later generation, relative to the archive.
+        before: Folder of the generation that drained the partition previously.
+        topic_id: Id of the topic that the offsets belong to.
         tp: The partition.
         range: The offsets.
     """
@@ -191,13 +191,13 @@ class Hole:
     range: OffsetRange
 
     def finding(self) -> Finding:
-        """Say it to people."""
-        detail = f"goes on with {self.tp} after {self.range}, which {self.before} doesn't hold"
+        """Return the hole as a finding."""
+        detail = f"resumes {self.tp} after {self.range}, which {self.before} doesn't hold"
         return Finding(Reason.SEGMENT_HOLE, self.owner, detail)
 
 
 def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
-    """Return what a generation has drained, by its newest receipt."""
+    """Return what a generation has drained according to its newest receipt."""
     return {
         (part.tp, receipt.topics.get(part.tp.topic, "")): OffsetRange(
             part.start_so_far, part.range.end
@@ -207,7 +207,7 @@ def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
 
 
 def held_by_windows(windows: Iterable[Receipt]) -> dict[Partition, list[OffsetRange]]:
-    """Return the offsets that windows hold, or say of why nobody does."""
+    """Return the offsets that windows cover, either with records or with explained gaps."""
     found: dict[Partition, list[OffsetRange]] = {}
     for receipt in windows:
         for part in receipt.partitions:
@@ -220,15 +220,15 @@ def find_holes(
     generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
     accounted: Mapping[Partition, Sequence[OffsetRange]],
 ) -> list[Hole]:
-    """Find offsets between two generations: each starts where the one ends that drained before.
+    """Find offsets between two generations, each of which starts where the previous one ended.
 
-    A partition that a generation leaves out goes on in a later one. Topics that were made again
-    count in other offsets.
+    A partition that a generation leaves out is resumed in a later one. Recreated topics have their
+    own offsets.
 
     Args:
-        generations: The folders of all, oldest first, each with what it has drained, which may be
-            nothing yet; None where nobody can say it.
-        accounted: What windows hold, and what somebody has accepted as lost; sorted, disjoint.
+        generations: Folders of all generations, oldest first, each with what it has drained, which
+            may be nothing yet; None if unknown.
+        accounted: Offsets covered by windows, and those accepted as lost; sorted, disjoint.
     """
     holes: list[Hole] = []
     ends: dict[Partition, tuple[str, int]] = {}

@@ -1,7 +1,7 @@
-"""An archive as it was at one moment: its documents, windows and receipts, each read once.
+"""A snapshot of an archive: its documents, windows and receipts, each read only once.
 
-What a snapshot has read, it keeps. Who has to look again, e.g. under the lease, takes another one.
-Nothing else reads `archive.json` or lists `windows/`.
+A snapshot caches what it has read. To see changes, for example under the lease, take a new one.
+No other module reads `archive.json` or lists `windows/`.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ class WindowKind(str, Enum):
     RETENTION = "retention"
 
 
-#: The kinds that a window's name begins with: they replace sound files, which are removed.
+#: Kinds that a window's name starts with: these windows replace intact files, which are removed.
 _SUPERSEDING = (WindowKind.REPROCESS, WindowKind.COMPACTION, WindowKind.RETENTION)
 
 
 @dataclass(frozen=True)
 class SnapshotGeneration(Generation):
-    """A generation, with `generation.json` as it was."""
+    """A generation with a cached `generation.json`."""
 
     @cached_property
     def document(self) -> GenerationDocument:
-        """What `generation.json` says.
+        """The content of `generation.json`.
 
         Raises:
-            ArchiveError: When it is missing, or not as it was written.
+            ArchiveError: When it is missing, or was changed.
         """
         return self.read_document()
 
     @cached_property
     def starting_offsets(self) -> Mapping[TopicPartition, int]:
-        """The offsets that the generation starts at; raises as `document` does."""
+        """The generation's starting offsets; raises like `document`."""
         return self.document.first_offsets()
 
 
 @dataclass(frozen=True)
 class SnapshotWindow(Window):
-    """A window, with plan and receipt as they were."""
+    """A window with cached plan and receipt."""
 
     @cached_property
     def plan_bytes(self) -> bytes | None:
-        """The bytes of `plan.json`; None when there is none."""
+        """The content of the file `plan.json`; None if there is none."""
         return self.read_plan_bytes()
 
     @cached_property
     def plan(self) -> WindowPlan:
-        """What `plan.json` says.
+        """The parsed `plan.json`.
 
         Raises:
-            ArchiveError: When it is missing, or not as it was written.
+            ArchiveError: When it is missing, or was changed.
         """
         return self.parse_plan(self.plan_bytes)
 
@@ -85,19 +85,19 @@ class SnapshotWindow(Window):
 
     @property
     def kind(self) -> WindowKind:
-        """Why it was written; raises as `plan` does where its name doesn't say it."""
+        """Why it was written; raises like `plan` if its name doesn't say."""
         if self._kind_by_name is not None:
             return self._kind_by_name
         return WindowKind.REPAIR if self.plan.interval is None else WindowKind.BACKFILL
 
     @property
     def supersedes(self) -> bool:
-        """Whether it replaces sound files, which are removed; a repair replaces damaged ones."""
+        """Whether it replaces intact files, which are removed; a repair replaces damaged ones."""
         return self._kind_by_name is not None
 
     @property
     def is_maintained(self) -> bool:
-        """Whether maintenance made it; until it is sealed, nobody needs it."""
+        """Whether maintenance created it; until it is sealed, it can be discarded."""
         return self._kind_by_name in (WindowKind.COMPACTION, WindowKind.RETENTION)
 
     @cached_property
@@ -124,7 +124,7 @@ class SnapshotWindow(Window):
         """The window's receipt.
 
         Raises:
-            ReceiptError: When its bytes aren't those that were sealed, or there is none.
+            ReceiptError: When it differs from what was sealed, or doesn't exist.
         """
         if isinstance(self._read, Receipt):
             return self._read
@@ -132,14 +132,14 @@ class SnapshotWindow(Window):
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is something in its folder: one that was killed at once left nothing."""
+        """Whether its folder isn't empty, as it is if the run was killed right at the start."""
         return self.is_sealed or self.plan_bytes is not None or _holds_something(self.folder)
 
 
 class Snapshot:
-    """An archive as it was at one moment.
+    """The state of an archive at one moment.
 
-    Each property is read when it is first asked for.
+    Each property is read on first access.
 
     Attributes:
         root: The archive's folder.
@@ -149,18 +149,18 @@ class Snapshot:
         self.root = root
 
     def again(self) -> Snapshot:
-        """Return a new snapshot, of which the journal was read before anything that it names."""
+        """Return a new snapshot whose journal is read first, before anything that it names."""
         snapshot = Snapshot(self.root)
         snapshot.journal  # noqa: B018 - read now
         return snapshot
 
     @cached_property
     def document(self) -> ArchiveDocument:
-        """What `archive.json` says.
+        """The content of `archive.json`.
 
         Raises:
-            ArchiveError: When the folder is no archive, or one of a newer format.
-            StoreUnavailableError: When its object store doesn't answer.
+            ArchiveError: When the folder isn't an archive, or has a newer format.
+            StoreUnavailableError: When its object store doesn't respond.
         """
         require_reachable(self.root)
         try:
@@ -168,19 +168,19 @@ class Snapshot:
         except FileNotFoundError as error:
             if copy_path(self.root, "archive.json").is_file():
                 raise ArchiveError(
-                    f"{self.root} has lost its archive.json; run `kafka-drain repair {self.root} "
-                    "--apply`, which writes it back from its copy"
+                    f"{self.root} is missing its archive.json; run `kafka-drain repair {self.root} "
+                    "--apply`, which restores it from its copy"
                 ) from error
             seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
             raise ArchiveError(
-                f"{self.root} {seen}, expected an archive that a drain made; check the path"
+                f"{self.root} {seen}, expected an archive created by a drain; check the path"
             ) from error
         except NotADirectoryError as error:
             raise ArchiveError(f"{self.root} isn't a folder; check the archive's path") from error
 
     @cached_property
     def journal(self) -> Journal:
-        """What was noted as sealed."""
+        """The journal of what was sealed."""
         return read_journal(self.root)
 
     @cached_property
@@ -188,26 +188,26 @@ class Snapshot:
         """The generations, oldest first.
 
         Raises:
-            ArchiveError: When the folder is no archive.
+            ArchiveError: When the folder isn't an archive.
         """
-        self.document  # noqa: B018 - a folder that is no archive has no generations
+        self.document  # noqa: B018 - a folder that isn't an archive has no generations
         folder = self.root / "generations"
         if not folder.is_dir():
             return ()
         numbers = sorted(int(e.name) for e in folder.iterdir() if e.name.isdigit() and e.is_dir())
         found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
-        # Of the newest, a drain that was killed at once may have left an empty folder.
+        # A drain that was killed right at the start may have left an empty folder as the newest.
         is_begun = not found or _holds_something(found[-1].folder)
         return found if is_begun else found[:-1]
 
     @property
     def open_generation(self) -> SnapshotGeneration | None:
-        """The generation that drains append to; None when none was opened."""
+        """The generation that drains append to; None if none was opened."""
         return self.generations[-1] if self.generations else None
 
     @cached_property
     def folders(self) -> Mapping[str, SnapshotWindow]:
-        """What is in `windows/`, by name and sorted by it: also what isn't begun. One listing."""
+        """All folders in `windows/`, sorted by name, even empty ones; takes a single listing."""
         folder = self.root / "windows"
         if not folder.is_dir():
             return {}
@@ -216,22 +216,22 @@ class Snapshot:
 
     @cached_property
     def windows(self) -> tuple[SnapshotWindow, ...]:
-        """The windows that are begun, by name."""
+        """The windows whose folders aren't empty, by name."""
         return tuple(window for window in self.folders.values() if window.is_begun)
 
     @property
     def sealed(self) -> list[SnapshotWindow]:
-        """The windows that have a receipt, which may be damaged."""
+        """The windows that have a receipt, even a damaged one."""
         return [window for window in self.folders.values() if window.is_sealed]
 
     @property
     def readable(self) -> list[SnapshotWindow]:
-        """The windows whose receipts aren't damaged."""
+        """The windows whose receipts are intact."""
         return [window for window in self.folders.values() if window.is_readable]
 
     @cached_property
     def replaced(self) -> frozenset[str]:
-        """Files, relative to the archive, that sealed windows replace, whether sound or damaged.
+        """Files, relative to the archive, that sealed windows replace, whether intact or damaged.
 
         Raises:
             ReceiptError: When a window's receipt is damaged.
@@ -240,22 +240,22 @@ class Snapshot:
 
     @cached_property
     def superseded(self) -> frozenset[str]:
-        """Sound files that sealed windows replace: they are removed. Raises as `replaced` does."""
+        """Intact files that sealed windows replace; they are removed. Raises like `replaced`."""
         return frozenset(
             path for window in self.sealed if window.supersedes for path in window.receipt.replaces
         )
 
     def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
-        """Return the ids of the topics whose offsets a generation counts in.
+        """Return the ids of a generation's topics.
 
-        An archive of version 0.1 has them in `archive.json` only.
+        Archives of version 0.1 have them only in `archive.json`.
         """
         return self.document.topics | generation.document.topics
 
     def topic_lives(self) -> dict[tuple[str, str], int]:
-        """Return the first generation that counts in each topic, by its name and id.
+        """Return the first generation of each topic incarnation, by topic name and id.
 
-        Of a topic that was recreated, the lower number is the older life.
+        If a topic was recreated, the lower number is the older incarnation.
         """
         first: dict[tuple[str, str], int] = {}
         for generation in self.generations:

@@ -1,7 +1,7 @@
-"""How an archive stands, in one small document: what a list of many archives reads.
+"""An archive's status in one small document, for lists of many archives.
 
-Validation writes `overview.json` anew each time; reading it costs the same whatever the archive's
-age and size.
+Each validation rewrites `overview.json`; reading it costs the same regardless of the archive's age
+and size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["make_overview", "read_overview", "write_overview"]
 
 NAME = "overview.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# Kafka's timestamps may be any number; these are of this calendar.
+# Kafka's timestamps may be any number; this is the limit for calendar times.
 _HIGHEST = int(datetime(9000, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
 
 
@@ -35,30 +35,30 @@ def make_overview(
     name: str,
     cursor: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """Put an overview together.
+    """Build an overview.
 
     Args:
-        report: What a validation's `Report.to_dict` returned.
+        report: Result of a validation's `Report.to_dict`.
         receipt: The open generation's newest receipt.
         observed: What Kafka held at that validation.
-        settings: How the source topics are set up.
+        settings: Settings of the source topics.
         name: Name of the report's JSON document.
-        cursor: Where the next batch starts, which without a first one needn't be where a partition
-            starts; None for the ends in the report.
+        cursor: Starting offsets of the next batch, which before the first batch may differ from
+            the start of a partition; None for the ends in the report.
 
     Returns:
         pipeline, verdict, validated_at, report, files, bytes, records, offsets, partitions,
-        generations, windows, unsealed_segments (drained, and not proven), findings and gaps (by
-        reason), sealed_at, newest_record (ISO, of the newest receipt), lag (offsets that Kafka held
-        beyond what was drained; None when Kafka wasn't asked), expires_at (the earliest moment at
-        which Kafka may delete some of these; None when nothing waits or no retention is set for
-        the topic).
+        generations, windows, unsealed_segments (drained but not proven), findings and gaps (by
+        reason), sealed_at, newest_record (ISO, from the newest receipt), lag (offsets in Kafka
+        beyond what was drained; None if Kafka wasn't asked), expires_at (the earliest time at
+        which Kafka may delete some of these; None if there is no lag, or the topic has no
+        retention).
     """
     rows = report["partitions"]
     ends: dict[TopicPartition, int] = {}
     gaps: Counter[str] = Counter()
     for row in rows:
-        # A topic that was made again has several; the newest counts on.
+        # A recreated topic has several rows; the newest one counts.
         ends[TopicPartition(row["topic"], row["partition"])] = row["end"]
         gaps.update(row["gaps"])
     drained = ends | dict(cursor or {})
@@ -82,7 +82,7 @@ def make_overview(
 
 
 def _newest(receipt: Receipt | None) -> dict[TopicPartition, int]:
-    """Return the highest timestamp of each partition that a receipt has one of."""
+    """Return the highest timestamp of each partition in a receipt, where known."""
     return {
         part.tp: part.last_timestamp
         for part in (receipt.partitions if receipt else ())
@@ -95,9 +95,9 @@ def _expiry(
     newest: Mapping[TopicPartition, int],
     settings: Mapping[str, TopicSettings],
 ) -> int | None:
-    """Return when the first record that isn't drained may go, in milliseconds since 1970.
+    """Return when the first undrained record may be deleted, in milliseconds since 1970.
 
-    What comes after the newest drained record was hardly written before it.
+    Records after the newest drained one are assumed not to be older.
     """
     found = []
     for tp, waiting in lag.items():
@@ -109,7 +109,7 @@ def _expiry(
 
 
 def _iso(milliseconds: int | None) -> str | None:
-    """Return a time as documents have it; None for one beyond the calendar."""
+    """Return a time in ISO 8601; None if it is outside the calendar."""
     if milliseconds is None or not 0 <= milliseconds < _HIGHEST:
         return None
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
@@ -125,7 +125,7 @@ def write_overview(root: UPath, overview: Mapping[str, Any]) -> None:
 
 
 def read_overview(root: UPath) -> dict[str, Any] | None:
-    """Read an archive's overview; None where no validation of this release ran.
+    """Read an archive's overview; None if no validation of this release has run.
 
     Raises:
         ArchiveError: When it is damaged.

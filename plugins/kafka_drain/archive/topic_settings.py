@@ -1,6 +1,6 @@
-"""How the source topics are set up, kept in the archive's `topics.json` at each drain.
+"""Settings of the source topics, kept in the archive's `topics.json` and updated by each drain.
 
-A restore can make the target like its source, also when the source is gone.
+They allow a restore to create the target like its source, even if the source is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["noted_topic_settings", "read_topic_settings", "write_topic_settings"
 
 
 def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
-    """Read the settings by topic; none where no drain of this release ran.
+    """Read the settings by topic; empty if no drain of this release has run.
 
     Raises:
         ArchiveError: When `topics.json` is damaged.
@@ -31,17 +31,17 @@ def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
 
 
 def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
-    """Read the settings by topic; none where they can't be read: the next drain notes them anew."""
+    """Read the settings by topic; empty if unreadable, as the next drain rewrites them."""
     document = read_note(root / "topics.json") or {}
     try:
         return {name: known_fields(TopicSettings, settings) for name, settings in document.items()}
     except TypeError:
-        # JSON, and of something else.
+        # Valid JSON with other content.
         return {}
 
 
 def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
-    """Note the settings of some topics; those of others stay. Writes only what is new."""
+    """Update the settings of some topics and keep those of others. Writes only changes."""
     known = noted_topic_settings(root)
     merged = known | dict(settings)
     if merged != known:

@@ -1,7 +1,7 @@
-"""What Kafka held of each partition at the last runs: the memory behind STALLED and EXPIRING.
+"""Kafka's offsets per partition as seen by the last runs, the basis for STALLED and EXPIRING.
 
-Kept in `observed.json` of the archive. A run with nothing new leaves no receipt, and it is such
-runs that tell whether a partition stands still.
+Kept in the archive's `observed.json`. Runs without new data leave no receipt, yet exactly these
+runs show whether a partition is stalled.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ __all__ = [
     "write_observations",
 ]
 
-#: So long a partition may wait behind a transaction that is in progress: no producer may ask for a
-#: longer one (the brokers' transaction.max.timeout.ms, 15 minutes unless somebody has raised it).
+#: How long a partition may wait behind an ongoing transaction: the longest timeout that a producer
+#: can request (the brokers' transaction.max.timeout.ms, 15 minutes by default).
 STALL_SECONDS = 15 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a run saw of one partition.
+    """A run's observation of one partition.
 
     Attributes:
-        run: The run's name; a retry of it isn't another run.
-        at: When, in seconds since 1970.
-        earliest: First offset that Kafka still held.
+        run: Name of the run; a retry isn't another run.
+        at: Time of the run, in seconds since 1970.
+        earliest: First offset that Kafka still had.
         last_stable: Last stable offset.
         high_watermark: High watermark.
-        waiting_since: When the partition was first seen to stand at this last stable offset with
-            records behind it, in seconds since 1970; None when nothing waits.
+        waiting_since: When the partition was first seen at this last stable offset with records
+            behind it, in seconds since 1970; None if nothing is waiting.
         waiting_run: The run that saw that first.
     """
 
@@ -59,20 +59,20 @@ class Observation:
 
     @property
     def hidden(self) -> int:
-        """Offsets that wait behind an open transaction."""
+        """Last stable offset lag: number of offsets behind an open transaction."""
         return self.high_watermark - self.last_stable
 
     @property
     def is_stalled(self) -> bool:
-        """Whether an earlier run found the partition standing there, too long ago."""
+        """Whether an earlier run already saw the partition at this offset, too long ago."""
         return self.waiting_run != self.run and self.stands_still_at(self.last_stable, self.at)
 
     def stands_still_at(self, last_stable: int, now: float) -> bool:
-        """Whether a partition that is found at an offset waits there for too long.
+        """Return whether a partition has been waiting at an offset for too long.
 
         Args:
-            last_stable: Its last stable offset, with records behind it.
-            now: The time, in seconds since 1970.
+            last_stable: Its current last stable offset, with records behind it.
+            now: Current time, in seconds since 1970.
         """
         return (
             self.waiting_since is not None
@@ -87,7 +87,7 @@ Observations = Mapping[TopicPartition, Observation]
 def observe(
     before: Observations, bounds: Mapping[TopicPartition, KafkaBounds], run: str, at: float
 ) -> dict[TopicPartition, Observation]:
-    """Return what a run sees, with what earlier runs have seen."""
+    """Combine a run's observations with those of earlier runs."""
     return {tp: _observe(before.get(tp), held, run, at) for tp, held in bounds.items()}
 
 
@@ -101,14 +101,14 @@ def _observe(before: Observation | None, held: KafkaBounds, run: str, at: float)
 
 
 def stalled_findings(observed: Observations) -> list[Finding]:
-    """Return a finding for each partition that has stood still since an earlier run."""
+    """Return a finding for each partition that has been stalled since an earlier run."""
     findings = []
     for tp, seen in sorted(observed.items()):
         if seen.is_stalled and seen.waiting_since is not None:
             since = datetime.fromtimestamp(seen.waiting_since, timezone.utc)
             detail = (
-                f"stands at offset {seen.last_stable} since {since:%Y-%m-%d %H:%M:%S} UTC or "
-                f"longer; {seen.hidden:,} offsets wait behind an open transaction"
+                f"last stable offset {seen.last_stable} unchanged since {since:%Y-%m-%d %H:%M:%S} "
+                f"UTC or earlier; {seen.hidden:,} offsets wait behind an open transaction"
             )
             findings.append(Finding(Reason.STALLED, tp, detail))
     return findings
@@ -121,17 +121,17 @@ def expiry_warnings(
     interval: float,
     now: float,
 ) -> list[str]:
-    """Say where Kafka will have deleted what comes after this drain before the next one starts.
+    """Warn about partitions whose new records Kafka will delete before the next drain starts.
 
-    The first offset that Kafka holds moves on as fast as it did since the last run. Where that
-    takes it beyond this drain's end, records in between live and die unseen.
+    Assumes that Kafka's first offset advances at the same rate as since the last run. If it passes
+    this drain's end before the next drain, the records in between are lost.
 
     Args:
-        before: What the last run saw.
-        first: First offset that Kafka holds now.
-        end: Where this drain ends.
+        before: Observations of the last run.
+        first: Kafka's current first offset.
+        end: End offset of this drain.
         interval: Seconds until the next run.
-        now: The time, in seconds since 1970.
+        now: Current time, in seconds since 1970.
     """
     warnings = []
     for tp in sorted(first):
@@ -142,7 +142,7 @@ def expiry_warnings(
         left = (end[tp] - first[tp]) / rate
         if left < interval:
             warnings.append(
-                f"EXPIRING: Kafka deletes {rate:,.1f} offsets/s of {tp} and reaches offset "
+                f"EXPIRING: Kafka deletes {rate:,.1f} offsets/s of {tp} and will reach offset "
                 f"{end[tp]:,}, where this drain ends, in {duration_text(left)}; the next drain "
                 f"starts in {duration_text(interval)}. Drain more often, or raise the topic's "
                 "retention"
@@ -151,7 +151,7 @@ def expiry_warnings(
 
 
 def read_observations(archive: Archive) -> dict[TopicPartition, Observation]:
-    """Read what the last run saw; nothing where there was none, or its note can't be read."""
+    """Read the last run's observations; empty if there are none, or they are unreadable."""
     document = read_note(archive.root / "observed.json", "partitions")
     if document is None:
         return {}
@@ -162,7 +162,7 @@ def read_observations(archive: Archive) -> dict[TopicPartition, Observation]:
 
 
 def write_observations(archive: Archive, observed: Observations) -> None:
-    """Keep what a run saw."""
+    """Write a run's observations."""
     rows: Iterable[dict[str, Any]] = [
         {"topic": tp.topic, "partition": tp.partition, **asdict(seen)}
         for tp, seen in sorted(observed.items())

@@ -1,4 +1,4 @@
-"""A window on disk: plan, data files and receipt."""
+"""A window on disk: its plan, data files and receipt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Window", "range_rows", "ranges_of"]
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
-    """Return offset ranges as JSON types, as they stand in a plan."""
+    """Return offset ranges as JSON types, in the form used by plans."""
     return [
         {"topic": tp.topic, "partition": tp.partition, "start": r.start, "end": r.end}
         for tp in sorted(ranges)
@@ -28,7 +28,7 @@ def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[d
 
 
 def ranges_of(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[OffsetRange]]:
-    """Read what `range_rows` has written."""
+    """Parse the result of `range_rows`."""
     ranges: dict[TopicPartition, list[OffsetRange]] = {}
     for row in rows:
         tp = TopicPartition(row["topic"], row["partition"])
@@ -38,14 +38,14 @@ def ranges_of(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[Of
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A bounded drain of offsets that no generation holds, with files and receipt of its own."""
+    """A bounded drain of offsets that no generation holds, with its own files and receipt."""
 
     root: UPath
     key: str
 
     @property
     def name(self) -> str:
-        """Folder relative to the archive."""
+        """Folder, relative to the archive."""
         return f"windows/{self.key}"
 
     @property
@@ -55,49 +55,49 @@ class Window:
 
     @property
     def data_name(self) -> str:
-        """Data folder relative to the archive."""
+        """Data folder, relative to the archive."""
         return f"{self.name}/data"
 
     @property
     def data(self) -> UPath:
-        """Folder of the files; each attempt of a drain has one of its own in it."""
+        """Folder of the files, with a subfolder for each attempt of a drain."""
         return self.folder / "data"
 
     def read_plan(self) -> WindowPlan:
-        """Read `plan.json`: the offsets, frozen before the drain; raises as `parse_plan` does."""
+        """Read `plan.json`: the offsets, fixed before the drain; raises like `parse_plan`."""
         return self.parse_plan(self.read_plan_bytes())
 
     def read_plan_bytes(self) -> bytes | None:
-        """Read the bytes of `plan.json`; None when there is none."""
+        """Read the content of `plan.json`; None if it doesn't exist."""
         try:
             return read_bytes(self.folder / "plan.json")
         except FileNotFoundError:
             return None
 
     def parse_plan(self, content: bytes | None) -> WindowPlan:
-        """Parse the bytes of `plan.json`.
+        """Parse the content of `plan.json`.
 
         Raises:
-            ArchiveError: When there are none, or it isn't as it was written.
+            ArchiveError: When it doesn't exist, or was changed.
         """
         if content is None:
             raise ArchiveError(f"{self.folder} has no plan.json; restore it from a copy")
         return WindowPlan.parse(self.folder / "plan.json", content)
 
     def has_receipt(self) -> bool:
-        """Say whether the window is sealed by now."""
+        """Return whether the window is sealed by now."""
         return (self.folder / "receipt.json").is_file()
 
     def read_receipt(self) -> Receipt:
         """Read the window's receipt.
 
         Raises:
-            FileNotFoundError: When there is none.
-            ReceiptError: When its bytes aren't those that were sealed.
+            FileNotFoundError: When it doesn't exist.
+            ReceiptError: When it differs from what was sealed.
         """
         content = read_bytes(self.folder / "receipt.json")
         return parse_receipt(content, f"the receipt of window {self.key}")
 
     def write_receipt(self, receipt: Receipt) -> bool:
-        """Write the receipt where there is none yet; False when there is one."""
+        """Write the receipt; return False if it already exists."""
         return create_text(self.folder / "receipt.json", receipt.to_bytes().decode("utf-8"))

@@ -1,1 +1,1 @@
-"""What users may say: pipelines and their options, checked before anything starts."""
+"""User-facing configuration: pipelines and their options, checked before anything starts."""

@@ -1,4 +1,4 @@
-"""Checks of single option values: each takes a value, returns Spark's text for it, or says no.
+"""Checks of single option values: each returns the value in Spark's form, or raises ConfigError.
 
 Opens nothing.
 """
@@ -29,24 +29,24 @@ __all__ = [
 ]
 
 Check = Callable[[str, Any], str]
-"""Takes an option's name and value; returns the value as Spark reads it; raises ConfigError."""
+"""Takes an option's name and value, returns the value in Spark's form; raises ConfigError."""
 
 _SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
 _DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
 
 
 def refuse(name: str, value: Any, accepted: str) -> ConfigError:
-    """Make the error for a value that isn't acceptable."""
+    """Return the error for a value that isn't acceptable."""
     return ConfigError(f"{name} = {value!r} is not acceptable; accepted: {accepted}")
 
 
 def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigError:
-    """Make the error for a name that nobody knows, with the nearest one that exists."""
-    # The value may be a secret under a misspelt name.
+    """Return the error for an unknown name, suggesting the closest known one."""
+    # The value may be a secret whose name is misspelt.
     shown = "hidden" if _SECRET.search(name) else repr(value)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
-    return ConfigError(f"{name!r} (value {shown}) is no {what}{hint}")
+    return ConfigError(f"{name!r} (value {shown}) isn't a valid {what}{hint}")
 
 
 def integer(minimum: int) -> Check:
@@ -68,7 +68,7 @@ def integer(minimum: int) -> Check:
 
 
 def boolean(name: str, value: Any) -> str:
-    """Accept true and false."""
+    """Accept true or false."""
     written = str(value).lower()
     if written not in ("true", "false"):
         raise refuse(name, value, "true or false")
@@ -76,14 +76,14 @@ def boolean(name: str, value: Any) -> str:
 
 
 def text(name: str, value: Any) -> str:
-    """Accept text that isn't empty."""
+    """Accept non-empty text."""
     if not isinstance(value, (str, int, float)) or not str(value):
         raise refuse(name, value, "text")
     return str(value)
 
 
 def one_of(*choices: str) -> Check:
-    """Accept one of a few words."""
+    """Accept one of several words."""
 
     def check(name: str, value: Any) -> str:
         if str(value) not in choices:
@@ -94,14 +94,14 @@ def one_of(*choices: str) -> Check:
 
 
 def duration(name: str, value: Any) -> str:
-    """Accept a time as Spark writes it."""
+    """Accept a duration in Spark's notation."""
     if not _DURATION.fullmatch(str(value)):
         raise refuse(name, value, "a number with ms, s, m, h or d, for example '15m'")
     return str(value)
 
 
 def timestamp(name: str, value: Any) -> str:
-    """Accept milliseconds since 1970, or an ISO 8601 time with its zone."""
+    """Accept milliseconds since 1970, or an ISO 8601 time with a time zone."""
     accepted = "milliseconds since 1970, or a time with its zone: '2026-01-31T00:00:00+00:00'"
     if isinstance(value, str) and not value.isdigit():
         try:
@@ -146,6 +146,6 @@ def offsets(name: str, value: Any) -> str:
 
 
 def timestamps(name: str, value: Any) -> str:
-    """Accept a time for each partition."""
+    """Accept a timestamp for each partition."""
     accepted = '{"topic": {"0": 1767225600000}}, in milliseconds since 1970'
     return json.dumps(_per_partition(name, value, accepted, timestamp))

@@ -1,4 +1,4 @@
-"""Pipelines that are drained by one Spark application: what they have to agree on."""
+"""Groups of pipelines that share one Spark application, and the settings they must agree on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_drain.storage.s3 import scheme_of
 
 __all__ = ["check_group"]
 
-#: What pipelines have to agree on: there is one Spark, with one configuration.
+#: Settings that must be equal: the group has a single Spark application with one configuration.
 SHARED = (
     *("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory"),
     "archive_conn_id",
@@ -21,8 +21,8 @@ def check_group(pipelines: Sequence[Pipeline]) -> None:
     """Refuse pipelines that can't share a Spark application.
 
     Raises:
-        ConfigError: When there is none, two have one name or archive, or they differ in what has to
-            be the same; names the key and both values.
+        ConfigError: When the group is empty, two pipelines have the same name or archive, or a
+            setting differs that must be equal; names the key and both values.
     """
     if not pipelines:
         raise ConfigError("a group of drains needs at least one pipeline")
@@ -35,14 +35,14 @@ def check_group(pipelines: Sequence[Pipeline]) -> None:
     for pipeline in pipelines[1:]:
         if scheme_of(first.archive) != scheme_of(pipeline.archive):
             raise ConfigError(
-                f"pipelines {first.name} and {pipeline.name} can't be drained by one Spark: their "
-                f"archives are {first.archive} and {pipeline.archive}, and how a checkpoint is "
-                "written is one setting for all; make two groups"
+                f"pipelines {first.name} and {pipeline.name} can't share a Spark application: "
+                f"their archives are {first.archive} and {pipeline.archive}, but the way a "
+                "checkpoint is written is a single setting; make two groups"
             )
         for key in SHARED:
             ours, theirs = getattr(first, key), getattr(pipeline, key)
             if ours != theirs:
                 raise ConfigError(
-                    f"pipelines {first.name} and {pipeline.name} can't be drained by one Spark: "
-                    f"{key} is {ours!r} and {theirs!r}; make them equal, or two groups"
+                    f"pipelines {first.name} and {pipeline.name} can't share a Spark application: "
+                    f"{key} is {ours!r} and {theirs!r}; make them equal, or make two groups"
                 )

@@ -1,4 +1,4 @@
-"""What users write in keys, and how they are told all that is wrong with it at once.
+"""The base of user-written configuration, which reports all errors at once.
 
 Opens nothing.
 """
@@ -27,22 +27,22 @@ T = TypeVar("T")
 
 
 class ConfigModel(BaseModel):
-    """A declaration of users'. Its errors are one ConfigError, with a suggestion for a misspelling.
+    """A user's declaration. Reports errors as one ConfigError that suggests fixes for typos.
 
     Raises:
-        ConfigError: When a key is unknown or a value not acceptable; names key, value and what is
-            accepted.
+        ConfigError: When a key is unknown or a value isn't acceptable; names the key, the value and
+            what is accepted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: What it declares, for messages.
+    #: Kind of declaration, for messages.
     declares: ClassVar[str]
 
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Turn pydantic's errors into one message, and unknown keys into a suggestion."""
+        """Turn pydantic's errors into one message, and suggest the closest key for unknown ones."""
         if isinstance(data, dict):
             for key, value in data.items():
                 if key not in cls.model_fields:
@@ -63,16 +63,16 @@ class ConfigModel(BaseModel):
 
 
 def collected(check: Callable[[str, Any], T]) -> Callable[[Any, ValidationInfo], T]:
-    """Make a field's validator of a check that takes the field's name and a value.
+    """Turn a check that takes a name and a value into a field validator.
 
-    What it refuses is told together with what is wrong with other fields.
+    Its errors are reported together with those of other fields.
     """
 
     def validate(value: Any, info: ValidationInfo) -> T:
         try:
             return check(str(info.field_name), value)
         except ConfigError as error:
-            # pydantic goes on to the next field after a ValueError alone.
+            # pydantic continues with the next field only after a ValueError.
             raise ValueError(str(error)) from error
 
     return validate

@@ -1,4 +1,4 @@
-"""Offset ranges as they are named on a command line: those that somebody accepts as expired, too.
+"""Offset ranges in command-line notation, including those acknowledged as expired.
 
 Opens nothing.
 """
@@ -17,7 +17,7 @@ _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d
 
 
 def range_name(tp: TopicPartition, offset_range: OffsetRange) -> str:
-    """Write a range as `topic:partition:start-end`; the end is not part of it."""
+    """Format a range as `topic:partition:start-end`; the end is exclusive."""
     return f"{tp.topic}:{tp.partition}:{offset_range.start}-{offset_range.end}"
 
 
@@ -25,7 +25,7 @@ def parse_acknowledgements(ranges: Iterable[str]) -> Mapping[TopicPartition, lis
     """Parse ranges of the form `topic:partition:start-end`.
 
     Raises:
-        ConfigError: When one has another form.
+        ConfigError: When one isn't in that form.
     """
     return parse_ranges("acknowledge_expired", ranges, "as the finding names it")
 
@@ -36,12 +36,12 @@ def parse_ranges(
     """Parse ranges of the form `topic:partition:start-end`.
 
     Args:
-        option: Where they are from, for the error's message.
+        option: Name of the option, for the error message.
         ranges: The ranges.
-        example: What such a range looks like, for the error's message.
+        example: An example of such a range, for the error message.
 
     Raises:
-        ConfigError: When one has another form.
+        ConfigError: When one isn't in that form.
     """
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for text in ranges:
@@ -49,7 +49,7 @@ def parse_ranges(
         if match is None or int(match["start"]) >= int(match["end"]):
             raise ConfigError(
                 f"{option} = {text!r} is not acceptable; accepted: topic:partition:start-end, "
-                f"{example}; the end is not part of it"
+                f"{example}; the end is exclusive"
             )
         tp = TopicPartition(match["topic"], int(match["partition"]))
         found.setdefault(tp, []).append(OffsetRange(int(match["start"]), int(match["end"])))

@@ -1,4 +1,4 @@
-"""A pipeline: which topics, to which archive, how. What users write in a DAG file."""
+"""Pipelines: which topics are drained to which archive, and how. Users define them in DAG files."""
 
 from __future__ import annotations
 
@@ -24,46 +24,49 @@ from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
 
 __all__ = ["Pipeline"]
 
-# What Kafka allows in a topic's name (org.apache.kafka.common.internals.Topic).
+# Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 
 
 class Pipeline(ConfigModel):
-    """One declaration of what is archived, from which topics, and how.
+    """Declares what is archived, from which topics, and how.
 
-    Exactly one of `topics`, `topic_pattern` and `assign` says what is drained.
+    Exactly one of `topics`, `topic_pattern` and `assign` selects what is drained.
 
     Attributes:
-        name: Names the DAGs, such as `drain_<name>` and `republish_<name>`.
+        name: Used in the DAG ids, such as `drain_<name>` and `republish_<name>`.
         topics: Topics to drain (Spark's `subscribe`).
-        topic_pattern: A Java regular expression for topics to drain (`subscribePattern`).
+        topic_pattern: Java regular expression for topics to drain (`subscribePattern`).
         assign: Partitions to drain, `{"topic": [0, 1]}`.
         archive: Folder of the archive: an absolute path or a URL.
-        schedule: When drains run, as Airflow writes it; None for never by itself.
+        schedule: Schedule of the drains, in Airflow's notation; None to run only on demand.
         archive_conn_id: Airflow connection of type Amazon Web Services, for an archive on S3; None
-            for what the worker's environment or role has.
+            to use the worker's environment or role.
         kafka_conn_id: Airflow connection of type Kafka.
         spark_conn_id: Airflow connection of type Spark; its host is the master.
         format: Format of the data files.
-        compression: Compression of the data files; the format's default is zstd, or gzip for JSON.
-        partition_by: Columns that folders are named by; of topic, date and hour (UTC).
-        values: How values are decoded into typed columns, beside their raw bytes; None for not.
+        compression: Compression of the data files; defaults to zstd, or gzip for JSON.
+        partition_by: Columns to partition folders by: any of topic, date and hour (UTC).
+        values: Decoding of values into typed columns, in addition to raw bytes; None to disable.
         source_options: Options of Spark's Kafka source, by Spark's names.
         sink_options: Options of Spark's file sink, by Spark's names.
-        spark_conf: Spark's configuration for the job.
+        spark_conf: Spark configuration of the job.
         log_levels: Level by logger: `kafka`, `sink`, `kafka-clients` or a full name.
-        jars: Jars of the Kafka connector, where not those that `kafka-drain jars` fetched.
-        driver_memory: Heap of the driver, for example `2g`.
-        max_manifest_lines: From so many on, maintenance closes the generation, opens the next.
-        max_generation_days: From so many days on as well, so that its files can be compacted.
-        target_file_bytes: How large compaction makes files.
-        retention_days: Maintenance deletes files whose newest record is older; None for never.
+        jars: Jars of the Kafka connector; None for those fetched by `kafka-drain jars`.
+        driver_memory: Heap size of the driver, for example `2g`.
+        max_manifest_lines: Number of manifest lines after which maintenance rolls over to a new
+            generation.
+        max_generation_days: Age in days after which maintenance rolls over to a new generation, so
+            that the files of the old one can be compacted.
+        target_file_bytes: Target size of compacted files, in bytes.
+        retention_days: Age in days of the newest record after which maintenance deletes a file;
+            None to keep files forever.
 
     Raises:
-        ConfigError: When a key is unknown or a value not acceptable; names key, value and what is
-            accepted.
+        ConfigError: When a key is unknown or a value isn't acceptable; names the key, the value and
+            what is accepted.
     """
 
     declares: ClassVar[str] = "pipeline"
@@ -99,7 +102,7 @@ class Pipeline(ConfigModel):
         if topics is None:
             return topics
         if not topics or len(set(topics)) != len(topics):
-            raise refuse("topics", topics, f"{accepted}, none twice")
+            raise refuse("topics", topics, f"{accepted}, no duplicates")
         for topic in topics:
             if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
                 raise refuse("topics", topic, accepted)
@@ -120,9 +123,9 @@ class Pipeline(ConfigModel):
     def _check_assign(cls, assign: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
         for topic, partitions in (assign or {}).items():
             if not _TOPIC.fullmatch(topic):
-                raise refuse(f"assign[{topic}]", partitions, "a topic's name and its partitions")
+                raise refuse(f"assign[{topic}]", partitions, "a topic name and its partitions")
             if not partitions or min(partitions) < 0 or len(set(partitions)) != len(partitions):
-                raise refuse(f"assign[{topic}]", partitions, "partition numbers, none twice")
+                raise refuse(f"assign[{topic}]", partitions, "partition numbers, no duplicates")
         if assign == {}:
             raise refuse("assign", assign, '{"topic": [0, 1]}')
         return assign
@@ -140,7 +143,9 @@ class Pipeline(ConfigModel):
     @classmethod
     def _check_partition_by(cls, columns: list[str]) -> list[str]:
         if len(set(columns)) != len(columns) or not set(columns) <= set(PARTITION_COLUMNS):
-            raise refuse("partition_by", columns, f"of {', '.join(PARTITION_COLUMNS)}, none twice")
+            raise refuse(
+                "partition_by", columns, f"any of {', '.join(PARTITION_COLUMNS)}, no duplicates"
+            )
         return columns
 
     @field_validator("source_options")
@@ -163,16 +168,16 @@ class Pipeline(ConfigModel):
         given = [key for key in ("topics", "topic_pattern", "assign") if getattr(self, key)]
         if len(given) != 1:
             seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
-            raise ConfigError(f"{seen}: say exactly one of topics, topic_pattern and assign")
+            raise ConfigError(f"{seen}: give exactly one of topics, topic_pattern and assign")
         if self.archive_conn_id and scheme_of(self.archive) not in S3_SCHEMES:
             raise ConfigError(
-                f"archive_conn_id = {self.archive_conn_id!r} is for archives on S3, and the "
+                f"archive_conn_id = {self.archive_conn_id!r} is only for archives on S3, but the "
                 f"archive is {self.archive}; leave it out"
             )
         if self.values and self.values.registry_conn_id and not self.subjects:
             raise ConfigError(
-                "values.subjects is missing: a pipeline of several topics has to say which "
-                "subjects of the Schema Registry have their schemas"
+                "values.subjects is missing: a pipeline with several topics has to name the "
+                "subjects of the Schema Registry that have their schemas"
             )
         compressions = COMPRESSIONS[self.format]
         if not self.compression:
@@ -188,19 +193,19 @@ class Pipeline(ConfigModel):
         """Return this pipeline with another level for Spark's Kafka and sink classes.
 
         Raises:
-            ConfigError: When there is no such level.
+            ConfigError: When the level doesn't exist.
         """
         levels = check_log_levels({"kafka": level, "sink": level})
         return self.model_copy(update={"log_levels": self.log_levels | levels})
 
     @property
     def source(self) -> dict[str, Any]:
-        """What is drained: the one of topics, topic_pattern and assign that is given."""
+        """Selects what is drained: whichever of topics, topic_pattern and assign is given."""
         return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
 
     @property
     def subjects(self) -> list[str]:
-        """The Schema Registry's subjects; by default that of the one topic's values."""
+        """The Schema Registry's subjects; by default the value subject of the only topic."""
         topics = self.topics or list(self.assign or ())
         if self.values is None or self.values.subjects:
             return list(self.values.subjects) if self.values else []
@@ -208,7 +213,7 @@ class Pipeline(ConfigModel):
 
     @property
     def writer_options(self) -> dict[str, str]:
-        """Options of the file sink, with the compression and what is set unless told otherwise."""
+        """Options of the file sink, including the compression and defaults."""
         defaults = writer_defaults(self.format, self.compression)
         return defaults | {name: str(value) for name, value in self.sink_options.items()}
 

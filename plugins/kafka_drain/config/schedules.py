@@ -1,4 +1,4 @@
-"""How long it is from one scheduled run to the next."""
+"""Intervals between scheduled runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from croniter import croniter
 
 __all__ = ["cron_of", "interval_seconds"]
 
-#: Airflow's preset that croniter doesn't know.
+#: Airflow presets that croniter doesn't know.
 _PRESETS = {"@quarterly": "0 0 1 */3 *"}
 
 
 def cron_of(schedule: str | None) -> str | None:
-    """Return a schedule as croniter reads it; None for one that isn't regular."""
+    """Return a schedule as a croniter expression; None if it isn't regular."""
     if not schedule:
         return None
     expression = _PRESETS.get(schedule, schedule)
@@ -24,11 +24,11 @@ def interval_seconds(schedule: str | None, now: datetime) -> float | None:
     """Return the seconds between the next two runs of a schedule.
 
     Args:
-        schedule: As Airflow writes it: a preset such as `@hourly`, or a cron expression.
-        now: From when on.
+        schedule: In Airflow's notation: a preset such as `@hourly`, or a cron expression.
+        now: Start of the search.
 
     Returns:
-        None for a schedule that never comes, or that isn't regular.
+        None for a schedule that never runs, or that isn't regular.
     """
     expression = cron_of(schedule)
     if expression is None:

@@ -1,7 +1,6 @@
-"""The options of Spark's Kafka source: which exist, what they accept, which go together.
+"""Options of Spark's Kafka source: which ones exist, what they accept, and how they combine.
 
-Names are Spark's own (`KafkaSourceProvider`); Spark itself accepts misspelt ones in silence.
-
+Names are Spark's own (`KafkaSourceProvider`); Spark itself silently accepts misspelt ones.
 Opens nothing.
 """
 
@@ -36,10 +35,10 @@ __all__ = [
     "whole_pattern",
 ]
 
-#: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS: what subscribePattern leaves out.
+#: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS, which subscribePattern excludes.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 
-#: Spark's source options that a drain takes, each with the check of its value.
+#: Spark's source options that a drain accepts, each with its value check.
 OPTIONS: dict[str, Check] = {
     "startingOffsets": offsets,
     "startingTimestamp": timestamp,
@@ -58,13 +57,13 @@ OPTIONS: dict[str, Check] = {
     "includeHeaders": boolean,
 }
 
-#: At most one of these says where the first drain starts.
+#: Options for where the first drain starts; at most one may be given.
 STARTING_POSITIONS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
-#: What a drain sets unless told otherwise. Spark's own default starting position is `latest`, an
-#: archive's is `earliest`; headers are lost without `includeHeaders`; aborted records come along
-#: without `read_committed`. The others were measured: fetches and polls are larger than Kafka's
-#: own, but not so large that what they hold fills a heap of 1 GiB.
+#: Defaults of a drain. Spark's own default starting position is `latest`, an archive's is
+#: `earliest`; without `includeHeaders`, headers are lost; without `read_committed`, aborted records
+#: are included. The other values were measured: fetches and polls are larger than Kafka's own
+#: defaults, but not so large that buffered data fills a heap of 1 GiB.
 DEFAULTS: dict[str, str] = {
     "startingOffsets": "earliest",
     "failOnDataLoss": "true",
@@ -73,21 +72,21 @@ DEFAULTS: dict[str, str] = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
-    # A task asks for the partition's bounds after each poll, behind the fetch for more that the
-    # consumer has sent meanwhile; at the end of the log, the broker holds that for 500 ms.
+    # A task asks for the partition's bounds after each poll, queued behind the consumer's next
+    # fetch; at the end of the log, the broker would hold that fetch for 500 ms.
     "kafka.fetch.max.wait.ms": "10",
 }
 
-# Of a streaming query; a bounded read has no use for them.
+# Options of streaming queries, which don't apply to bounded reads.
 _STREAMING = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss")
 
 
 def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, str]:
-    """Return the options of Spark's source, but for where it starts and what it reads.
+    """Return the options of Spark's source, without the starting position and the topics.
 
     Args:
         given: A pipeline's source options.
-        is_bounded: Whether offsets are read up to an end, not by a streaming query.
+        is_bounded: Whether the read has end offsets, as opposed to a streaming query.
     """
     left_out = {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"}
     left_out |= set(_STREAMING) if is_bounded else set()
@@ -95,23 +94,23 @@ def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, s
     return {name: value for name, value in options.items() if name not in left_out}
 
 
-# Options of Spark's source that something else decides.
+# Options of Spark's source that are determined elsewhere.
 _ELSEWHERE = {
-    "subscribe": "say topics=[…] in the pipeline",
-    "subscribePattern": "say topic_pattern=… in the pipeline",
-    "assign": "say assign={…} in the pipeline",
+    "subscribe": "set topics=[…] in the pipeline",
+    "subscribePattern": "set topic_pattern=… in the pipeline",
+    "assign": "set assign={…} in the pipeline",
     "kafka.bootstrap.servers": "it comes from the Kafka connection",
     "endingOffsets": "it bounds a batch read; a drain always ends at the latest offsets",
     "endingTimestamp": "it bounds a batch read; a drain always ends at the latest offsets",
     "endingOffsetsByTimestamp": "it bounds a batch read; a drain always ends at the latest offsets",
-    "kafka.auto.offset.reset": "say startingOffsets instead",
+    "kafka.auto.offset.reset": "set startingOffsets instead",
     "kafka.enable.auto.commit": "Spark keeps the offsets in its checkpoint",
     "kafka.key.deserializer": "keys are kept as bytes",
     "kafka.value.deserializer": "values are kept as bytes",
-    "kafka.interceptor.classes": "Spark doesn't allow it: it may break the query",
+    "kafka.interceptor.classes": "Spark doesn't allow it, because it may break the query",
 }
 
-# org.apache.kafka.clients.consumer.ConsumerConfig of kafka-clients 3.9.1, less what the
+# org.apache.kafka.clients.consumer.ConsumerConfig of kafka-clients 3.9.1, except what the
 # connection sets (security.*, sasl.*, ssl.*) and what Spark refuses.
 _CONSUMER = frozenset(
     """
@@ -140,7 +139,7 @@ def _check_consumer_option(name: str, value: Any) -> str:
     consumer_name = name.removeprefix("kafka.")
     if consumer_name.split(".")[0] in ("security", "sasl", "ssl"):
         raise ConfigError(
-            f"{name!r} doesn't belong in source_options: say it in the Kafka connection"
+            f"{name!r} doesn't belong in source_options: set it in the Kafka connection"
         )
     if consumer_name not in _CONSUMER:
         known = [f"kafka.{known}" for known in _CONSUMER]
@@ -153,27 +152,27 @@ def _check_consumer_option(name: str, value: Any) -> str:
 
 
 def whole_pattern(pattern: str) -> str:
-    """Return a pattern for subscribePattern that matches whole names, as in Kafka's consumer.
+    """Return a pattern for subscribePattern that matches whole names, like Kafka's consumer.
 
-    Spark looks for it anywhere in a name (SubscribePatternStrategy, `findFirstIn`).
+    Spark searches for a match anywhere in the name (SubscribePatternStrategy, `findFirstIn`).
     """
     return rf"\A(?:{pattern})\z"
 
 
 def subscribed_topics(options: Mapping[str, str]) -> set[str]:
-    """Return the topics that options of Spark's source name; a pattern names none."""
+    """Return the topics named by options of Spark's source; a pattern names none."""
     named = set(json.loads(options.get("assign", "{}")))
     return named | set(filter(None, options.get("subscribe", "").split(",")))
 
 
 def check_source_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Check source options and return them as Spark reads them, without the defaults.
+    """Check source options and return them in Spark's form, without the defaults.
 
     Args:
-        options: By Spark's names; consumer options have the prefix `kafka.`.
+        options: Options by Spark's names; consumer options have the prefix `kafka.`.
 
     Raises:
-        ConfigError: When a name is unknown, a value not accepted, or two options contradict each
+        ConfigError: When a name is unknown, a value isn't accepted, or two options contradict each
             other; names the option, its value and what is accepted.
     """
     checked: dict[str, str] = {}
@@ -196,7 +195,7 @@ def _check_together(options: Mapping[str, str]) -> None:
     positions = [name for name in STARTING_POSITIONS if name in options]
     if len(positions) > 1:
         raise ConfigError(
-            f"{' and '.join(positions)} contradict each other: say where to start once"
+            f"{' and '.join(positions)} contradict each other: give only one starting position"
         )
     if (
         "startingOffsetsByTimestampStrategy" in options
@@ -205,17 +204,19 @@ def _check_together(options: Mapping[str, str]) -> None:
     ):
         raise ConfigError(
             "startingOffsetsByTimestampStrategy has no effect without startingTimestamp or "
-            "startingOffsetsByTimestamp: say one of them, or leave it out"
+            "startingOffsetsByTimestamp: give one of them, or leave it out"
         )
     least, most = (options.get(f"{limit}OffsetsPerTrigger") for limit in ("min", "max"))
     if least and most and int(least) > int(most):
         raise ConfigError(
-            f"minOffsetsPerTrigger = {least} is above maxOffsetsPerTrigger = {most}: no batch "
-            "can hold both"
+            f"minOffsetsPerTrigger = {least} exceeds maxOffsetsPerTrigger = {most}: no batch "
+            "can satisfy both"
         )
     if "maxTriggerDelay" in options and not least:
         raise ConfigError(
-            "maxTriggerDelay has no effect without minOffsetsPerTrigger: say both or neither"
+            "maxTriggerDelay has no effect without minOffsetsPerTrigger: give both or neither"
         )
     if "groupIdPrefix" in options and "kafka.group.id" in options:
-        raise ConfigError("groupIdPrefix and kafka.group.id contradict each other: say one of them")
+        raise ConfigError(
+            "groupIdPrefix and kafka.group.id contradict each other: give only one of them"
+        )

@@ -1,4 +1,4 @@
-"""Spark's own configuration for a job: what kafka-drain sets, what a pipeline may set.
+"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set.
 
 Opens nothing.
 """
@@ -23,31 +23,32 @@ __all__ = [
     "compile_less",
 ]
 
-#: What a job sets unless the pipeline says otherwise.
+#: Settings of a job that a pipeline can override.
 DEFAULTS: dict[str, str] = {
     "spark.log.level": "WARN",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Not for streaming; a republish says its number of partitions itself.
+    # Not applicable to streaming; a republish sets its number of partitions itself.
     "spark.sql.adaptive.enabled": "false",
-    # No sort before a partitioned write.
+    # Avoids sorting before a partitioned write.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    # How often running tasks report the records that they have read, for the progress line.
+    # How often running tasks report the number of records read, for the progress line.
     "spark.executor.heartbeatInterval": "2s",
-    # Consumers that wait for another task on their partition hold what they fetched ahead: where
-    # partitions are cut, and in groups, they fill the heap within the five minutes of the default.
+    # Cached consumers keep their prefetched records while they wait for the next task on their
+    # partition. When partitions are split, and in groups, these fill the heap within the default
+    # timeout of five minutes.
     "spark.kafka.consumer.cache.timeout": "10s",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
 }
 
-#: What an archive's correctness rests on; a pipeline can't change it.
+#: Settings that the archive's correctness depends on; a pipeline can't change them.
 FIXED: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
-    # INT96, the default, carries no statistics.
+    # The default, INT96, has no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Times before 1582 are kept as they are, and not moved to the calendar that people had.
+    # Keeps times before 1582 as they are, instead of rebasing them to the Julian calendar.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
@@ -57,13 +58,13 @@ FIXED: dict[str, str] = {
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]key|jaas|sasl|ssl",
 }
 
-# ORC files hold local times of the JVM that wrote them.
+# ORC files contain times in the local zone of the JVM that wrote them.
 JAVA_OPTIONS = "-Duser.timezone=UTC"
-# A drain's objects die young. G1's barriers and its threads cost a tenth of a short job, and zstd's
-# buffers outside the heap make it wait ("GCLocker").
+# A drain's objects are short-lived. G1's barriers and threads cost a tenth of a short job, and
+# zstd's off-heap buffers stall it ("GCLocker").
 _COLLECTOR = "-XX:+UseParallelGC"
 
-#: Where values are decoded: a bad value may say any length, and Avro would make room for it.
+#: For decoding values: a corrupt value may claim any length, and Avro would allocate it.
 AVRO_LIMITS = (
     "-Dorg.apache.avro.limits.bytes.maxLength=33554432",
     "-Dorg.apache.avro.limits.string.maxLength=33554432",
@@ -82,19 +83,19 @@ _KAFKA_CACHES: dict[str, Check] = {
 }
 _ELSEWHERE = {
     "spark.master": "it comes from the Spark connection",
-    "spark.jars": "say jars=[…] in the pipeline; set in a session it would come too late",
-    "spark.jars.packages": "nothing is downloaded during a run; say jars=[…] in the pipeline",
-    "spark.submit.deployMode": "the driver runs where spark-submit does (client)",
-    "spark.submit.pyFiles": "kafka-drain sends its own package",
+    "spark.jars": "set jars=[…] in the pipeline; set in a session, it would take effect too late",
+    "spark.jars.packages": "nothing is downloaded during a run; set jars=[…] in the pipeline",
+    "spark.submit.deployMode": "the driver runs in the spark-submit process (client)",
+    "spark.submit.pyFiles": "kafka-drain ships its own package",
 }
 
-#: Hadoop's settings that hold credentials of a store.
+#: Hadoop settings that contain a store's credentials.
 _SECRET = re.compile(
     r"(secret|access|account)[.]key|session[.]token|password|encryption[.]key", re.IGNORECASE
 )
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
-#: Short names for the loggers that explain a drain.
+#: Short names of the loggers that are useful for diagnosing a drain.
 LOGGERS = {
     "kafka": "org.apache.spark.sql.kafka010",
     "sink": "org.apache.spark.sql.execution.streaming",
@@ -106,7 +107,7 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
     """Check a pipeline's Spark configuration and return it as text.
 
     Raises:
-        ConfigError: When a key isn't Spark's, is decided elsewhere, or has a value not accepted.
+        ConfigError: When a key isn't Spark's, is set elsewhere, or has a value that isn't accepted.
     """
     checked: dict[str, str] = {}
     for name, value in conf.items():
@@ -116,9 +117,9 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
             )
         if _SECRET.search(name):
             raise ConfigError(
-                f"{name!r} doesn't belong in spark_conf: it would stand on spark-submit's command "
-                "line; give the store's credentials in the environment, as archive_conn_id, or by "
-                "Hadoop's credential provider"
+                f"{name!r} doesn't belong in spark_conf: it would be visible on spark-submit's "
+                "command line; pass the store's credentials in the environment, with "
+                "archive_conn_id, or through Hadoop's credential provider"
             )
         if name in _ELSEWHERE:
             raise ConfigError(f"{name!r} doesn't belong in spark_conf: {_ELSEWHERE[name]}")
@@ -142,14 +143,14 @@ def add_java_options(
     elsewhere: str = "",
     for_both: Sequence[str] = (),
 ) -> None:
-    """Add what Java needs to the options of driver and executors.
+    """Add the required Java options to those of driver and executors.
 
     Args:
         conf: Spark's configuration.
-        for_driver: Options for the driver alone.
-        elsewhere: Options that reach the driver's Java by other ways. Where they or `conf` choose
-            a garbage collector, it stays the only one: Java refuses to start with two.
-        for_both: Properties for driver and executors; one that `conf` sets stays as it is.
+        for_driver: Options for the driver only.
+        elsewhere: Options that reach the driver's JVM by other means. If they or `conf` choose a
+            garbage collector, none is added: Java refuses to start with two.
+        for_both: Properties for driver and executors; a property that `conf` sets is kept.
     """
     elsewhere += conf.get("spark.driver.defaultJavaOptions", "")
     for side, options in (("driver", for_driver), ("executor", ())):
@@ -163,9 +164,9 @@ def add_java_options(
 
 
 def compile_less(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration of a short job: its driver's Java skips the costly compiler.
+    """Return the configuration of a short job, which disables the C2 compiler in the driver.
 
-    C2's code pays off after some hundred thousand records; until then it takes a processor.
+    C2 pays off only after several hundred thousand records; until then it occupies a processor.
     """
     key = "spark.driver.extraJavaOptions"
     given = conf.get(key, "")
@@ -174,15 +175,15 @@ def compile_less(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, key: f"{given} -XX:TieredStopAtLevel=1".strip()}
 
 
-#: Parquet warns for each file that shares the heap with others; it then does what is right.
+#: Parquet warns about each file that shares the heap with others, although it handles that.
 DEFAULT_LOG_LEVELS = {"org.apache.parquet.hadoop.MemoryManager": "ERROR"}
 
 
 def check_log_levels(levels: Mapping[str, str]) -> dict[str, str]:
-    """Check log levels by logger and return them with full names, the defaults among them.
+    """Check log levels and return them by full logger name, including the defaults.
 
     Args:
-        levels: A level for each logger: `kafka`, `sink`, `kafka-clients`, or a full name.
+        levels: Level by logger: `kafka`, `sink`, `kafka-clients`, or a full name.
 
     Raises:
         ConfigError: When a logger or a level doesn't exist.

@@ -1,4 +1,4 @@
-"""The pipeline's key `values`: how values are decoded into typed columns."""
+"""The pipeline key `values`: decoding of values into typed columns."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SchemaId = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 
 class Values(BaseModel):
-    """How the values of a pipeline's topics are decoded, beside their raw bytes.
+    """Decoding of a pipeline's values into typed columns, in addition to their raw bytes.
 
     Attributes:
-        encoding: `avro` for Confluent's wire format: a zero byte, the schema's id in four bytes,
+        encoding: `avro` for Confluent's wire format: a zero byte, the schema id in four bytes,
             then the record in Avro's binary encoding. `json` for JSON, in that format or plain.
-        registry_conn_id: Avro: Airflow connection whose extra says where the Schema Registry is.
-        subjects: Avro: the registry's subjects; `<topic>-value` of the one topic if not said.
-        schema_files: Avro: files with writers' schemas, by id.
-        reader_schema: Avro: file with the schema that the columns have; if not said, the newest of
-            the first subject, or the file of the highest id.
-        columns: JSON: the columns as Spark's DDL has them, such as `id BIGINT, city STRING`.
+        registry_conn_id: Avro: Airflow connection whose extra locates the Schema Registry.
+        subjects: Avro: subjects in the registry; by default `<topic>-value` of the only topic.
+        schema_files: Avro: files with writer schemas, by schema id.
+        reader_schema: Avro: file with the schema of the columns; by default the newest version of
+            the first subject, or the file with the highest id.
+        columns: JSON: the columns in Spark's DDL, such as `id BIGINT, city STRING`.
 
     Raises:
-        ConfigError: When keys contradict each other, or one is missing.
+        ConfigError: When keys contradict each other, or a required one is missing.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,18 +51,22 @@ class Values(BaseModel):
         if self.encoding == "json":
             given = [name for name, value in for_avro.items() if value]
             if given:
-                raise ConfigError(f"values.{given[0]} is for encoding 'avro'; leave it out")
+                raise ConfigError(f"values.{given[0]} requires encoding 'avro'; leave it out")
             if not self.columns:
                 raise ConfigError(
-                    "values.columns is missing: say the columns of the JSON values, such as "
+                    "values.columns is missing: give the columns of the JSON values, such as "
                     "'id BIGINT, city STRING'"
                 )
         elif self.columns:
-            raise ConfigError("values.columns is for encoding 'json'; Avro has its schema's fields")
+            raise ConfigError(
+                "values.columns requires encoding 'json'; Avro takes its columns from the schema"
+            )
         elif not (self.registry_conn_id or self.schema_files):
             raise ConfigError(
-                "values says no schemas: give registry_conn_id, or schema_files with files by id"
+                "values has no schemas: give registry_conn_id, or schema_files with files by id"
             )
         elif self.subjects and not self.registry_conn_id:
-            raise ConfigError("values.subjects is for a Schema Registry: give registry_conn_id too")
+            raise ConfigError(
+                "values.subjects requires a Schema Registry: give registry_conn_id too"
+            )
         return self

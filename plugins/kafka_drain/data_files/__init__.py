@@ -1,1 +1,1 @@
-"""Data files in each format, read without Spark: offsets, records, hashes."""
+"""Data files of all formats, read without Spark: offsets, records, hashes."""

@@ -1,6 +1,6 @@
-"""Avro data files, as spark-avro writes them.
+"""Avro data files, as written by spark-avro.
 
-fastavro is imported when a file is read: Spark's executors need not have it for other formats.
+fastavro is imported only when a file is read: Spark's executors don't need it for other formats.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["read_columns", "read_records"]
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield a few columns; Avro keeps rows, so the whole file is inflated for them."""
+    """Yield a few columns; Avro is row-oriented, so the whole file is decompressed for them."""
     with path.open("rb") as source:
         yield from columns_of_rows(*_rows(source, names))
 
@@ -29,17 +29,17 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, wanted or not: a block has no statistics."""
+    """Yield all records in file order, wanted or not: Avro blocks have no statistics."""
     with path.open("rb") as source:
         rows, _ = _rows(source, None)
         yield from batches_of_rows(rows, batch_bytes)
 
 
 def _rows(source: Any, names: list[str] | None) -> tuple[Iterator[dict[str, Any]], list[str]]:
-    """Return a file's rows, and which of some columns they have; all of them where none is named.
+    """Return a file's rows, and which of the named columns they have; all columns if names is None.
 
-    Times come as microseconds since 1970: fastavro would make each one of Python's, which only
-    those of the years 1 to 9999 can be.
+    Times are microseconds since 1970: fastavro would convert each to a Python datetime, which only
+    supports the years 1 to 9999.
     """
     import fastavro
 
@@ -47,7 +47,7 @@ def _rows(source: Any, names: list[str] | None) -> tuple[Iterator[dict[str, Any]
     schema: Any = _without_logical_types(blocks.writer_schema)
     fields = [field for field in schema["fields"] if names is None or field["name"] in names]
     written = fastavro.parse_schema(schema)
-    # A name is defined once in a schema: the parts that are wanted are a schema of their own.
+    # A schema defines each name once, so the wanted part needs a schema of its own.
     wanted = None if names is None else fastavro.parse_schema({**schema, "fields": fields})
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -60,12 +60,12 @@ def _rows(source: Any, names: list[str] | None) -> tuple[Iterator[dict[str, Any]
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Return a schema whose types are those that are in the file."""
+    """Return a schema with the physical types in the file."""
     if isinstance(schema, list):
         return [_without_logical_types(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    # What begins with __ is fastavro's own, of a schema that it has parsed.
+    # Keys that start with __ are added by fastavro when it parses a schema.
     return {
         name: _without_logical_types(value)
         for name, value in schema.items()

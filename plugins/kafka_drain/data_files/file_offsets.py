@@ -1,4 +1,4 @@
-"""What a data file holds: offsets, rows and times by partition. Plain values; opens nothing."""
+"""Contents of a data file: offsets, rows and times by partition. Plain values; opens nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["CommittedFile", "FileOffsets"]
 
 @dataclass(frozen=True, slots=True)
 class FileOffsets:
-    """The offsets that one file holds of one partition.
+    """The offsets of one partition in one file.
 
     Attributes:
         tp: The topic-partition.
         ranges: The offsets, as sorted disjoint ranges.
-        records: How many rows; more than offsets when some are there twice.
-        duplicates: Offsets that are there more than once, lowest first, at most ten.
+        records: Number of rows; higher than the number of offsets if there are duplicates.
+        duplicates: Offsets that occur more than once, lowest first, at most ten.
         ascending: Whether the rows are in offset order.
-        first_timestamp: Lowest timestamp in milliseconds since 1970; None when no row has one.
-        last_timestamp: Highest timestamp in milliseconds since 1970; None when no row has one.
+        first_timestamp: Lowest timestamp in milliseconds since 1970; None if no row has one.
+        last_timestamp: Highest timestamp in milliseconds since 1970; None if no row has one.
     """
 
     tp: TopicPartition
@@ -35,7 +35,7 @@ class FileOffsets:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> FileOffsets:
-        """Read one of a file's `contents` as JSON types."""
+        """Create an instance from an item of a file's `contents` in JSON types."""
         return cls(
             **{
                 **document,
@@ -58,15 +58,15 @@ class FileOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """A data file that the manifest commits, read.
+    """A data file committed by the manifest, with its contents.
 
     Attributes:
         path: The file, relative to the archive.
-        bytes: Its size.
-        sha256: The SHA-256 of its bytes, in hexadecimal.
-        contents: What it holds of each partition.
-        batch: The batch that the manifest lists the file in; None when that is forgotten.
-        fingerprint: XOR of its records' hashes, in hexadecimal; None when a record's time can't be
+        bytes: Size in bytes.
+        sha256: SHA-256 of its bytes, in hexadecimal.
+        contents: Its contents per partition.
+        batch: The batch that the manifest lists the file in; None if the manifest dropped it.
+        fingerprint: XOR of its records' hashes, in hexadecimal; None if a record's time can't be
             represented.
     """
 
@@ -79,15 +79,15 @@ class CommittedFile:
 
     @property
     def records(self) -> int:
-        """How many rows it has."""
+        """Number of rows in the file."""
         return sum(content.records for content in self.contents)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the object as JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> CommittedFile:
-        """Read what `to_dict` returned."""
+        """Create an instance from the result of `to_dict`."""
         contents = tuple(FileOffsets.from_dict(each) for each in document["contents"])
         return cls(**{**document, "contents": contents})

@@ -1,4 +1,4 @@
-"""JSON data files, as Spark writes them: a line a record, bytes in base64, nulls left out."""
+"""JSON data files, as written by Spark: one line per record, bytes in base64, nulls omitted."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from kafka_drain.data_files.records import (
 
 __all__ = ["read_columns", "read_records"]
 
-#: How Spark writes a time of a year that Python's calendar hasn't: with a sign, or as year 0.
+#: Spark's notation for years outside Python's calendar: with a sign, or year 0.
 _OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
-#: The Gregorian calendar repeats itself every so many years, to the day.
+#: Number of years, and days, after which the Gregorian calendar repeats itself.
 _CYCLE_YEARS, _CYCLE = 400, timedelta(days=146_097)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class _Inflated(io.RawIOBase):
-    """A zlib stream (Hadoop's DeflateCodec), read as it is inflated."""
+    """A zlib stream (Hadoop's DeflateCodec), decompressed while it is read."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
@@ -47,7 +47,7 @@ class _Inflated(io.RawIOBase):
             held = self._inflate.unconsumed_tail or self._source.read(1 << 16)
             if not held:
                 if not self._inflate.eof:
-                    raise EOFError("the compressed stream ends too early")
+                    raise EOFError("the compressed stream ends prematurely")
                 return 0
             inflated = self._inflate.decompress(held, len(target))
             if inflated:
@@ -69,12 +69,12 @@ def _rows(source: IO[bytes], suffix: str) -> Iterator[dict[str, Any]]:
     for line in _lines(source, suffix):
         row = json.loads(line)
         if not isinstance(row, dict):
-            raise ValueError(f"expected a JSON object a line, got {line[:40]!r}")
+            raise ValueError(f"expected one JSON object per line, got {line[:40]!r}")
         yield row
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield a few columns; all lines are parsed for them."""
+    """Yield a few columns; all lines must be parsed for them."""
     with path.open("rb") as source:
         rows = _rows(source, path.suffix)
         if "timestamp" in names:
@@ -91,7 +91,7 @@ def _with_time(row: dict[str, Any]) -> dict[str, Any]:
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, wanted or not: each line is parsed."""
+    """Yield all records in file order, wanted or not: every line must be parsed anyway."""
     with path.open("rb") as source:
         rows = (_decoded(row) for row in _rows(source, path.suffix))
         yield from batches_of_rows(rows, batch_bytes)
@@ -109,13 +109,13 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(text: str) -> datetime | int:
-    """Return a time, or the microseconds since 1970 of one that isn't of Python's calendar."""
+    """Return a time, as microseconds since 1970 if Python's calendar doesn't cover it."""
     other = _OTHER_YEAR.match(text)
     if other is None:
-        # Python 3.10 doesn't read the Z.
+        # Python 3.10 doesn't parse the Z.
         return datetime.fromisoformat(text.replace("Z", "+00:00"))
     cycles, year = divmod(int(other[1]), _CYCLE_YEARS)
-    # A year of the calendar that is like it: 2000 to 2399.
+    # An equivalent calendar year in the range 2000 to 2399.
     alike = datetime.fromisoformat(f"{2000 + year}{other[2].replace('Z', '+00:00')}")
     since = (alike - _EPOCH) // _MICROSECOND
     return since + (cycles - 2000 // _CYCLE_YEARS) * (_CYCLE // _MICROSECOND)

@@ -21,7 +21,7 @@ __all__ = ["read_columns", "read_records"]
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield a few columns, a stripe at a time."""
+    """Yield a few columns, one stripe at a time."""
     with path.open("rb") as source:
         file = orc.ORCFile(source)
         wanted = _columns(file, names)
@@ -32,9 +32,9 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order; a stripe (64 MiB by default) is read at a time.
+    """Yield the records in file order, reading one stripe (64 MiB by default) at a time.
 
-    Wanted or not: pyarrow doesn't show the statistics of stripes.
+    All records are included, wanted or not: pyarrow doesn't expose stripe statistics.
     """
     with path.open("rb") as source:
         file = orc.ORCFile(source)
@@ -47,7 +47,7 @@ def read_records(
 
 
 def _columns(file: orc.ORCFile, names: list[str]) -> list[str]:
-    """Return those of some columns that a file has, and its exact times for its timestamps."""
+    """Return the columns that exist in a file, with the exact times in place of timestamps."""
     there = file.schema.names
     if MILLISECONDS in there:
         names = [MILLISECONDS if name == "timestamp" else name for name in names]
@@ -55,7 +55,7 @@ def _columns(file: orc.ORCFile, names: list[str]) -> list[str]:
 
 
 def _with_exact_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Make timestamps of milliseconds; files of older releases have timestamps alone."""
+    """Convert the milliseconds to timestamps; files of older releases have only timestamps."""
     position = batch.schema.get_field_index(MILLISECONDS)
     if position < 0:
         return batch
@@ -68,17 +68,18 @@ def _stripe(file: orc.ORCFile, stripe: int, names: list[str]) -> pa.RecordBatch:
     try:
         return file.read_stripe(stripe, columns=names)
     except pa.ArrowInvalid as error:
-        # Files of older releases: pyarrow reads ORC's times as nanoseconds, of the years 1677 to
-        # 2262.
+        # In files of older releases, pyarrow reads ORC timestamps as nanoseconds, which cover only
+        # the years 1677 to 2262.
         if "out of range for nanosecond" in str(error):
             raise TimestampError(
-                f"a record's time can't be read of ORC, only those from 1677 to 2262 can ({error})"
+                "a record's time can't be read from ORC, only times from 1677 to 2262 can "
+                f"({error})"
             ) from error
         raise
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """ORC's timestamps have no zone; the drain's JVM writes them in UTC."""
+    """Attach UTC: ORC timestamps have no zone, and the drain's JVM writes them in UTC."""
     position = batch.schema.get_field_index("timestamp")
     if position < 0 or batch.schema.field(position).type.tz is not None:
         return conform(batch)

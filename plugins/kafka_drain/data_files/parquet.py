@@ -22,14 +22,14 @@ from kafka_drain.storage.outages import lies_in_store
 
 __all__ = ["read_columns", "read_records"]
 
-#: Lowest and highest value of a column in a row group; None where it has no statistics.
+#: Lowest and highest value of a column in a row group; None without statistics.
 Bounds: TypeAlias = "tuple[int, int] | None"
 
 INTEGERS = ("INT32", "INT64")
 
-#: Of each column, in bytes: with pyarrow's pre_buffer a whole row group, 128 MiB, is in memory.
+#: Buffer size per column, in bytes; pyarrow's pre_buffer would load a whole row group of 128 MiB.
 _BUFFER = 1 << 20
-#: The same in a store, where each read is a request.
+#: Buffer size in an object store, where each read is a request.
 _STORE_BUFFER = 4 << 20
 
 _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
@@ -44,7 +44,7 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, without row groups that hold none that is wanted."""
+    """Yield the records in file order, skipping row groups without any wanted record."""
     with _opened(path) as file:
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
@@ -59,7 +59,7 @@ def read_records(
 @contextmanager
 def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
     if lies_in_store(path):
-        # At each jump to another column, fsspec would read 50 MiB ahead.
+        # fsspec would read 50 MiB ahead at each jump to another column.
         opened, buffer_size = cast(Any, path).open("rb", cache_type="none"), _STORE_BUFFER
     else:
         opened, buffer_size = path.open("rb"), _BUFFER
@@ -68,14 +68,14 @@ def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
 
 
 def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:
-    """Whether a row group's statistics say that none of its rows is wanted."""
+    """Return whether a row group's statistics rule out that any of its rows is wanted."""
     columns = {file.schema.column(number).path: number for number in range(file.num_columns)}
 
     def bounds(name: str) -> Bounds:
         found = group.column(columns[name]).statistics if name in columns else None
         if found is None or not found.has_min_max:
             return None
-        # Spark's timestamps may be INT96, whose order isn't defined.
+        # Spark's timestamps may be INT96, which has no defined order.
         return (found.min_raw, found.max_raw) if found.physical_type in INTEGERS else None
 
     end = None if wanted.end is None else wanted.end - 1
@@ -98,7 +98,7 @@ def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wante
 
 
 def _apart(bounds: Bounds, lowest: int | None, highest: int | None) -> bool:
-    """Whether no value between some bounds is one from `lowest` to `highest`."""
+    """Return whether the bounds don't overlap the range from `lowest` to `highest`."""
     if bounds is None:
         return False
     return (lowest is not None and bounds[1] < lowest) or (

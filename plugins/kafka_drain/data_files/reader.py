@@ -1,11 +1,11 @@
-"""Data files read without Spark: offsets and records, one module a format.
+"""Data files read without Spark: offsets and records, with one module per format.
 
-records.py   the columns of a record, and tables made of plain rows
+records.py   the columns of a record, and tables built from plain rows
 parquet.py, orc.py, avro.py, json_lines.py
              each has `read_columns(path, names)` and `read_records(path)`
-scalars.py   single values, to compare columns with
+scalars.py   single values for comparisons with columns
 
-Spark's executors and the processes of a republish import this: only pyarrow is needed at once.
+Spark's executors and the processes of a republish import this module, which needs only pyarrow.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
 
 
 class Format(Protocol):
-    """What each format's module offers."""
+    """The interface of each format's module."""
 
     def read_columns(self, path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield those of a few columns that the file has, in file order, in bounded memory.
+        """Yield the named columns that the file has, in file order, in bounded memory.
 
-        No more is read of the others than the format demands.
+        Reads no more of the other columns than the format requires.
         """
 
     def read_records(
@@ -51,7 +51,7 @@ class Format(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records in file order, in batches of bounded memory.
 
-        What isn't wanted may be left out.
+        Records that aren't wanted may be left out.
         """
 
 
@@ -62,19 +62,19 @@ FORMATS: dict[str, Format] = {
     "json": json_lines,
 }
 
-#: So many offsets that are there twice are named.
+#: Maximum number of duplicate offsets that are named.
 TWICE = 10
 
 _ZERO, _ONE = number(0), number(1)
 
-#: What a proof of offsets needs.
+#: Columns required to prove offsets.
 _PROVEN = ["topic", "partition", "offset", "timestamp"]
 
 TITLES = {"parquet": "Parquet", "orc": "ORC", "avro": "Avro", "json": "JSON"}
 
 
 def topic_of(path: str) -> str | None:
-    """Return the topic that a folder of the path names; None when files are not split by topic."""
+    """Return the topic named by a folder of the path; None if files aren't split by topic."""
     for part in path.split("/"):
         if part.startswith("topic="):
             return unquote(part.removeprefix("topic="))
@@ -84,24 +84,24 @@ def topic_of(path: str) -> str | None:
 def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
     """Read which offsets a file holds.
 
-    Times that can't be represented leave the file's bounds of them unknown.
+    If its times can't be represented, the time bounds are left unknown.
 
     Args:
         path: The file.
         file_format: Its format.
         topic: Its topic; None to read the topic from the file. A row without a topic counts as
-            one of topic "".
+            topic "".
 
     Raises:
         DataFileError: When the file can't be read.
-        FileNotFoundError: When there is no such file.
-        StoreUnavailableError: When its store doesn't answer.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
     """
     with _readable(path, file_format):
         try:
             return _read_offsets(path, file_format, topic, ["timestamp"])
         except TimestampError:
-            # The proof is of offsets: it doesn't depend on what time a producer has sent.
+            # Offsets are proven regardless of the timestamps that producers have set.
             return _read_offsets(path, file_format, topic, [])
 
 
@@ -112,20 +112,20 @@ def read_contents(
     batch_bytes: int,
     look: Callable[[pa.RecordBatch], None],
 ) -> list[FileOffsets]:
-    """Read which offsets a file holds, and show all of its records, in one reading.
+    """Read which offsets a file holds, and pass on all its records, in a single pass.
 
     Args:
         path: The file.
         file_format: Its format.
         topic: Its topic, as for `read_offsets`.
-        batch_bytes: About how much memory a batch may take.
-        look: Takes each batch of records, as `read_records` yields them.
+        batch_bytes: Approximate memory limit of a batch.
+        look: Receives each batch of records, as yielded by `read_records`.
 
     Raises:
         DataFileError: When the file can't be read.
-        TimestampError: Of its kind: when a record's time can't be represented.
-        FileNotFoundError: When there is no such file.
-        StoreUnavailableError: When its store doesn't answer.
+        TimestampError: A DataFileError; when a record's time can't be represented.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
     """
     needed = ["partition", "offset"] + ["topic"] * (topic is None)
     builders: dict[TopicPartition, _Offsets] = {}
@@ -142,7 +142,7 @@ def read_contents(
 
 @contextmanager
 def _readable(path: DataPath, file_format: str) -> Iterator[None]:
-    """Name a file that can't be read as one, whatever its library raises for damaged bytes."""
+    """Raise DataFileError for an unreadable file, whatever its library raises for damaged bytes."""
     try:
         with naming_outages(path):
             yield
@@ -172,14 +172,14 @@ def read_columns(
     Args:
         path: The file.
         file_format: Its format.
-        needed: The columns, `partition` and `offset` among them.
-        optional: Columns that the file need not have.
+        needed: Required columns, including `partition` and `offset`.
+        optional: Columns that the file may lack.
 
     Raises:
-        DataFileError: When the file can't be read, has not all of the columns, or a row without
+        DataFileError: When the file can't be read, lacks a required column, or has a row without
             partition or offset.
-        FileNotFoundError: When there is no such file.
-        StoreUnavailableError: When its store doesn't answer.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
     """
     row = 0
     with _readable(path, file_format):
@@ -207,7 +207,7 @@ def _check_columns(batch: pa.RecordBatch, needed: list[str], first_row: int) -> 
 def _by_partition(
     batch: pa.RecordBatch, topic: str | None
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Split a batch by topic and partition; most files hold one."""
+    """Split a batch by topic and partition; most files hold only one."""
     if not batch.num_rows:
         return
     if topic is None:
@@ -227,9 +227,9 @@ def _by_partition(
 
 
 class _Offsets:
-    """The offsets of one partition, put together batch by batch.
+    """The offsets of one partition, accumulated batch by batch.
 
-    A Python object for each run of offsets, not for each offset.
+    Creates a Python object per run of offsets, not per offset.
     """
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -241,7 +241,7 @@ class _Offsets:
         self._times: list[int] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take in some rows."""
+        """Add the offsets of some rows."""
         offsets = rows["offset"]
         steps = pc.pairwise_diff(offsets).slice(1)
         if pc.all(pc.greater(steps, _ZERO)).as_py() is False:
@@ -270,7 +270,7 @@ class _Offsets:
         self._times += [milliseconds(bound) for bound in bounds if bound.is_valid]
 
     def finish(self) -> FileOffsets:
-        """Return what was taken in."""
+        """Return the accumulated offsets."""
         ranges = self._ranges
         if not self._ascending:
             ordered = sorted(ranges)
@@ -298,16 +298,16 @@ def read_records(
     Args:
         path: The file.
         file_format: Its format.
-        batch_bytes: About how much memory a batch may take.
-        wanted: Bounds of the rows that are wanted; some outside may come as well.
+        batch_bytes: Approximate memory limit of a batch.
+        wanted: Bounds of the wanted rows; some rows outside may be included.
 
     Yields:
-        Batches with the columns of `records.SCHEMA`; `topic` is null where the folder names it.
+        Batches with the columns of `records.SCHEMA`; `topic` is null if the folder names it.
 
     Raises:
         DataFileError: When the file can't be read.
-        TimestampError: Of its kind: when a record's time can't be represented.
-        StoreUnavailableError: When its store doesn't answer.
+        TimestampError: A DataFileError; when a record's time can't be represented.
+        StoreUnavailableError: When its store doesn't respond.
     """
     with _readable(path, file_format):
         yield from FORMATS[file_format].read_records(path, batch_bytes, wanted)

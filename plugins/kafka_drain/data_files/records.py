@@ -1,4 +1,4 @@
-"""The columns of a record as pyarrow sees them, whatever the file's format."""
+"""The columns of a record in pyarrow, independent of the file format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "units_per_second",
 ]
 
-#: A record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
+#: Schema of a record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
 SCHEMA = pa.schema(
     [
         ("key", pa.large_binary()),
@@ -42,33 +42,33 @@ SCHEMA = pa.schema(
     ]
 )
 
-#: A batch has at most so many rows, however small they are.
+#: Maximum number of rows in a batch, however small they are.
 BATCH_ROWS = 50_000
 
-#: So many rows of the few columns that a proof needs are read at a time (about 3 MB).
+#: Number of rows read at a time from the few columns that a proof needs (about 3 MB).
 COLUMN_ROWS = 1 << 17
 
 
 class TimestampError(DataFileError):
-    """Raised when a record's time is one that the format's library can't represent.
+    """Raised when the format's library can't represent a record's time.
 
-    Producers may send any: a sentinel such as 9999-12-31, or microseconds as milliseconds.
+    Producers may send any value: a sentinel such as 9999-12-31, or microseconds as milliseconds.
     """
 
 
 class DataPath(Protocol):
-    """What is asked of a data file's path: `pathlib.Path` and `UPath` both do it."""
+    """The interface required of a data file's path; `pathlib.Path` and `UPath` both have it."""
 
     @property
     def suffix(self) -> str:
-        """The end of the name, from its last dot."""
+        """The file extension, including the dot."""
 
     def open(self, mode: Literal["rb"], /) -> IO[bytes]:
         """Open the file."""
 
 
 def path_of(root: str, path: str) -> Path:
-    """Return a file of an archive, on a disk or in a store; both do what a path does.
+    """Return a file of an archive, on a disk or in a store; both kinds act like a `Path`.
 
     Args:
         root: The archive's folder.
@@ -76,7 +76,7 @@ def path_of(root: str, path: str) -> Path:
     """
     if "://" not in root:
         return Path(root, path)
-    # Not at the top: executors that read local files need no fsspec.
+    # Not at the top: executors that read local files don't need fsspec.
     from kafka_drain.storage.paths import locate
 
     return cast(Path, locate(root) / path)
@@ -84,16 +84,16 @@ def path_of(root: str, path: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Bounds of the rows that are wanted; a format may leave out what lies outside.
+    """Bounds of the wanted rows; a format may skip rows outside.
 
-    It need not: rows outside may come as well.
+    Skipping is optional: rows outside may be included.
 
     Attributes:
         partition: The partition; None for all.
         first: Lowest offset.
-        end: Where offsets end, this one not included; None for no bound.
+        end: End of the offsets, exclusive; None for no bound.
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
-        to_ms: Where timestamps end, this one not included; None for no bound.
+        to_ms: End of the timestamps, exclusive; None for no bound.
     """
 
     partition: int | None = None
@@ -104,7 +104,7 @@ class Wanted:
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give a batch the columns of SCHEMA: cast what differs, null where a column is missing."""
+    """Convert a batch to the columns of SCHEMA: cast types, and fill missing columns with null."""
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
@@ -115,9 +115,9 @@ def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def batches_of_rows(rows: Iterable[dict[str, Any]], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Put plain rows into batches, as many as a batch's bounds allow.
+    """Group plain rows into batches, each as large as the limits allow.
 
-    The size of a row is taken as that of its value and key.
+    The size of a row is estimated as that of its value and key.
     """
     held: list[dict[str, Any]] = []
     size = 0
@@ -132,12 +132,12 @@ def batches_of_rows(rows: Iterable[dict[str, Any]], batch_bytes: int) -> Iterato
 
 
 def rows_per_batch(size: int, rows: int, batch_bytes: int) -> int:
-    """Return how many of some rows make a batch, from their uncompressed size in bytes."""
+    """Return the number of rows per batch, given the uncompressed size of some rows in bytes."""
     return max(1, min(BATCH_ROWS, batch_bytes * max(rows, 1) // max(size, 1)))
 
 
 def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Put single columns of plain rows into batches."""
+    """Group single columns of plain rows into batches."""
     schema = pa.schema([SCHEMA.field(name) for name in names])
     iterator = iter(rows)
     while held := list(islice(iterator, BATCH_ROWS)):
@@ -146,10 +146,10 @@ def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterato
 
 
 def milliseconds(time: pa.TimestampScalar) -> int:
-    """Return a time in milliseconds since 1970; one without a zone is in UTC."""
+    """Return a time in milliseconds since 1970; one without a zone is taken as UTC."""
     return int(time.value) * 1000 // units_per_second(time.type)
 
 
 def units_per_second(times: pa.TimestampType) -> int:
-    """Return how many of a time's units make a second."""
+    """Return the number of a time type's units per second."""
     return {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.unit]

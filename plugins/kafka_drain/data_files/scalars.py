@@ -1,7 +1,7 @@
-"""Single values as pyarrow has them, to compare columns with.
+"""Single pyarrow values for comparisons with columns.
 
-Made of bytes: to compare with Python's own values, or to make them by `pa.scalar`, would import
-the whole of pandas where it is installed: up to two seconds and 40 MB.
+They are built from buffers: comparing with Python values, or creating scalars with `pa.scalar`,
+would import all of pandas if it is installed, which costs up to two seconds and 40 MB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def number(value: int) -> pa.Int64Scalar:
-    """Return a whole number; one that 64 bits don't hold becomes the nearest that they do."""
+    """Return a whole number, clamped to 64 bits."""
     held = pa.py_buffer(struct.pack("=q", max(_LOWEST, min(_HIGHEST, value))))
     return pa.Array.from_buffers(pa.int64(), 1, [None, held])[0]
 
@@ -28,7 +28,7 @@ def unsigned(value: int) -> pa.UInt64Scalar:
 
 
 def text(value: str) -> pa.StringScalar:
-    """Return a text."""
+    """Return a string."""
     encoded = value.encode()
     bounds = pa.py_buffer(struct.pack("=2i", 0, len(encoded)))
     return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(encoded)])[0]

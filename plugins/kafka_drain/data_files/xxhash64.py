@@ -1,11 +1,11 @@
-"""Spark's `xxhash64` over a record, in Python: what `fingerprint` in a receipt is checked by.
+"""Spark's `xxhash64` of a record, in Python; used to verify the `fingerprint` in a receipt.
 
-Spark hashes the columns one after the other, each with the hash so far as its seed, from 42 on;
-nulls change nothing (`org.apache.spark.sql.catalyst.expressions.XxHash64`). An `int` counts as
-four bytes, a `long` and a timestamp (microseconds) as eight, both in little endian.
+Spark hashes the columns one after the other, each with the hash so far as its seed, starting at 42;
+nulls leave the hash unchanged (`org.apache.spark.sql.catalyst.expressions.XxHash64`). An `int`
+is hashed as four bytes, a `long` and a timestamp (microseconds) as eight, both in little endian.
 
-Numbers are hashed a column at a time by pyarrow's arithmetic, which wraps at 64 bits; keys, values
-and headers one by one, in C. That takes a third of the time of a loop in Python.
+Numbers are hashed a column at a time with pyarrow's arithmetic, which wraps at 64 bits; keys,
+values and headers one by one, in C. That takes a third of the time of a loop in Python.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def records_fingerprint(batches: Iterable[pa.RecordBatch], topic: str | None) ->
 
     Args:
         batches: Records with the columns of `data_files.records.SCHEMA`.
-        topic: Their topic; None where the column has it.
+        topic: Their topic; None to use the topic column.
     """
     return reduce(xor, (batch_fingerprint(batch, topic) for batch in batches), 0)
 
 
 def batch_fingerprint(batch: pa.RecordBatch, topic: str | None) -> int:
-    """Return the XOR of the hashes of a batch's records; arguments as of `records_fingerprint`."""
+    """Return the XOR of the hashes of a batch's records; arguments as for `records_fingerprint`."""
     found = 0
     for rows, name in _by_topic(batch, topic):
         seed = _SEED if name is None else xxh64_intdigest(name, _SEED)
@@ -69,13 +69,13 @@ def _by_topic(
 
 
 def _of_numbers(batch: pa.RecordBatch, seed: int) -> pa.UInt64Array:
-    """Hash partition, offset, timestamp and its type, each with what came before as its seed."""
+    """Hash partition, offset, timestamp and its type, each with the previous hash as its seed."""
     hashed = pc.add(pc.multiply(batch["offset"].view(pa.uint64()), _ZERO), unsigned(seed))
     for name in ("partition", "offset", "timestamp", "timestampType"):
         column = batch[name]
         step = _int if pa.types.is_int32(column.type) else _long
         after = step(column, hashed)
-        # A null changes nothing.
+        # A null leaves the hash unchanged.
         hashed = pc.coalesce(after, hashed) if column.null_count else after
     return hashed
 
@@ -104,7 +104,7 @@ def _finished(values: pa.UInt64Array) -> pa.UInt64Array:
 
 
 def _with_bytes(batch: pa.RecordBatch, hashes: list[int]) -> list[int]:
-    """Go on with key, value and headers."""
+    """Continue the hashes with key, value and headers."""
     for name in ("key", "value"):
         column = batch[name]
         parts = column.to_pylist()
@@ -119,13 +119,13 @@ def _with_bytes(batch: pa.RecordBatch, hashes: list[int]) -> list[int]:
 
 
 def _with_headers(headers: pa.ListArray, hashes: list[int]) -> list[int]:
-    """Go on with the headers: the first one of each record, then the second ones, and so on."""
+    """Continue with the headers: the first header of each record, then the second, and so on."""
     pairs = headers.flatten()
     if not len(pairs):
         return hashes
     names, contents = pairs.field("key").to_pylist(), pairs.field("value").to_pylist()
     has_nulls = pairs.field("value").null_count
-    # A length is null where there are no headers.
+    # A length is null if there are no headers.
     lengths = [length or 0 for length in headers.value_lengths().to_pylist()]
     starts = list(accumulate(lengths, initial=0))
     rows: Sequence[int] = range(len(lengths))

@@ -1,1 +1,1 @@
-"""A drain from the caller's side: preflight, plan, job, result."""
+"""The caller's side of a drain: preflight, plan, job and result."""

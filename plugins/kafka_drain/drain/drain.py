@@ -1,4 +1,4 @@
-"""A drain from the caller's side: plan, open the generation, write the spec, read the result."""
+"""The caller's side of a drain: plan, open the generation, write the spec, read the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, to_spark_json
 from kafka_drain.proof.fingerprints import write_fingerprints
-from kafka_drain.proof.topic_lives import ReadFrom, refuse_other_lives, write_read_from
+from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.errors import too_far_records
@@ -49,12 +49,12 @@ __all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain", "run_drain"
 
 @dataclass(frozen=True)
 class DrainJob(SparkJob):
-    """A drain that is ready to be run.
+    """A drain that is ready to run.
 
     Attributes:
-        plan: What preflight found.
+        plan: The plan that preflight returned.
         values: How values are decoded.
-        cluster: Where it drains from.
+        cluster: The cluster to drain from.
     """
 
     what = "drain"
@@ -64,15 +64,15 @@ class DrainJob(SparkJob):
     cluster: KafkaCluster
 
     def result(self) -> dict[str, Any]:
-        """Read what the Spark job wrote and return it as a small dict.
+        """Read the Spark job's result and return it as a small dict.
 
         Raises:
-            ConfigError: When Spark can't make columns of what `values` says.
+            ConfigError: When Spark can't create the columns that `values` asks for.
             DataLossError: When Kafka no longer had offsets that the job needed.
             KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
             SourceRecordError: When a record can't be kept as it was sent; names it.
             SparkJobError: When the job failed otherwise, or ended without a result.
-            TopicError: When a topic was made again since preflight: its batches are never sealed.
+            TopicError: When a topic was recreated after preflight: its batches are never sealed.
         """
         result = super().result()
         fingerprints = result.pop("fingerprints", [])
@@ -82,15 +82,15 @@ class DrainJob(SparkJob):
         return {"archive": str(self.plan.archive.root), **result}
 
     def failed(self, result: dict[str, Any]) -> KafkaDrainError:
-        """Return the job's error, once what its batches committed has its fingerprints."""
-        # On a full disk, the drain's own error says more.
+        """Record the fingerprints of the committed batches, and return the job's error."""
+        # On a full disk, the drain's own error is more useful.
         with suppress(ArchiveError, OSError):
             _leave_fingerprints(self.plan, result.get("fingerprints", []))
         return super().failed(result)
 
     def too_far(self) -> list[str]:
-        """Name the records whose time Spark can't hold."""
-        # Records that have come since may have been read as well.
+        """Return the records whose timestamps Spark can't represent."""
+        # No upper bound: records that arrived after planning may have been read as well.
         reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in self.plan.start.items()}
         return too_far_records(self.cluster, reach)
 
@@ -107,30 +107,30 @@ def open_drain(
     registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[DrainJob]:
-    """Prepare a drain as the archive's one writer, which it is until the context is left.
+    """Prepare a drain as the archive's only writer until the context exits.
 
-    Checks twice: before the lease, so that a refused drain leaves nothing behind, and under it,
-    so that the plan is of an archive that nobody else changes.
+    Checks twice: before taking the lease, so that a refused drain leaves nothing behind, and while
+    holding it, so that the plan is of an archive that no other process changes.
 
     Args:
-        pipeline: What to drain.
-        cluster: Where from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
-        run: Who drains, for people: Airflow's run id, or `terminal`.
-        say: Takes lines about the lease: taken over, or lost.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        registry: Where the values' schemas are registered.
-        clock: The time; replaced in tests.
+        pipeline: The pipeline to drain.
+        cluster: The cluster to drain from.
+        folder: A private folder for this run (mode 0700); receives the spec and the secrets.
+        run: Name of the run to show to the user: Airflow's run id, or `terminal`.
+        say: Receives messages about the lease: taken over, or lost.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        registry: The registry of the values' schemas.
+        clock: Returns the current time; replaced in tests.
 
     Raises:
-        LockedError: When another drain holds the lease; nothing was changed then.
-        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+        LockedError: When another drain holds the lease; nothing was changed.
+        KafkaDrainError: When a check fails; nothing was changed.
     """
     root = Archive.at(pipeline.archive).root
     try:
         check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
     except (ArchiveError, CheckpointError, DataLossError, OSError):
-        # What another drain is writing can look like damage.
+        # A concurrent drain's writes can look like damage.
         refuse_while_held(root, clock=clock)
         raise
     with hold_lease(root, run=run, say=say, clock=clock):
@@ -144,17 +144,17 @@ def check_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
 ) -> DrainJob:
-    """Check everything and write the job spec; changes nothing outside the run's folder.
+    """Check everything and write the job spec; change nothing outside the run's folder.
 
     Args:
-        pipeline: What to drain.
-        cluster: Where from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        registry: Where the values' schemas are registered.
+        pipeline: The pipeline to drain.
+        cluster: The cluster to drain from.
+        folder: A private folder for this run (mode 0700); receives the spec and the secrets.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        registry: The registry of the values' schemas.
 
     Raises:
-        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+        KafkaDrainError: When a check fails; nothing was changed.
     """
     check_spark_version(pipeline)
     spec_path = folder / "drain.json"
@@ -170,7 +170,7 @@ def check_drain(
     drained = plan.generation if generation.checkpoint.exists() else None
     values = plan_values(pipeline, plan.archive, drained, registry)
     plan = replace(plan, warnings=[*plan.warnings, *values.warnings])
-    # A connection that Java can't use is refused here.
+    # Refuses a connection that Java can't use.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec = replace(spec, values=values.spec)
     spec.write(spec_path)
@@ -185,24 +185,24 @@ def prepare_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
 ) -> DrainJob:
-    """Check everything, write the job spec, and open the first generation where there is none.
+    """Check everything, write the job spec, and open the first generation if there is none.
 
-    The caller holds the archive's lease; `open_drain` takes it.
+    The caller must hold the archive's lease; `open_drain` takes it.
 
     Args:
-        pipeline: What to drain.
-        cluster: Where from.
-        folder: A private folder of this run (mode 0700); the spec and the secrets go there.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        registry: Where the values' schemas are registered.
+        pipeline: The pipeline to drain.
+        cluster: The cluster to drain from.
+        folder: A private folder for this run (mode 0700); receives the spec and the secrets.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        registry: The registry of the values' schemas.
 
     Raises:
-        KafkaDrainError: Of the kind that says what is wrong; nothing was changed then.
+        KafkaDrainError: When a check fails; nothing was changed.
     """
     job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
-    # Of documents that drains alone write.
+    # Only documents that no other command writes.
     for name in ("archive.json", "topics.json", f"{generation.name}/generation.json"):
         clear_unfinished(plan.archive.root / name)
     known = plan.snapshot.document if plan.snapshot else None
@@ -234,7 +234,7 @@ def prepare_drain(
 
 
 def _retention(plan: DrainPlan, known: ArchiveDocument | None) -> str | None:
-    """Return the sink's retention; where it is no longer set, what it was: lines are gone by it."""
+    """Return the sink's retention, or the former one if unset: it has removed manifest lines."""
     return plan.pipeline.sink_options.get("retention") or (known.retention if known else None)
 
 
@@ -249,10 +249,10 @@ def compile_spec(
     cluster: KafkaCluster,
     folder: Path,
 ) -> DrainSpec:
-    """Translate a pipeline into Spark's own option names; writes the secret ones to a file."""
+    """Translate a pipeline into Spark's option names, and write the secret options to a file."""
     connection, secrets_path = kafka_options(cluster.config, folder)
     options = reader_options(pipeline.source_options, is_bounded=False)
-    # Resolved when the generation was opened; Spark reads them on its first run only.
+    # Resolved when the generation was opened; Spark reads them only on its first run.
     options["startingOffsets"] = to_spark_json(plan.starting_offsets)
     if plan.skips_expired:
         options["failOnDataLoss"] = "false"
@@ -292,24 +292,24 @@ def run_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
 ) -> tuple[DrainPlan, dict[str, Any]]:
-    """Drain what Kafka holds now, as the archive's one writer; without Spark when nothing is new.
+    """Drain what Kafka holds now as the archive's only writer; skip Spark when nothing is new.
 
     Args:
-        pipeline: What to drain.
-        cluster: Where from.
+        pipeline: The pipeline to drain.
+        cluster: The cluster to drain from.
         runner: Runs Spark applications.
-        run: Who drains, for people: Airflow's run id, or `terminal`.
-        say: Takes lines about the lease: taken over, or lost.
-        show: Takes the plan's lines before anything is drained.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        registry: Where the values' schemas are registered.
+        run: Name of the run to show to the user: Airflow's run id, or `terminal`.
+        say: Receives messages about the lease: taken over, or lost.
+        show: Receives the plan's lines before anything is drained.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        registry: The registry of the values' schemas.
 
     Returns:
         The plan, and the job's result.
 
     Raises:
-        LockedError: When another drain holds the lease; nothing was changed then.
-        KafkaDrainError: As `open_drain` and `DrainJob.result` do.
+        LockedError: When another drain holds the lease; nothing was changed.
+        KafkaDrainError: See `open_drain` and `DrainJob.result`.
     """
     with (
         private_folder() as folder,
@@ -328,7 +328,7 @@ def run_drain(
 
 
 def nothing_new(plan: DrainPlan) -> dict[str, Any]:
-    """Return the result of a drain that had nothing to do, as a Spark job would have written it."""
+    """Return the result of a drain with nothing to do, in the form that a Spark job writes."""
     return {
         "archive": str(plan.archive.root),
         "batches": 0,
@@ -345,7 +345,7 @@ def nothing_new(plan: DrainPlan) -> dict[str, Any]:
 def _leave_fingerprints(
     plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
 ) -> Generation | None:
-    """Leave what Spark read of each batch, for validation; None when it read nothing."""
+    """Record what Spark read of each batch, for validation; return None when it read nothing."""
     if not fingerprints:
         return None
     generation = plan.generation or plan.archive.generation(1)
@@ -357,10 +357,11 @@ def _leave_fingerprints(
 def read_batches(
     fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None
 ) -> list[Mapping[str, Any]]:
-    """Leave out the batches that Spark has skipped, of which it says that they had no records.
+    """Leave out the batches that Spark skipped and therefore reports without records.
 
-    A drain that is killed after the manifest and before the checkpoint's commit leaves such a
-    batch: the next query finds its files listed and reads nothing (FileStreamSink.addBatch).
+    A drain that is killed after it wrote the manifest but before it committed to the checkpoint
+    leaves such a batch: the next query finds its files listed and reads nothing
+    (FileStreamSink.addBatch).
 
     Args:
         fingerprints: `batch`, `records` and `fingerprint` of each batch of the query.
@@ -371,21 +372,21 @@ def read_batches(
 
 
 def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> None:
-    """Ask again which topics these are, and leave the answer for validation."""
+    """Check the topic ids again after Spark's read, and record them for validation."""
     plan = job.plan
     cluster_id = job.cluster.cluster_id()
     if cluster_id != plan.cluster_id:
         raise ArchiveError(
-            f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, and leads "
-            f"to {cluster_id} since: what was read can't be sealed. Correct the connection; what "
-            f"to do with the archive, `kafka-drain validate {plan.archive.root}` says"
+            f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, but leads "
+            f"to {cluster_id} now: what was read can't be sealed. Correct the connection, then run "
+            f"`kafka-drain validate {plan.archive.root}` to see what to do with the archive"
         )
     meant = {name: topic.id for name, topic in plan.topics.items()}
     refuse_other_lives(
         job.cluster,
         meant,
-        "its new batches are never sealed. Run `kafka-drain roll "
-        f"{plan.archive.root}`: the next generation leaves them out, and starts at the new topic's "
-        "beginning",
+        "its new batches will never be sealed. Run `kafka-drain roll "
+        f"{plan.archive.root}`: the next generation leaves them out and starts at the beginning of "
+        "the new topic",
     )
     write_read_from(generation, ReadFrom(last_batch, meant))

@@ -1,6 +1,6 @@
-"""Several drains in one Spark application: Spark starts once, and the second query finds it warm.
+"""Run several drains in one Spark application: Spark starts once, and stays warm for later queries.
 
-Each pipeline keeps its archive, lease, checks and result; what fails in one stops no other.
+Each pipeline keeps its own archive, lease, checks and result; a failure of one doesn't stop others.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["GroupJob", "finish_group", "open_group", "raise_failures", "run_grou
 
 @dataclass
 class GroupJob:
-    """The drains of a group that are ready to be submitted, and what became of the others.
+    """The drains of a group that are ready to be submitted, and the outcome of the others.
 
     Attributes:
         application: One application for all of `jobs`; None when there are none.
-        plans: What was checked and planned, by pipeline; of those with nothing to do too.
+        plans: The plans by pipeline, including those with nothing to do.
         jobs: The drains that have something to do, by pipeline.
-        results: Results of those that have nothing to do, by pipeline.
-        failures: Why others can't be drained, by pipeline.
+        results: The results of drains with nothing to do, by pipeline.
+        failures: The errors of pipelines that can't be drained, by pipeline.
     """
 
     application: SparkApplication | None = None
@@ -53,18 +53,18 @@ def open_group(
     say: Callable[[str], None],
     registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
 ) -> Iterator[GroupJob]:
-    """Prepare the drains of a group, each as its archive's one writer until the context is left.
+    """Prepare the drains of a group, each as its archive's only writer until the context exits.
 
     Args:
-        pipelines: What to drain, in this order.
-        clusters: Where from, by the pipeline's `kafka_conn_id`.
-        folder: A private folder of this run (mode 0700).
-        run: Who drains, for people.
-        say: Takes lines about leases.
-        registry_of: Says where the schemas of a pipeline's values are registered.
+        pipelines: The pipelines to drain, in this order.
+        clusters: The clusters to drain from, by the pipeline's `kafka_conn_id`.
+        folder: A private folder for this run (mode 0700).
+        run: Name of the run to show to the user.
+        say: Receives messages about leases.
+        registry_of: Returns the registry of the schemas of a pipeline's values.
 
     Raises:
-        ConfigError: When the pipelines can't be a group.
+        ConfigError: When the pipelines can't form a group.
     """
     check_group(pipelines)
     group = GroupJob()
@@ -96,7 +96,7 @@ def open_group(
 
 
 def _application(jobs: list[DrainJob]) -> SparkApplication:
-    """Return one application for several drains: that of the largest, with the specs of all."""
+    """Return one application for several drains: the largest drain's, with the specs of all."""
     largest = max(jobs, key=lambda job: job.plan.offsets)
     specs = [str(path) for job in jobs for path in job.application.specs]
     arguments = [largest.application.kind, *specs]
@@ -104,10 +104,10 @@ def _application(jobs: list[DrainJob]) -> SparkApplication:
 
 
 def run_group(group: GroupJob, runner: SparkRunner) -> None:
-    """Run the group's application, where there is one; `results` and `failures` have the outcome.
+    """Run the group's application, if there is one; store the outcome in `results` and `failures`.
 
     Raises:
-        SparkJobError: When spark-submit failed, and no drain says why.
+        SparkJobError: When spark-submit failed and no drain reports why.
     """
     failed = None
     if group.application is not None:
@@ -121,7 +121,7 @@ def run_group(group: GroupJob, runner: SparkRunner) -> None:
 
 
 def finish_group(group: GroupJob) -> None:
-    """Read what the application wrote, into the group's `results` and `failures`."""
+    """Read the application's results into the group's `results` and `failures`."""
     for name, job in group.jobs.items():
         try:
             group.results[name] = job.result()
@@ -130,11 +130,11 @@ def finish_group(group: GroupJob) -> None:
 
 
 def raise_failures(group: GroupJob) -> None:
-    """Raise what stopped pipelines of a group, if anything did.
+    """Raise an error if any pipeline of a group failed.
 
     Raises:
-        SparkJobError: When a retry can help one of them.
-        KafkaDrainError: The first one's own error otherwise, with the messages of all.
+        SparkJobError: When a retry can help at least one of them.
+        KafkaDrainError: Otherwise, with the type of the first error and the messages of all.
     """
     if not group.failures:
         return

@@ -1,4 +1,4 @@
-"""Before a drain: what Kafka still holds, hides, or is about to delete."""
+"""Checks before a drain: what Kafka still holds, can't return yet, or is about to delete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 Offsets = Mapping[TopicPartition, int]
 Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
 
-#: So many partitions are looked at to tell a transactional topic.
+#: Number of partitions sampled to detect transactional topics.
 SAMPLED = 20
 
 
@@ -39,29 +39,29 @@ def refuse_truncated(start: Offsets, end: Offsets, hidden: Offsets) -> None:
     Args:
         start: The cursor.
         end: Where a drain would end.
-        hidden: How many offsets wait behind an open transaction.
+        hidden: Number of offsets behind an open transaction.
 
     Raises:
         DataLossError: When the log itself is shorter than what was drained; names each partition.
-        OpenTransactionError: When the cursor, as a first drain's can be, is beyond the beginning of
-            an open transaction: Spark would take that for data loss.
+        OpenTransactionError: When the cursor, typically of a first drain, is beyond the start of an
+            open transaction: Spark would mistake that for data loss.
     """
     before = [tp for tp in start if end[tp] < start[tp]]
     truncated = [tp for tp in before if end[tp] + hidden.get(tp, 0) < start[tp]]
     if before and not truncated:
         shown = ", ".join(
-            f"{tp} is readable to {end[tp]}, drained from {start[tp]}" for tp in before
+            f"{tp} is readable up to {end[tp]}, drained from {start[tp]}" for tp in before
         )
         raise OpenTransactionError(
-            f"an open transaction began before the cursor: {shown}. A drain can begin when it has "
-            "ended; find its producer, or abort it with kafka-transactions.sh"
+            f"an open transaction started before the cursor: {shown}. A drain can start once the "
+            "transaction has ended; find its producer, or abort it with kafka-transactions.sh"
         )
     if truncated:
-        shown = ", ".join(f"{tp} ends at {end[tp]}, drained to {start[tp]}" for tp in truncated)
+        shown = ", ".join(f"{tp} ends at {end[tp]}, drained up to {start[tp]}" for tp in truncated)
         raise DataLossError(
-            f"Kafka's log is shorter than what was drained: {shown}. Records were lost in Kafka "
-            "(an unclean leader election?), and new ones take their offsets: drain to another "
-            "archive"
+            f"Kafka's log is shorter than what was drained: {shown}. Kafka has lost records "
+            "(possibly in an unclean leader election), and new records reuse their offsets; drain "
+            "to another archive"
         )
 
 
@@ -71,13 +71,13 @@ def refuse_expired(
     first: Offsets,
     accepted: Mapping[TopicPartition, list[OffsetRange]],
 ) -> list[str]:
-    """Refuse a cursor that retention has passed, unless what expired is accepted.
+    """Refuse a cursor whose next offsets have expired, unless these were acknowledged.
 
     Returns:
         A warning for what is skipped.
 
     Raises:
-        DataLossError: Names the offsets, and how to accept exactly these.
+        DataLossError: Names the offsets, and how to acknowledge exactly these.
     """
     expired = {
         tp: OffsetRange(start[tp], first[tp]) for tp in sorted(start) if first[tp] > start[tp]
@@ -85,7 +85,7 @@ def refuse_expired(
     if not expired:
         return []
     shown = ", ".join(f"{tp} {r}" for tp, r in expired.items())
-    lost = f"Kafka no longer holds offsets that are still to be drained: {shown}"
+    lost = f"Kafka no longer holds offsets that haven't been drained yet: {shown}"
     open_ranges = {
         tp: r for tp, r in expired.items() if subtract(r, overlapping(accepted.get(tp, []), r))
     }
@@ -95,19 +95,20 @@ def refuse_expired(
         return [lost]
     names = " ".join(f"--acknowledge-expired {range_name(tp, r)}" for tp, r in open_ranges.items())
     raise DataLossError(
-        f"{lost}; retention passed the cursor, and their records are gone unless another copy "
-        "has them. To go on without them, name them: in the DAG's form under \"Acknowledge "
-        f'expired", or on the command line: {names}'
+        f"{lost}; retention has passed the cursor, and their records are lost unless another copy "
+        "has them. To continue without them, acknowledge them: in the DAG's form under "
+        f'"Acknowledge expired", or on the command line: {names}'
     )
 
 
 def readable_offsets(
     pipeline: Pipeline, cluster: KafkaCluster, partitions: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Ask where a drain ends, and how many offsets of each partition wait behind a transaction."""
+    """Return where a drain ends, and each partition's number of offsets behind a transaction."""
     if pipeline.isolation_level != "read_committed":
         return cluster.latest(partitions, pipeline.isolation_level), {}
-    # Asked first: what arrives between the two answers waits for nobody.
+    # Asked first, so that records arriving between the two requests don't look as if they were
+    # behind an open transaction.
     high_watermarks = cluster.latest(partitions, "read_uncommitted")
     end = cluster.latest(partitions, pipeline.isolation_level)
     return end, {tp: high_watermarks[tp] - end[tp] for tp in end if high_watermarks[tp] > end[tp]}
@@ -116,12 +117,12 @@ def readable_offsets(
 def hidden_warnings(
     hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation], now: datetime
 ) -> list[str]:
-    """Say what waits, and where it does so for longer than a transaction may last."""
+    """Warn of offsets behind open transactions, especially if open for longer than permitted."""
     if not hidden:
         return []
     shown = ", ".join(f"{tp} {n:,}" for tp, n in sorted(hidden.items()))
     warnings = [
-        f"{sum(hidden.values()):,} offsets are in or after an open transaction and wait for "
+        f"{sum(hidden.values()):,} offsets are in or after an open transaction and are left for "
         f"a later drain: {shown}"
     ]
     stalled = [
@@ -131,8 +132,8 @@ def hidden_warnings(
     ]
     if stalled:
         warnings.append(
-            f"STALLED: {', '.join(stalled)} stood at the same offset at the last run, for longer "
-            "than a transaction may last; a producer left a transaction open"
+            f"STALLED: {', '.join(stalled)} hasn't advanced since the last run, for longer than a "
+            "transaction may last; a producer left a transaction open"
         )
     return warnings
 
@@ -146,8 +147,8 @@ def isolation_warnings(
 ) -> list[str]:
     """Warn of read_uncommitted on a topic with transactions.
 
-    The last offset of such a partition is a marker (or an open record): no consumer finds a record
-    there.
+    The last offset of such a partition is a transaction marker or belongs to an open transaction: a
+    read_committed consumer finds no record there.
     """
     if pipeline.isolation_level == "read_committed":
         return []
@@ -162,15 +163,15 @@ def isolation_warnings(
         return []
     return [
         f"kafka.isolation.level is read_uncommitted and {', '.join(sorted(topics))} has "
-        "transactions: records of aborted and of open transactions land in the archive; leave the "
-        "option out to drain committed records only"
+        "transactions: the archive will contain records of aborted and open transactions; leave "
+        "the option out to drain only committed records"
     ]
 
 
 def retention_warnings(
     pipeline: Pipeline, cluster: KafkaCluster, topics: Mapping[str, Topic], now: datetime
 ) -> list[str]:
-    """Warn of topics that keep records for less than the time between two drains."""
+    """Warn of topics whose retention is shorter than the time between two drains."""
     interval = interval_seconds(pipeline.schedule, now)
     if interval is None:
         return []
@@ -181,6 +182,7 @@ def retention_warnings(
         if "delete" in config.get("cleanup.policy", "delete") and 0 <= keeps < interval:
             warnings.append(
                 f"EXPIRING: topic {name} keeps records for {duration_text(keeps)} (retention.ms), "
-                f"the schedule drains every {duration_text(interval)}: drain more often or raise it"
+                f"but is drained every {duration_text(interval)}; drain more often or raise "
+                "retention.ms"
             )
     return warnings

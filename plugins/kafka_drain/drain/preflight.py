@@ -1,6 +1,6 @@
-"""Before a drain: is everything there, does it belong together, and what is there to do?
+"""Check before a drain that its topics, archive and checkpoint are consistent, and plan it.
 
-Changes nothing. Spark accepts most of what is refused here, and then loses data in silence.
+Changes nothing. Spark itself would accept most of what is refused here, and silently lose data.
 """
 
 from __future__ import annotations
@@ -55,20 +55,21 @@ class DrainPlan:
     Attributes:
         pipeline: The pipeline.
         archive: Its archive.
-        snapshot: The archive as it is; None when this drain makes it.
+        snapshot: The archive's current state; None when this drain creates the archive.
         generation: The open generation; None when this drain opens the first one.
         cluster_id: The Kafka cluster's id.
         topics: The drained topics, by name.
         starting_offsets: Where the generation starts.
-        start: Where this drain goes on.
+        start: Where this drain resumes.
         end: Where it ends, if nothing more arrives.
-        pending: Whether a batch was planned and not committed, so that Spark has to finish it.
-        last_listed: The last batch whose files the manifest lists; None for none. Where it is
-            pending, Spark commits it without reading anything.
-        hidden: Offsets in open transactions, by partition, that read_committed can't see yet.
-        warnings: What the user should know.
+        pending: Whether a batch was planned but not committed, so that Spark has to finish it.
+        last_listed: The last batch whose files the manifest lists; None if there is none. If this
+            batch is pending, Spark commits it without reading anything.
+        hidden: Number of offsets by partition that are behind an open transaction, so that
+            read_committed can't read them yet.
+        warnings: Warnings for the user.
         skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
-        skipped: Offsets that are still to be drained, and that Kafka no longer has.
+        skipped: Offsets that haven't been drained and that Kafka no longer has.
     """
 
     pipeline: Pipeline
@@ -89,7 +90,7 @@ class DrainPlan:
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are to drain."""
+        """Number of offsets to drain."""
         return count(offset_range for _, offset_range in ranges_between(self.start, self.end))
 
     @property
@@ -98,14 +99,14 @@ class DrainPlan:
         return not self.offsets and not self.pending
 
     def lines(self) -> list[str]:
-        """Return the plan as people read it."""
-        generation = self.generation.number if self.generation else "1, which this drain opens"
+        """Return the plan as text lines."""
+        generation = self.generation.number if self.generation else "1 (opened by this drain)"
         return [
             f"drain {self.pipeline.name}: {', '.join(sorted(self.topics))} ({len(self.end)} "
             f"partitions) to {self.archive.root}, generation {generation}",
             f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
             if self.offsets
-            else f"drain {self.pipeline.name}: nothing new, every offset is drained",
+            else f"drain {self.pipeline.name}: nothing new; every offset is drained",
             *(
                 Line(f"drain {self.pipeline.name}: WARNING {warning}", Level.WARNING)
                 for warning in self.warnings
@@ -113,7 +114,7 @@ class DrainPlan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as it stands in an XCom or a printed answer."""
+        """Return the plan as JSON types, for an XCom or printed output."""
         return {
             "pipeline": self.pipeline.name,
             "archive": str(self.archive.root),
@@ -134,23 +135,23 @@ def preflight(
     clock: Clock = utc_now,
     classify: Classify = classify_gaps,
 ) -> DrainPlan:
-    """Check that a drain can run and say what it will do.
+    """Check that a drain can run, and return what it will do.
 
     Args:
-        pipeline: What to drain.
-        cluster: Where from.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        clock: The time; replaced in tests.
+        pipeline: The pipeline to drain.
+        cluster: The cluster to drain from.
+        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        clock: Returns the current time; replaced in tests.
         classify: Asks Kafka why an offset has no record; replaced in tests.
 
     Raises:
-        ConfigError: When an acknowledged range can't be understood.
-        TopicError: When a topic or partition is missing, or was made again.
-        ArchiveError: When the archive's folder is something else, another pipeline's or cluster's,
-            or can't be written.
+        ConfigError: When an acknowledged range can't be parsed.
+        TopicError: When a topic or partition is missing, or a topic was recreated.
+        ArchiveError: When the archive's folder isn't an archive, belongs to another pipeline or
+            cluster, or can't be written.
         CheckpointError: When checkpoint, manifest, receipts and generation contradict each other.
-        DataLossError: When Kafka no longer holds offsets that are still to be drained.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        DataLossError: When Kafka no longer holds offsets that haven't been drained yet.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
     archive = Archive.at(pipeline.archive)
     _check_folder(archive.root)
@@ -179,14 +180,14 @@ def preflight(
         pending = checkpoint.last_offsets != checkpoint.last_commit
         starting_offsets = dict(generation.starting_offsets)
         if checkpoint.last_offsets is None:
-            # Nothing was drained yet: partitions that were added since start at their beginning.
-            # Those that an earlier generation has drained go on where it ends.
+            # Nothing was drained yet: partitions added since then start at their beginning, or
+            # resume where an earlier generation ended.
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
             starting_offsets |= _drained_before(snapshot, generation, added, topics)
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
-    # A partition that was added since is read from 0.
+    # Spark reads a partition that was added later from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
     refuse_truncated(start, end, hidden)
     accepted = parse_acknowledgements(acknowledge_expired)
@@ -237,23 +238,23 @@ def _check_folder(root: UPath) -> None:
         require_reachable(root)
         return
     if root.exists() and not root.is_dir():
-        raise ArchiveError(f"{root} is a file, expected a folder; choose another archive")
+        raise ArchiveError(f"{root} is a file, not a folder; choose another archive")
     existing = root
     while not existing.exists():
         existing = existing.parent
     if not existing.is_dir():
         raise ArchiveError(
-            f"{root} can't be made: {existing} is a file, expected a folder; choose another archive"
+            f"{root} can't be created: {existing} is a file, not a folder; choose another archive"
         )
     if not os.access(str(existing), os.W_OK | os.X_OK):
         raise ArchiveError(
-            f"{root} can't be written: this user has no right to write to {existing}; "
+            f"{root} can't be written: this user has no write permission for {existing}; "
             "change its owner or choose another archive"
         )
     archive = Archive(root)
     if not root.exists() or archive.exists or archive.has_lost_document:
         return
-    # A first drain that was killed early leaves its lease, or half a document.
+    # A first drain that was killed early leaves its lease, or a partial document.
     if any(entry.name != LEASE and not is_unfinished(entry.name) for entry in root.iterdir()):
         raise ArchiveError(
             f"{root} isn't empty and isn't an archive (it has no archive.json); "
@@ -264,12 +265,12 @@ def _check_folder(root: UPath) -> None:
 def find_partitions(
     pipeline: Pipeline, cluster: KafkaCluster
 ) -> tuple[dict[str, Topic], list[TopicPartition]]:
-    """Return a pipeline's topics by name, and their partitions that it drains.
+    """Return a pipeline's topics by name, and the partitions that it drains.
 
     Raises:
         TopicError: When a topic or partition is missing.
         AuthorizationError: When an ACL is missing.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
     if pipeline.topic_pattern:
         names = cluster.matching(pipeline.topic_pattern)
@@ -282,7 +283,7 @@ def find_partitions(
     missing = [str(tp) for tp in wanted if tp.partition not in topics[tp.topic].partitions]
     if missing:
         raise TopicError(
-            f"assign names {', '.join(missing)}, which doesn't exist; topics have "
+            f"assign names partitions that don't exist: {', '.join(missing)}; topics have "
             + ", ".join(f"{t.name}: {len(t.partitions)} partitions" for t in topics.values())
         )
     return topics, wanted
@@ -291,11 +292,11 @@ def find_partitions(
 def check_identity(
     snapshot: Snapshot, pipeline: Pipeline, cluster_id: str, topics: dict[str, Topic]
 ) -> None:
-    """Refuse an archive of another pipeline or cluster, or of topics that were made again.
+    """Refuse an archive of another pipeline or cluster, or of topics that were recreated.
 
     Raises:
-        ArchiveError: When it is another's.
-        TopicError: When a topic was made again since it was drained.
+        ArchiveError: When it belongs to another pipeline or cluster.
+        TopicError: When a topic was recreated after it was drained.
     """
     document, root = snapshot.document, snapshot.root
     if document.pipeline != pipeline.name:
@@ -305,22 +306,22 @@ def check_identity(
         )
     if document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{root} was drained from Kafka cluster {document.cluster_id}, the "
-            f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}: its offsets "
-            "mean other records; correct the connection or choose another archive"
+            f"{root} was drained from Kafka cluster {document.cluster_id}, but the "
+            f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}, whose offsets "
+            "refer to other records; correct the connection or choose another archive"
         )
     generation = snapshot.open_generation
-    # Topics that it was rolled without don't count in it.
+    # Ignore topics that the generation was rolled without.
     counted = generation.document.topics if generation else None
     for name, topic_id in document.topics.items():
         if counted and name not in counted:
             continue
         if name in topics and topics[name].id != topic_id:
             raise TopicError(
-                f"topic {name} was deleted and made again since it was drained (topic id "
-                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0, and "
-                "Spark would skip its first records. What was drained stays; run `kafka-drain "
-                f"roll {root}`: the next generation starts at the new topic's beginning"
+                f"topic {name} was deleted and recreated after it was drained (topic id "
+                f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0 again, so "
+                "Spark would skip its first records. What was drained is kept; run `kafka-drain "
+                f"roll {root}`: the next generation starts at the beginning of the new topic"
             )
 
 
@@ -329,9 +330,9 @@ def _check_how_files_are_written(pipeline: Pipeline, generation: SnapshotGenerat
     seen = (document.format, document.partition_by)
     if seen != (pipeline.format, pipeline.partition_by):
         raise ArchiveError(
-            f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, the pipeline says "
-            f"{pipeline.format} partitioned by {pipeline.partition_by}; readers need one of them "
-            "in a generation: change the pipeline back or choose another archive"
+            f"{generation.folder} holds {seen[0]} partitioned by {seen[1]}, but the pipeline says "
+            f"{pipeline.format} partitioned by {pipeline.partition_by}. Readers need the same "
+            "layout throughout a generation; change the pipeline back or choose another archive"
         )
 
 
@@ -341,19 +342,19 @@ def _check_state(snapshot: Snapshot, generation: SnapshotGeneration) -> Generati
     written = moved_from(state)
     if written:
         raise CheckpointError(
-            f"{generation.root} was moved: Spark's manifest names {written}. Spark would go on "
-            "naming files there, and its own readers would find none of them. Validation, "
-            "republish and `kafka-drain files` work as they are; to drain on, run `kafka-drain "
+            f"{generation.root} was moved: Spark's manifest refers to {written}. Spark would keep "
+            "listing files there, and Spark's own readers wouldn't find them. Validation, "
+            "republish and `kafka-drain files` still work; to resume draining, run `kafka-drain "
             f"roll {generation.root}`: the next generation starts here, where this one ends"
         )
     return state
 
 
 def refuse_damage(findings: list[Finding], root: UPath) -> None:
-    """Refuse to go on with a damaged archive.
+    """Refuse to continue with a damaged archive.
 
     Raises:
-        CheckpointError: When there are findings; tells the first five and what to do.
+        CheckpointError: When there are findings; lists the first five and what to do.
     """
     if not findings:
         return
@@ -379,7 +380,7 @@ def _drained_before(
     partitions: Collection[TopicPartition],
     topics: dict[str, Topic],
 ) -> dict[TopicPartition, int]:
-    """Return where the generations before the open one have drained partitions to."""
+    """Return the offsets up to which generations before the open one have drained partitions."""
     ends: dict[TopicPartition, int] = {}
     for generation in snapshot.generations if partitions else ():
         if generation.number < open_generation.number:
@@ -408,8 +409,8 @@ def _check_drained_topics(
             f"{tp.topic}:{tp.partition}" if tp.topic in named else tp.topic for tp in gone
         )
         raise CheckpointError(
-            f"the checkpoint drained {', '.join(map(str, gone))}, which pipeline "
-            f"{pipeline.name!r} doesn't name any more; name it again, or go on without: "
+            f"the checkpoint has drained {', '.join(map(str, gone))}, which pipeline "
+            f"{pipeline.name!r} no longer names; name it again, or continue without it: "
             f"`kafka-drain roll {snapshot.root} {' '.join(f'--leave-out {name}' for name in left)}`"
             " (what was drained stays sealed)"
         )
@@ -418,7 +419,7 @@ def _check_drained_topics(
     if before:
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(
-            f"earlier generations drained {shown}, the open one doesn't, and Spark would read them "
-            f"from their beginning; run `kafka-drain roll {snapshot.root}`: the next generation "
-            "goes on there"
+            f"earlier generations drained {shown}, but the open one doesn't include them, so Spark "
+            f"would read them from their beginning; run `kafka-drain roll {snapshot.root}`: the "
+            "next generation resumes where they ended"
         )

@@ -1,4 +1,4 @@
-"""Where a generation starts: a pipeline's starting position resolved to one number a partition."""
+"""Resolve a pipeline's starting position to an offset per partition, where a generation starts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def resolve_starting_offsets(
 
     Args:
         options: Checked source options, without the defaults.
-        partitions: What will be drained.
-        cluster: Where to ask.
-        isolation_level: Decides what `latest` is.
+        partitions: The partitions that will be drained.
+        cluster: The cluster to ask.
+        isolation_level: Determines what `latest` is.
 
     Raises:
-        ConfigError: When the position doesn't name each partition, lies outside what Kafka holds,
-            or no record is as late as its time.
+        ConfigError: When the position doesn't name each partition, is outside what Kafka holds, or
+            is a time after the last record.
     """
     first = cluster.earliest(partitions)
     last = cluster.latest(partitions, isolation_level)
@@ -51,7 +51,8 @@ def resolve_starting_offsets(
         if offset >= 0 and not first[tp] <= offset <= last[tp]:
             raise ConfigError(
                 f"startingOffsets[{tp.topic}][{tp.partition}] = {offset} is outside what Kafka "
-                f"holds, [{first[tp]}, {last[tp]}); choose an offset there, or -2 for earliest"
+                f"holds, [{first[tp]}, {last[tp]}); choose an offset in this range, or -2 for "
+                "earliest"
             )
     named = {EARLIEST: first, LATEST: last}
     return {tp: named[offset][tp] if offset < 0 else offset for tp, offset in wanted.items()}

@@ -1,1 +1,1 @@
-"""What we ask of a Kafka cluster, and how we connect to one."""
+"""Access to a Kafka cluster: connection settings and queries."""

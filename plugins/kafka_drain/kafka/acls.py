@@ -1,4 +1,4 @@
-"""What Kafka's ACLs have to allow: a job that lacks one is refused before its first record."""
+"""Kafka ACL checks: a job that lacks an ACL is refused before its first record."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from kafka_drain.kafka.client_config import KafkaConfig
 
 __all__ = ["DRAINED", "TARGET", "missing_acls", "require_access"]
 
-#: What a drain does with its topics, as Kafka's ACL operations.
+#: Operations of a drain on its topics, by Kafka's ACL names.
 DRAINED = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
-#: What a republish does with its targets: it reads back what it has sent.
+#: Operations of a republish on its targets; it reads back what it has sent.
 TARGET = ("WRITE", "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 
 
 def require_access(
     config: KafkaConfig, topic: str, allowed: Collection[str] | None, needed: Sequence[str]
 ) -> None:
-    """Check what a user may do with a topic.
+    """Check that a user has the required permissions on a topic.
 
     Args:
-        config: Whose login it is.
+        config: The user's connection.
         topic: The topic.
-        allowed: The operations that Kafka allows: all, where it has no authorizer; None where the
-            broker doesn't tell (KIP-430 came with Kafka 2.3), and there is nothing to check.
-        needed: Those that have to be.
+        allowed: The operations that Kafka allows: all of them without an authorizer; None if the
+            broker doesn't report them (KIP-430, Kafka 2.3), in which case nothing is checked.
+        needed: The required operations.
 
     Raises:
-        AuthorizationError: When one isn't allowed; names topic and operations, and the command that
-            allows them.
+        AuthorizationError: When an operation isn't allowed; names the topic, the operations, and
+            the command that adds the ACLs.
     """
     if allowed is None:
         return
@@ -40,9 +40,9 @@ def require_access(
 
 
 def missing_acls(config: KafkaConfig, topic: str, operations: Sequence[str]) -> AuthorizationError:
-    """Return the error of a user who may not do something with a topic."""
+    """Return the error for a user who lacks permissions on a topic."""
     if {"READ", "WRITE"} & set(operations):
-        # Kafka lets whoever may do these describe the topic as well.
+        # Kafka implicitly allows DESCRIBE with either of these.
         operations = [operation for operation in operations if operation != "DESCRIBE"]
     user = str(config.settings.get("sasl.username") or "")
     named = " ".join(f"--operation {_as_written(operation)}" for operation in operations)
@@ -55,5 +55,5 @@ def missing_acls(config: KafkaConfig, topic: str, operations: Sequence[str]) -> 
 
 
 def _as_written(operation: str) -> str:
-    """Return an operation as kafka-acls.sh takes it, such as `DescribeConfigs`."""
+    """Return an operation in the notation of kafka-acls.sh, such as `DescribeConfigs`."""
     return operation.title().replace("_", "")

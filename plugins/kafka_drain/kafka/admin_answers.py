@@ -1,4 +1,4 @@
-"""Waiting for what librdkafka's AdminClient was asked."""
+"""Waiting for responses of librdkafka's AdminClient."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from confluent_kafka import KafkaError, KafkaException
 
 __all__ = ["answer_of"]
 
-#: How much longer than its own timeout a request may take until it counts as unanswered.
+#: Time in seconds beyond its own timeout after which a request counts as unanswered.
 GRACE_SECONDS = 1.0
 
 
 def answer_of(future: concurrent.futures.Future[Any], timeout_seconds: float) -> Any:
-    """Return what a request was answered, or fail as when no broker answers.
+    """Return the response to a request, or fail with a timeout if no broker responds.
 
-    A client whose request goes to a broker that dies in this moment waits until it comes back,
-    also beyond the request's timeout, though the partitions have other leaders by then.
+    If a request goes to a broker that dies at that moment, the client waits until the broker comes
+    back, even beyond the request's timeout and after its partitions have new leaders.
 
     Args:
-        future: Of the request.
+        future: Future of the request.
         timeout_seconds: The request's own timeout.
 
     Raises:
-        KafkaException: With the broker's answer, or `_TIMED_OUT` when there was none.
+        KafkaException: With the broker's error, or `_TIMED_OUT` if there was no response.
     """
     try:
         return future.result(timeout_seconds + GRACE_SECONDS)
-    # Python 3.10's is not the builtin TimeoutError.
+    # In Python 3.10, this isn't the builtin TimeoutError.
     except concurrent.futures.TimeoutError as error:
-        silence = KafkaError(KafkaError._TIMED_OUT, "the client waits for a broker")
+        silence = KafkaError(KafkaError._TIMED_OUT, "the client is waiting for a broker")
         raise KafkaException(silence) from error

@@ -1,4 +1,4 @@
-"""A Kafka connection's settings: librdkafka's words, checked, and the Java client's words.
+"""Settings of a Kafka connection: checked in librdkafka's terms, and translated to the Java client.
 
 Airflow's Kafka connection holds librdkafka configuration; Spark needs the Java client's.
 """
@@ -15,7 +15,7 @@ from kafka_drain.errors import ConfigError
 
 __all__ = ["KafkaConfig"]
 
-# Keys that name where the cluster is and who we are; the same in both clients.
+# Keys for the cluster's address and the client's identity that are the same in both clients.
 _SAME = (
     "bootstrap.servers",
     "security.protocol",
@@ -51,7 +51,7 @@ _LIBRDKAFKA_ONLY = (
     "debug",
 )
 _ACCEPTED = (*_SAME, *_SECRET, *_LIBRDKAFKA_ONLY)
-# What people keep in the same connection for consumers and producers of their own.
+# Keys that users keep in the same connection for their own consumers and producers.
 _IGNORED = ("group.id", "auto.offset.reset", "enable.auto.commit", "acks", "linger.ms")
 
 _LOGIN_MODULES = {
@@ -64,7 +64,7 @@ _OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 
 
 def _mechanism(settings: Mapping[str, Any]) -> str:
-    """Return how SASL logs in; librdkafka has two names for the setting."""
+    """Return the SASL mechanism; librdkafka has two names for the setting."""
     return str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "")
 
 
@@ -73,7 +73,7 @@ def _quoted(value: str) -> str:
 
 
 def _pem(settings: Mapping[str, str], name: str) -> str:
-    """Return a PEM text that librdkafka takes as text or from a file; empty when neither is set."""
+    """Return a PEM text, given to librdkafka as text or as a file; empty if neither is set."""
     if f"{name}.location" not in settings:
         return settings.get(f"{name}.pem", "")
     try:
@@ -86,10 +86,10 @@ def _pem(settings: Mapping[str, str], name: str) -> str:
 
 @dataclass(frozen=True)
 class KafkaConfig:
-    """How to reach a Kafka cluster. Its `repr` shows no secret.
+    """Connection settings of a Kafka cluster. The `repr` shows no secrets.
 
     Raises:
-        ConfigError: When a key or the mechanism is not accepted, or bootstrap.servers is missing.
+        ConfigError: When a key or the mechanism isn't accepted, or bootstrap.servers is missing.
     """
 
     settings: Mapping[str, Any] = field(repr=False)
@@ -97,8 +97,8 @@ class KafkaConfig:
     def __post_init__(self) -> None:
         for name in self.settings:
             if name not in _ACCEPTED and name not in _IGNORED:
-                # The value may be a secret under a misspelt name: it isn't shown.
-                raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Kafka connection")
+                # Not shown, because it may be a secret whose name is misspelt.
+                raise unknown(name, "hidden", _ACCEPTED, "setting of a Kafka connection")
         mechanism = _mechanism(self.settings)
         if mechanism and mechanism not in (*_LOGIN_MODULES, _OAUTH):
             raise ConfigError(
@@ -107,7 +107,7 @@ class KafkaConfig:
             )
         if not self.settings.get("bootstrap.servers"):
             raise ConfigError(
-                "the Kafka connection has no bootstrap.servers; put it into the connection's "
+                "the Kafka connection has no bootstrap.servers; add it to the connection's "
                 'extra: {"bootstrap.servers": "host:9092"}'
             )
 
@@ -116,7 +116,7 @@ class KafkaConfig:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Comma-separated `host:port` of the first brokers to ask."""
+        """Comma-separated `host:port` of the bootstrap brokers."""
         return str(self.settings["bootstrap.servers"])
 
     def for_librdkafka(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class KafkaConfig:
         return {name: value for name, value in self.settings.items() if name in _ACCEPTED}
 
     def for_java(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the settings for the Java client: the harmless ones, and the secret ones.
+        """Return the settings for the Java client: the public ones, and the secret ones.
 
         Raises:
             ConfigError: When a mechanism has no translation, or a file can't be read.
@@ -132,7 +132,7 @@ class KafkaConfig:
         settings = {name: str(value) for name, value in self.for_librdkafka().items()}
         plain = {name: settings[name] for name in _SAME if name in settings}
         if plain.get("ssl.endpoint.identification.algorithm") == "none":
-            # The Java client's word for no check of the host's name.
+            # The Java client disables host name verification with an empty value.
             plain["ssl.endpoint.identification.algorithm"] = ""
         logged_in, login_secret = _login_for_java(settings)
         trusted, key_secret = _tls_for_java(settings)
@@ -140,7 +140,7 @@ class KafkaConfig:
 
 
 def _login_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate what SASL needs."""
+    """Translate the SASL settings."""
     mechanism = _mechanism(settings)
     if not mechanism:
         return {}, {}
@@ -155,7 +155,7 @@ def _login_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[s
 
 
 def _oauth_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate a login by OpenID Connect's client credentials (KIP-768)."""
+    """Translate a login with OpenID Connect client credentials (KIP-768)."""
     prefix = "sasl.oauthbearer"
     method = settings.get(f"{prefix}.method", "default")
     needed = [f"{prefix}.{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
@@ -189,7 +189,7 @@ def _jaas(module: str, options: Mapping[str, str]) -> str:
 
 
 def _tls_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate whom we trust, and our own certificate."""
+    """Translate the trusted certificates and the client certificate."""
     plain: dict[str, str] = {}
     if "ssl.ca.location" in settings:
         plain["ssl.truststore.type"] = "PEM"
@@ -205,7 +205,7 @@ def _tls_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     certificate = _pem(settings, "ssl.certificate")
     key = _pem(settings, "ssl.key")
     if certificate and key:
-        # In PEM text the Java client takes the key in PKCS #8 only (KIP-651).
+        # As PEM text, the Java client accepts the key only in PKCS #8 (KIP-651).
         plain["ssl.keystore.type"] = "PEM"
         plain["ssl.keystore.certificate.chain"] = certificate
         secret["ssl.keystore.key"] = key

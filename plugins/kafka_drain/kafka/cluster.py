@@ -1,4 +1,4 @@
-"""What we ask a Kafka cluster: its id, topics, offsets. Of groups: consumer_groups.py."""
+"""Queries to a Kafka cluster: its id, topics, offsets. See consumer_groups.py for groups."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ QUICK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster describes it.
+    """A topic as described by the cluster.
 
     Attributes:
-        name: Its name.
-        id: Its id (KIP-516).
-        partitions: The numbers of its partitions.
+        name: Topic name.
+        id: Topic id (KIP-516).
+        partitions: Partition numbers.
     """
 
     name: str
@@ -78,31 +78,31 @@ def socket_timeout(config: KafkaConfig) -> float | None:
 
 
 class KafkaCluster:
-    """Questions to a Kafka cluster.
+    """Queries to a Kafka cluster.
 
     Raises:
-        KafkaUnavailableError: From every method, when the brokers don't answer in time.
+        KafkaUnavailableError: From every method, when the brokers don't respond in time.
     """
 
     def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
-        """Name a cluster; nothing is asked yet.
+        """Set up access to a cluster; nothing is sent yet.
 
         Args:
-            config: How to reach it.
-            timeout_seconds: How long to wait for an answer; None for the connection's
+            config: Connection settings.
+            timeout_seconds: How long to wait for a response; None for the connection's
                 socket.timeout.ms, or 20 s.
 
         Raises:
-            ConfigError: When socket.timeout.ms is no number.
+            ConfigError: When socket.timeout.ms isn't a number.
         """
         self.config = config
         self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
-        #: Why a broker closed the connection, as far as it said so.
+        #: Reasons why brokers closed the connection, if they gave one.
         self._refusals: dict[int, str] = {}
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # librdkafka prints refused connections to stderr; the error that we raise says it once.
+        # librdkafka prints refused connections to stderr; the raised error already reports them.
         settings: dict[str, Any] = {"log_level": 2, "error_cb": self._note_refusal}
         return AdminClient({**self.config.for_librdkafka(), **settings})
 
@@ -111,22 +111,22 @@ class KafkaCluster:
             self._refusals[error.code()] = error.str()
 
     def _ask(self, question: Callable[[AdminClient], T]) -> T:
-        """Ask and wait for the answer; again while what is answered passes by itself."""
+        """Send a request and wait for the response; retry while the error is transient."""
         deadline = time.monotonic() + self._timeout
         while True:
-            # Held until the answer is there: another thread may forget the client meanwhile.
+            # Keep a reference until the response: another thread may drop the client meanwhile.
             admin: AdminClient | None = None
             try:
                 admin = self._admin
                 return question(admin)
             except KafkaException as error:
                 is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
-                # librdkafka tries a refused login again and again, and says so in this call.
+                # librdkafka retries a rejected login endlessly, and reports it in this call.
                 if admin is not None:
                     admin.poll(0)
                 if is_passing:
-                    # A broker was restarted or is gone: a new client asks for everything anew,
-                    # and doesn't wait for a broker that led a partition once.
+                    # A broker was restarted or is gone: a new client requests everything afresh,
+                    # and doesn't wait for a former partition leader.
                     self.__dict__.pop("_admin", None)
                 if not is_passing or time.monotonic() >= deadline:
                     raise self._explain(error.args[0]) from error
@@ -135,7 +135,7 @@ class KafkaCluster:
     def _explain(self, error: KafkaError) -> KafkaDrainError:
         if error.code() == KafkaError._INVALID_ARG:
             return ConfigError(
-                f"the Kafka connection's settings don't fit: {error.str()}; correct them"
+                f"the Kafka connection's settings are invalid: {error.str()}; correct them"
             )
         if error.code() in UNAVAILABLE:
             return self._explain_silence(error)
@@ -145,51 +145,52 @@ class KafkaCluster:
             KafkaError.GROUP_AUTHORIZATION_FAILED,
         ):
             return AuthorizationError(
-                f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}; this user "
+                f"Kafka at {self.config.bootstrap_servers} responded: {error.str()}; this user "
                 "lacks an ACL; add it"
             )
-        return TopicError(f"Kafka at {self.config.bootstrap_servers} answered: {error.str()}")
+        return TopicError(f"Kafka at {self.config.bootstrap_servers} responded: {error.str()}")
 
     def _explain_silence(self, error: KafkaError) -> KafkaDrainError:
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
             return AuthenticationError(
-                f"Kafka at {servers} refuses the login: {refusal}; correct sasl.username, "
+                f"Kafka at {servers} rejects the credentials: {refusal}; correct sasl.username, "
                 "sasl.password or sasl.mechanism in the Kafka connection"
             )
         if refusal := self._refusals.get(KafkaError._SSL):
             return KafkaUnavailableError(
-                f"no TLS with Kafka at {servers}: {refusal}; check security.protocol, the port, "
+                f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
                 "ssl.ca.location and the client's certificate in the Kafka connection"
             )
         return KafkaUnavailableError(
-            f"no answer from Kafka at {servers} within {self._timeout:g} s ({error.str()}); check "
-            "that the broker runs, that bootstrap.servers is right and reachable from here"
+            f"no response from Kafka at {servers} within {self._timeout:g} s ({error.str()}); "
+            "check that the broker is running, and that bootstrap.servers is correct and reachable "
+            "from here"
         )
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        # Of any broker: `describe_cluster` waits for the controller that the client has known.
+        # Asks any broker: `describe_cluster` waits for the controller known to the client.
         return str(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).cluster_id)
 
     def topic_names(self) -> list[str]:
-        """Return the names of all topics that aren't internal."""
+        """Return the names of all topics except internal ones."""
         listed = self._ask(lambda admin: admin.list_topics(timeout=self._timeout))
         return sorted(listed.topics.keys() - INTERNAL_TOPICS)
 
     def topics(
         self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
     ) -> dict[str, Topic]:
-        """Describe topics, which this user may do some things with.
+        """Describe topics and check this user's permissions on them.
 
         Args:
-            names: Which.
-            needed: What has to be allowed, by the names of Kafka's ACL operations.
+            names: Topic names.
+            needed: Required operations, by Kafka's ACL names.
 
         Raises:
-            TopicError: When one doesn't exist; names those that do.
-            AuthorizationError: When something isn't allowed; names topic and operations, and the
-                command that allows them.
+            TopicError: When a topic doesn't exist; names existing ones.
+            AuthorizationError: When an operation isn't allowed; names the topic, the operations,
+                and the command that adds the ACLs.
         """
         deadline = time.monotonic() + self._timeout
         while True:
@@ -198,7 +199,7 @@ class KafkaCluster:
             if not missing:
                 return described
             existing = self.topic_names()
-            # A topic that was made a moment ago isn't known to all brokers yet.
+            # A topic that was just created may not be known to all brokers yet.
             if not missing <= set(existing) or time.monotonic() >= deadline:
                 break
             time.sleep(BACKOFF_SECONDS)
@@ -210,7 +211,7 @@ class KafkaCluster:
         )
 
     def _describe(self, names: Collection[str], needed: Sequence[str]) -> dict[str, Topic]:
-        """Describe those topics that exist."""
+        """Describe the topics that exist."""
         if not names:
             return {}
 
@@ -241,11 +242,11 @@ class KafkaCluster:
         return described
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is a topic of this name."""
+        """Return whether a topic exists."""
         return name in self.topic_names()
 
     def topic_settings(self, name: str) -> TopicSettings:
-        """Return how a topic is set up, so that another can be made like it."""
+        """Return a topic's settings, so that another one can be created like it."""
 
         def ask(admin: AdminClient) -> Any:
             futures = admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
@@ -262,9 +263,9 @@ class KafkaCluster:
         )
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:
-        """Make a topic; one that another made in this moment is left as it is.
+        """Create a topic; if another client has just created it, it is left unchanged.
 
-        Copies of each partition are no more than the cluster has brokers.
+        The replication factor is limited to the number of brokers.
 
         Raises:
             TopicError: When Kafka refuses.
@@ -275,10 +276,10 @@ class KafkaCluster:
             time.sleep(BACKOFF_SECONDS)
 
     def check_new_topic(self, name: str, settings: TopicSettings) -> None:
-        """Ask Kafka whether it would make a topic; makes none.
+        """Ask Kafka whether it would create a topic, without creating it.
 
         Raises:
-            TopicError: When it would refuse.
+            TopicError: When Kafka would refuse.
         """
         self._create_topic(name, settings, is_asked_only=True)
 
@@ -306,11 +307,11 @@ class KafkaCluster:
         self._ask(ask)
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the topics that a regular expression matches whole, less the internal ones.
+        """Return the topics whose whole name matches a regular expression, except internal ones.
 
         Raises:
-            ConfigError: When it is no regular expression.
-            TopicError: When it matches none.
+            ConfigError: When it isn't a regular expression.
+            TopicError: When no topic matches.
         """
         try:
             matches = re.compile(pattern).fullmatch
@@ -321,23 +322,30 @@ class KafkaCluster:
             ) from error
         names = [name for name in self.topic_names() if matches(name)]
         if not names:
+            internal = sorted(filter(matches, INTERNAL_TOPICS))
+            remedy = (
+                f"name {' and '.join(internal)} in topics or assign: a pattern matches no internal "
+                "topic"
+                if internal
+                else "create the topics or correct the pattern"
+            )
             raise TopicError(
                 f"topic_pattern {pattern!r} matches no topic at {self.config.bootstrap_servers}; "
-                "create the topics or correct the pattern"
+                f"{remedy}"
             )
         return names
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition still holds."""
+        """Return the earliest offset that each partition still has."""
         return self._list_offsets(partitions, OffsetSpec.earliest(), "read_uncommitted")
 
     def latest(
         self, partitions: Iterable[TopicPartition], isolation_level: str
     ) -> dict[TopicPartition, int]:
-        """Return where each partition ends.
+        """Return the end offset of each partition.
 
         Args:
-            partitions: Which.
+            partitions: The partitions.
             isolation_level: `read_committed` for the last stable offset, `read_uncommitted` for
                 the high watermark.
         """
@@ -346,13 +354,13 @@ class KafkaCluster:
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offset whose timestamp is at or after a time in milliseconds.
 
-        A partition without such a record has offset -1. Kafka knows no time before 1970: earlier
-        ones mean its first record with a timestamp.
+        A partition without such a record has offset -1. Kafka has no times before 1970: earlier
+        ones yield the first record that has a timestamp.
         """
         found: dict[TopicPartition, int] = {}
         for at in set(times.values()):
             at_time = [tp for tp, wanted in times.items() if wanted == at]
-            # Negative ones stand for other questions, such as for the end (ListOffsetsRequest).
+            # Negative values have special meanings, such as the end offset (ListOffsetsRequest).
             spec = OffsetSpec.for_timestamp(max(0, at))
             found |= self._list_offsets(at_time, spec, "read_uncommitted")
         return found
@@ -364,8 +372,8 @@ class KafkaCluster:
         if not wanted:
             return {}
         isolation = IsolationLevel[isolation_level.upper()]
-        # A client waits for a broker that just died, though others lead its partitions by now;
-        # a new one asks those. Only an answer that is slow deserves the whole time.
+        # A client waits for a broker that just died, even if its partitions have new leaders; a new
+        # client asks those. So the first attempt is short; only slow responses get the full time.
         timeouts = chain((min(QUICK_SECONDS, self._timeout),), repeat(self._timeout))
 
         def ask(admin: AdminClient) -> dict[TopicPartition, int]:
@@ -375,7 +383,7 @@ class KafkaCluster:
                 TopicPartition(tp.topic, tp.partition): answer_of(future, timeout).offset
                 for tp, future in futures.items()
             }
-            # librdkafka's word, without an error, where a leader left the request unanswered.
+            # librdkafka returns this, without an error, if a leader left the request unanswered.
             if OFFSET_INVALID in offsets.values():
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return offsets

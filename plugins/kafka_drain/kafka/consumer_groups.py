@@ -1,4 +1,4 @@
-"""What we ask Kafka of consumer groups, and the offsets that we commit for them."""
+"""Queries to Kafka about consumer groups, and commits of offsets on their behalf."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Committed", "ConsumerGroups", "Group", "Member", "offsets_of"]
 
 T = TypeVar("T")
 
-# What is answered to a commit from outside while the group has members.
+# Errors of a commit from outside the group while it has members.
 _MEMBERS = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.NON_EMPTY_GROUP,
@@ -51,11 +51,11 @@ READ, COMMIT, DELETE = "DESCRIBE", "READ", "DELETE"
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a group has committed for a partition.
+    """The committed position of a group in a partition.
 
     Attributes:
-        offset: The offset of the record that it reads next.
-        metadata: What its consumers noted beside it; Kafka Streams keeps times there.
+        offset: Offset of the next record to read.
+        metadata: Metadata of the commit; Kafka Streams stores times in it.
     """
 
     offset: int
@@ -63,17 +63,17 @@ class Committed:
 
 
 def offsets_of(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-    """Return what was committed, without metadata."""
+    """Return the committed offsets, without metadata."""
     return {tp: found.offset for tp, found in committed.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A consumer that is in a group.
+    """A consumer in a group.
 
     Attributes:
         client_id: Its client.id.
-        host: Where it runs.
+        host: Its host.
     """
 
     client_id: str
@@ -85,12 +85,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group as its coordinator describes it.
+    """A consumer group as described by its coordinator.
 
     Attributes:
-        name: Its name.
-        state: Such as STABLE, EMPTY, or DEAD: the last is also that of a group that isn't there.
-        members: The consumers in it.
+        name: Name of the group.
+        state: Such as STABLE, EMPTY, or DEAD, which is also the state of a nonexistent group.
+        members: Consumers in the group.
     """
 
     name: str
@@ -99,16 +99,16 @@ class Group:
 
     @property
     def exists(self) -> bool:
-        """Whether the cluster knows the group."""
+        """Whether the group exists in the cluster."""
         return self.state != "DEAD"
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody reads with it."""
+        """Whether the group has no active consumers."""
         return self.state in ("EMPTY", "DEAD") and not self.members
 
     def who(self) -> str:
-        """Return its state and members, for people."""
+        """Describe the state and members for display."""
         shown = ", ".join(map(str, self.members[:10])) + (" …" if len(self.members) > 10 else "")
         count = len(self.members)
         return (
@@ -118,38 +118,38 @@ class Group:
 
 
 class ConsumerGroups:
-    """Questions to a Kafka cluster about consumer groups, and changes of their offsets.
+    """Queries to a Kafka cluster about consumer groups, and changes of their offsets.
 
-    Offsets are read through a consumer that is subscribed to nothing, which doesn't join the
-    group. AdminClient.list_consumer_group_offsets ends the process with a segmentation fault when
-    the coordinator moves in that moment (librdkafka issue 5040; seen with 2.16.1).
+    Offsets are read through a consumer without a subscription, which doesn't join the group.
+    AdminClient.list_consumer_group_offsets crashes the process with a segmentation fault if the
+    coordinator moves at that moment (librdkafka issue 5040; seen with 2.16.1).
 
     Raises:
-        KafkaUnavailableError: From every method, when the brokers don't answer in time.
+        KafkaUnavailableError: From every method, when the brokers don't respond in time.
         AuthorizationError: From every method, when an ACL is missing; names it.
     """
 
     def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
-        """Name a cluster; nothing is asked yet.
+        """Set up access to a cluster; nothing is sent yet.
 
         Args:
-            config: How to reach it.
-            timeout_seconds: How long to wait for an answer; None for the connection's
+            config: Connection settings.
+            timeout_seconds: How long to wait for a response; None for the connection's
                 socket.timeout.ms, or 20 s.
 
         Raises:
-            ConfigError: When socket.timeout.ms is no number.
+            ConfigError: When socket.timeout.ms isn't a number.
         """
         self.config = config
         self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # librdkafka prints refused connections to stderr; the error that we raise says it once.
+        # librdkafka prints refused connections to stderr; the raised error already reports them.
         return AdminClient({**self.config.for_librdkafka(), "log_level": 2})
 
     def describe(self, group: str) -> Group:
-        """Describe a group; of one that doesn't exist the state is DEAD."""
+        """Describe a group; the state of a nonexistent one is DEAD."""
         try:
             found = self._ask(
                 group,
@@ -164,14 +164,14 @@ class ConsumerGroups:
         return Group(group, str(found.state.name), members)
 
     def idle(self, group: str, what: str) -> Group:
-        """Describe a group that has to have no members.
+        """Describe a group that is required to have no members.
 
         Args:
             group: The group.
-            what: What needs that, for the error's message.
+            what: The operation that requires it, for the error message.
 
         Raises:
-            GroupInUseError: When somebody reads with it; says who.
+            GroupInUseError: When the group has active members; names them.
         """
         found = self.describe(group)
         if not found.is_idle:
@@ -181,7 +181,7 @@ class ConsumerGroups:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """Return what a group has committed; partitions without an offset are left out."""
+        """Return a group's committed offsets; partitions without an offset are left out."""
         wanted = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
         if not wanted:
             return {}
@@ -200,7 +200,7 @@ class ConsumerGroups:
         }
 
     def all_committed(self, group: str) -> dict[TopicPartition, Committed]:
-        """Return all that a group has committed, for topics that exist and may be described."""
+        """Return all committed offsets of a group, for existing topics that may be described."""
         listed = self._ask(group, READ, lambda: self._admin.list_topics(timeout=self._timeout))
         return self.committed(
             group,
@@ -213,7 +213,7 @@ class ConsumerGroups:
         )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group without members; makes the group where there is none.
+        """Commit offsets for a group without members; creates the group if it doesn't exist.
 
         Raises:
             GroupInUseError: When the group has members by now.
@@ -241,7 +241,7 @@ class ConsumerGroups:
         )
 
     def delete(self, group: str) -> None:
-        """Delete a group with all its offsets; one that isn't there is no error.
+        """Delete a group with all its offsets; a nonexistent group isn't an error.
 
         Raises:
             GroupInUseError: When the group has members by now.
@@ -280,7 +280,7 @@ class ConsumerGroups:
             )
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return AuthorizationError(
-                f"Kafka at {servers} refused {operation} of group {group} ({error.str()}); "
+                f"Kafka at {servers} refused {operation} on group {group} ({error.str()}); "
                 f"expected the ACL {operation} on Group {group}; add it"
             )
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -291,22 +291,22 @@ class ConsumerGroups:
             )
         if code in (KafkaError._INVALID_ARG, KafkaError.INVALID_GROUP_ID):
             return ConfigError(
-                f"group {group!r} or the Kafka connection's settings don't fit: {error.str()}; "
+                f"group {group!r} or the Kafka connection's settings are invalid: {error.str()}; "
                 "correct them"
             )
         if code in _UNKNOWN_TOPIC:
             return TopicError(
-                f"Kafka at {servers} doesn't know a topic that offsets of group {group} are for "
-                f"({error.str()}); was it deleted meanwhile?"
+                f"group {group} has offsets for a topic that Kafka at {servers} doesn't have "
+                f"({error.str()}); check whether it was deleted in the meantime"
             )
         if code in UNAVAILABLE:
             return KafkaUnavailableError(
-                f"no answer about group {group} from Kafka at {servers} within "
-                f"{self._timeout:g} s ({error.str()}); check that the broker runs, that "
-                "bootstrap.servers is right and reachable from here; the same call may succeed "
+                f"no response about group {group} from Kafka at {servers} within "
+                f"{self._timeout:g} s ({error.str()}); check that the broker is running, and that "
+                "bootstrap.servers is correct and reachable from here; the same call may succeed "
                 "later"
             )
-        return GroupError(f"Kafka at {servers} answered for group {group}: {error.str()}")
+        return GroupError(f"Kafka at {servers} responded for group {group}: {error.str()}")
 
 
 class _GroupNotFound(GroupError):
@@ -314,7 +314,7 @@ class _GroupNotFound(GroupError):
 
 
 class _Reader:
-    """A consumer that is subscribed to nothing and joins no group."""
+    """A consumer that has no subscription and joins no group."""
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
         self._consumer = Consumer(
@@ -322,7 +322,7 @@ class _Reader:
                 **config.for_librdkafka(),
                 "group.id": group,
                 "enable.auto.commit": False,
-                # Waits for offsets that a transaction holds.
+                # Waits for offsets that are pending in a transaction.
                 "isolation.level": "read_committed",
                 "log_level": 2,
             }
@@ -336,7 +336,7 @@ class _Reader:
 
 
 def _checked(answers: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
-    """Return the answers for partitions, none of which may be an error."""
+    """Return the results for partitions; raise the first error among them."""
     failed = next((answer.error for answer in answers if answer.error), None)
     if failed is not None:
         raise KafkaException(failed)
@@ -345,6 +345,6 @@ def _checked(answers: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
 
 def _in_use(seen: str, what: str) -> GroupInUseError:
     return GroupInUseError(
-        f"{seen}; {what} needs a group that nobody reads with: stop its consumers (one that "
+        f"{seen}; {what} needs a group without active members: stop its consumers (one that "
         "crashed leaves after its session.timeout.ms), then try again. Nothing was changed"
     )

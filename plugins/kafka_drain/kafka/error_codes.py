@@ -1,4 +1,4 @@
-"""Which of Kafka's error codes pass by themselves, and which mean that nobody answered."""
+"""Kafka's error codes: which ones are transient, and which ones mean that no broker responded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from confluent_kafka import KafkaError
 
 __all__ = ["PASSING", "UNAVAILABLE"]
 
-#: What a broker answers while leaders, coordinators or controllers change or start, or while it
-#: decides a transaction: the same question is answered later. "Retriable" in the error table of
-#: Kafka's protocol, without those of topics that aren't there (an error of its own here), of fetch
-#: and share sessions and of elections (nothing that we ask).
+#: Errors while leaders, coordinators or controllers change or start, or while a transaction is
+#: being decided: a retry of the same request will succeed. These are the "retriable" codes in the
+#: error table of Kafka's protocol, except those for missing topics (reported as an error here), for
+#: fetch and share sessions, and for elections (not used here).
 PASSING = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -28,18 +28,18 @@ PASSING = frozenset(
         KafkaError.LISTENER_NOT_FOUND,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
-        # A new leader doesn't know yet how far its followers have got (KIP-207).
+        # A new leader doesn't know its followers' progress yet (KIP-207).
         KafkaError.OFFSET_NOT_AVAILABLE,
         # A transaction that holds the offset is being decided (KIP-447).
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
-        # librdkafka's own: a coordinator isn't known yet; list_offsets' "No leaders found".
+        # librdkafka's own: the coordinator isn't known yet; list_offsets' "No leaders found".
         KafkaError._WAIT_COORD,
         KafkaError._NOENT,
     }
 )
 
-#: What is left when the time is up: answers that pass, or, in librdkafka's own codes, none.
+#: Errors that remain at the deadline: transient ones, and librdkafka's codes for no response.
 UNAVAILABLE = PASSING | {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,

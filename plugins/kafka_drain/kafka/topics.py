@@ -1,4 +1,4 @@
-"""How a topic of Kafka's is set up. Plain values; opens nothing."""
+"""Settings of a Kafka topic. Plain values; opens nothing."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 
 __all__ = ["MAX_MESSAGE_BYTES", "TopicSettings"]
 
-#: What a broker takes unless a topic or it itself is set otherwise (Kafka's default): bytes.
+#: A broker's default for the maximum size of a message, in bytes (Kafka's message.max.bytes).
 MAX_MESSAGE_BYTES = 1_048_588
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """How a topic is made.
+    """Settings for the creation of a topic.
 
     Attributes:
-        partitions: How many.
-        replication_factor: Copies of each partition.
-        max_message_bytes: The largest batch that it takes, in bytes, whoever set that.
-        config: What is set for the topic itself, by Kafka's names.
+        partitions: Number of partitions.
+        replication_factor: Number of replicas of each partition.
+        max_message_bytes: Maximum size of a batch, in bytes, whether set by topic or broker.
+        config: Configuration set on the topic itself, by Kafka's names.
     """
 
     partitions: int
@@ -32,9 +32,9 @@ class TopicSettings:
         return f"{self.partitions} partitions, replication factor {self.replication_factor}{config}"
 
     def with_partitions(self, partitions: int) -> TopicSettings:
-        """Return the settings with another number of partitions."""
+        """Return the settings with a different number of partitions."""
         return replace(self, partitions=partitions)
 
     def with_config(self, name: str, value: str) -> TopicSettings:
-        """Return the settings with one of them set."""
+        """Return the settings with one configuration value set."""
         return replace(self, config={**self.config, name: value})

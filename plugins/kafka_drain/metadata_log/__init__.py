@@ -1,1 +1,1 @@
-"""What Spark's queries leave on disk, parsed without Spark; Spark calls these metadata logs."""
+"""The files that Spark's queries leave on disk ("metadata logs"), parsed without Spark."""

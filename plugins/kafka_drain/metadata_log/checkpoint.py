@@ -1,6 +1,6 @@
 """Spark's checkpoint of one streaming query, parsed without Spark. Opens nothing.
 
-`offsets/<batch>` (Spark's `OffsetSeqLog`) is written before a batch runs and holds where it ends;
+`offsets/<batch>` (Spark's `OffsetSeqLog`) is written before a batch runs and holds its end offsets;
 `commits/<batch>` (`CommitLog`) is written after it. Both keep the last
 `spark.sql.streaming.minBatchesToRetain` (100) batches.
 """
@@ -33,11 +33,11 @@ VERSION = "v1"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the checkpoint says.
+    """The contents of a checkpoint.
 
     Attributes:
-        ends: For each batch that is still kept, where it ends, as offsets per partition.
-        commits: The batch ids that were committed and are still kept.
+        ends: End offsets per partition of each batch that is still kept.
+        commits: Batch ids that were committed and are still kept.
     """
 
     ends: Mapping[int, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -45,27 +45,27 @@ class Checkpoint:
 
     @property
     def last_offsets(self) -> int | None:
-        """Highest batch id whose end was written; None when there is none."""
+        """Highest batch id with end offsets; None if there is none."""
         return max(self.ends, default=None)
 
     @property
     def last_commit(self) -> int | None:
-        """Highest batch id that was committed; None when there is none."""
+        """Highest committed batch id; None if there is none."""
         return max(self.commits, default=None)
 
 
 def batch_id(name: str) -> int | None:
-    """Return the batch id that a checkpoint file is named by; None for other files."""
+    """Return the batch id in a checkpoint file's name; None for other files."""
     return int(name) if name.isascii() and name.isdigit() else None
 
 
 def parse_offsets(
     content: bytes, where: str
 ) -> tuple[dict[TopicPartition, int] | None, list[Finding]]:
-    """Parse one file of `offsets/`: a version, a JSON line of metadata, a JSON line per source.
+    """Parse a file of `offsets/`: a version, a JSON line of metadata, a JSON line per source.
 
     Returns:
-        Where the batch ends, None when that can't be told, and what is wrong with the file.
+        The end offsets of the batch, or None if they can't be read, and the problems in the file.
     """
     lines = content.decode("utf-8", errors="replace").rstrip("\n").split("\n")
     try:
@@ -78,7 +78,7 @@ def parse_offsets(
 
 
 def parse_commit(content: bytes, where: str) -> list[Finding]:
-    """Check one file of `commits/`: a version and a line of JSON."""
+    """Check a file of `commits/`: a version and a line of JSON."""
     lines = content.decode("utf-8", errors="replace").rstrip("\n").split("\n")
     try:
         if lines[0] != VERSION or len(lines) != 2:
@@ -90,11 +90,11 @@ def parse_commit(content: bytes, where: str) -> list[Finding]:
 
 
 def parse_metadata(content: bytes, where: str) -> list[Finding]:
-    """Check the file `metadata`, which holds the query's id."""
+    """Check the file `metadata`, which holds the query id."""
     try:
         query_id = _object(content.decode()).get("id")
         if not isinstance(query_id, str) or not query_id:
-            raise ValueError(f"expected the query's id, got {query_id!r}")
+            raise ValueError(f"expected the query id, got {query_id!r}")
     except ValueError as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
     return []
@@ -103,12 +103,12 @@ def parse_metadata(content: bytes, where: str) -> list[Finding]:
 def parse_initial_offsets(
     content: bytes, where: str, starting_offsets: Mapping[TopicPartition, int]
 ) -> list[Finding]:
-    """Check `sources/0/0`, where the Kafka source keeps the offsets that the query started at.
+    """Check `sources/0/0`, where the Kafka source keeps the starting offsets of the query.
 
     Args:
         content: A zero byte, a line with the version, and a line of JSON.
         where: The file, relative to the archive.
-        starting_offsets: Where the generation starts.
+        starting_offsets: Starting offsets of the generation.
     """
     lines = content.removeprefix(b"\0").decode("utf-8", errors="replace").split("\n", 1)
     try:
@@ -129,12 +129,12 @@ def parse_initial_offsets(
 
 
 def _check_batch_metadata(line: str) -> None:
-    """Check the line of `OffsetSeqMetadata`, which Spark reads before it reads the offsets."""
+    """Check the line of `OffsetSeqMetadata`, which Spark reads before the offsets."""
     found = _object(line)
     _numbers(found, "batchWatermarkMs", "batchTimestampMs")
     conf = found.get("conf", {})
     if not isinstance(conf, dict) or not all(isinstance(value, str) for value in conf.values()):
-        raise ValueError(f"expected the session's configuration as texts, got {str(conf)[:40]!r}")
+        raise ValueError(f"expected the session's configuration as strings, got {str(conf)[:40]!r}")
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -167,15 +167,15 @@ def refuse_backward(
     starting_offsets: Mapping[TopicPartition, int],
     folder: str,
 ) -> tuple[dict[int, dict[TopicPartition, int]], list[Finding]]:
-    """Find batches that end before they start; what they read can't be told.
+    """Find batches that end before they start; what they read is unknown.
 
     Args:
-        ends: Where each batch ends; empty for one that can't be read.
-        starting_offsets: Where the generation starts.
+        ends: End offsets of each batch; empty for an unreadable one.
+        starting_offsets: Starting offsets of the generation.
         folder: The folder of the offsets, relative to the archive.
 
     Returns:
-        The ends, empty for those batches, and the findings.
+        The end offsets, emptied for those batches, and the findings.
     """
     kept: dict[int, dict[TopicPartition, int]] = {}
     findings: list[Finding] = []
@@ -196,21 +196,21 @@ def refuse_backward(
 def compare_with_receipts(
     checkpoint: Checkpoint, sealed_ends: Mapping[int, Mapping[TopicPartition, int]], folder: str
 ) -> list[Finding]:
-    """Find sealed batches that the checkpoint lets end elsewhere than their receipts do.
+    """Find sealed batches whose end offsets in the checkpoint differ from their receipts.
 
     Args:
         checkpoint: The checkpoint.
-        sealed_ends: Where sealed segments end, by their last batch.
+        sealed_ends: End offsets of sealed segments, by their last batch.
         folder: The checkpoint's folder relative to the archive.
     """
     return [
         Finding(
             Reason.CHECKPOINT_CORRUPT,
             f"{folder}/offsets/{batch}",
-            "ends elsewhere than the receipt of its batch says",
+            "has other end offsets than the receipt of its batch",
         )
         for batch, end in sorted(checkpoint.ends.items())
-        # One that can't be read is a finding of its own.
+        # An unreadable file already has its own finding.
         if end and batch in sealed_ends and end != sealed_ends[batch]
     ]
 
@@ -220,15 +220,15 @@ def compare_with_manifest(
 ) -> list[Finding]:
     """Compare the checkpoint with the manifest's last batch.
 
-    The only difference that is in order: a manifest one batch ahead of the commits, when the
-    driver was killed between the two; Spark then skips that batch on the next run.
+    Only one difference is normal: the manifest may be one batch ahead of the commits if the driver
+    was killed between the two; Spark then skips that batch in the next run.
 
     Args:
         checkpoint: The checkpoint.
-        last_batch: The manifest's highest batch id; None when it has no batch.
+        last_batch: The manifest's highest batch id; None if it has no batch.
         folder: The checkpoint's folder relative to the archive.
     """
-    # Spark plans a batch only after it has committed the one before.
+    # Spark plans a batch only after it has committed the previous one.
     done = max(
         -1 if checkpoint.last_commit is None else checkpoint.last_commit,
         -1 if checkpoint.last_offsets is None else checkpoint.last_offsets - 1,
@@ -236,18 +236,18 @@ def compare_with_manifest(
     if last_batch is None:
         if done < 0:
             return []
-        detail = f"the checkpoint committed batch {done}, the manifest has none"
+        detail = f"the checkpoint committed batch {done}, but the manifest has no batch"
         return [Finding(Reason.MANIFEST_MISSING, folder, detail)]
     if checkpoint.last_offsets is None:
-        detail = f"the manifest ends with batch {last_batch}, the checkpoint has no offsets"
+        detail = f"the manifest ends with batch {last_batch}, but the checkpoint has no offsets"
         return [Finding(Reason.CHECKPOINT_MISSING, folder, detail)]
     if done > last_batch:
-        detail = f"the checkpoint committed batch {done}, the manifest ends with {last_batch}"
+        detail = f"the checkpoint committed batch {done}, but the manifest ends with {last_batch}"
         return [Finding(Reason.MANIFEST_BEHIND, folder, detail)]
     committed = -1 if checkpoint.last_commit is None else checkpoint.last_commit
     if last_batch > checkpoint.last_offsets or last_batch > committed + 1:
         detail = (
-            f"the manifest ends with batch {last_batch}, the checkpoint with offsets of "
+            f"the manifest ends with batch {last_batch}, but the checkpoint with offsets of "
             f"{checkpoint.last_offsets} and commit {committed if committed >= 0 else 'none'}"
         )
         return [Finding(Reason.MANIFEST_AHEAD, folder, detail)]

@@ -1,7 +1,7 @@
 """The `.crc` files that Hadoop's local file system writes beside each file. Opens nothing.
 
-The format is `org.apache.hadoop.fs.ChecksumFileSystem`'s: `crc` and a zero byte, how many bytes
-each checksum stands for (four bytes, 512 by default), and a CRC-32 of each such piece.
+The format is that of `org.apache.hadoop.fs.ChecksumFileSystem`: `crc` and a zero byte, the number
+of bytes per checksum (four bytes, 512 by default), and a CRC-32 of each chunk of that size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def crc_name(name: str) -> str:
 
 
 def matches_crc(content: bytes, crc: bytes) -> bool:
-    """Say whether a file's bytes are those that its `.crc` file was written for."""
+    """Return whether a file's content matches its `.crc` file."""
     if crc[:4] != _HEADER or len(crc) < 8:
         return False
     (piece,) = struct.unpack(">i", crc[4:8])

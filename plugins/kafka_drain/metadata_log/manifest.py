@@ -1,9 +1,9 @@
 """The file sink's manifest, `_spark_metadata`, parsed without Spark. Opens nothing.
 
-The format is Spark's `FileStreamSinkLog` v1 on `CompactibleFileStreamLog`: a file a batch, named
-by the batch id, with the line `v1` and then one JSON object for each data file of that batch.
+The format is Spark's `FileStreamSinkLog` v1 on `CompactibleFileStreamLog`: one file per batch,
+named by the batch id, with the line `v1` and then one JSON object for each data file of that batch.
 Every tenth batch (`spark.sql.streaming.fileSink.log.compactInterval`) is `<id>.compact` and holds
-the lines of all batches so far; the files before it are deleted after a while.
+the lines of all batches so far; the files before it are deleted after some time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 VERSION = "v1"
 _NAME = re.compile(r"(\d+)(\.compact)?")
-# A line as Spark writes it. Any other is read as JSON, which takes four times as long.
+# A line as written by Spark. Any other line is parsed as JSON, which takes four times as long.
 _LINE = re.compile(
     r'\{"path":"([^"\\\x00-\x1f]*)","size":(0|[1-9]\d{0,17}),"isDir":(?:true|false),'
     r'"modificationTime":(0|[1-9]\d{0,17}),"blockReplication":(?:0|[1-9]\d{0,17}),'
@@ -45,7 +45,7 @@ class SinkFile:
         path: Path relative to the generation's data folder.
         size: Size in bytes.
         modified: Modification time in milliseconds since 1970.
-        batch: The batch that wrote the file; None when a compaction has forgotten it.
+        batch: The batch that wrote the file; None if a compaction of the manifest dropped it.
         log: Name of the manifest file that lists it.
     """
 
@@ -70,15 +70,15 @@ class ManifestLog:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the manifest files say together.
+    """The combined contents of the manifest files.
 
     Attributes:
         files: The committed data files, by path relative to the data folder.
-        last_batch: Highest batch id; None when there is no batch.
+        last_batch: Highest batch id; None if there is no batch.
         batches: Batch ids whose own manifest file was read, lowest first (compacted ones are
-            in `files` only).
-        compacted: The batch up to which a compacted file was read; None when there is none.
-        roots: The archive folders that the lines' absolute paths name; one, unless it was moved.
+            only in `files`).
+        compacted: Last batch of the compacted file that was read; None if there is none.
+        roots: The archive folders in the lines' absolute paths; only one, unless it was moved.
     """
 
     files: dict[str, SinkFile] = field(default_factory=dict)
@@ -90,11 +90,11 @@ class Manifest:
     def split(self, last_sealed: int, sealed_files: int) -> tuple[list[SinkFile], list[SinkFile]]:
         """Return the files of sealed batches, and those of later ones.
 
-        A compaction forgets which batch wrote a file, and keeps their order.
+        A compaction drops the batch of each file, but keeps their order.
 
         Args:
             last_sealed: Highest batch id that is sealed; -1 for none.
-            sealed_files: How many files the sealed batches wrote.
+            sealed_files: Number of files that the sealed batches wrote.
         """
         compacted = -1 if self.compacted is None else self.compacted
         sealed: list[SinkFile] = []
@@ -108,7 +108,7 @@ class Manifest:
         return sealed, new
 
     def logs_of(self, first: int, last: int) -> list[str]:
-        """Return the names of the manifest files of these batches; none when one is missing."""
+        """Return the names of these batches' manifest files; none if one is missing."""
         compacted = -1 if self.compacted is None else self.compacted
         names = [f"{compacted}.compact"] if first <= compacted else []
         after = range(max(first, compacted + 1), last + 1)
@@ -117,16 +117,16 @@ class Manifest:
 
 
 def log_name(name: str) -> tuple[int, bool] | None:
-    """Return batch id and whether it is compacted; None for a name that is no manifest file."""
+    """Return the batch id and whether it is compacted; None if it isn't a manifest file name."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), bool(match[2])) if match else None
 
 
 def logs_to_read(names: Iterable[str]) -> tuple[list[str], list[int]]:
-    """Return the manifest files that count, oldest first, and the batch ids missing in between.
+    """Return the manifest files in effect, oldest first, and the batch ids missing in between.
 
-    That is the newest compacted file and what follows it, or everything from batch 0, as
-    `CompactibleFileStreamLog.allFiles` reads it.
+    These are the newest compacted file and its successors, or everything from batch 0, as in
+    `CompactibleFileStreamLog.allFiles`.
     """
     logs = {parsed: name for name in names if (parsed := log_name(name))}
     if not logs:
@@ -151,20 +151,20 @@ def parse_log(
         name: The file's name.
         content: Its bytes.
         data_folder: The data folder relative to the archive, for example
-            `generations/0001/data`. The manifest holds absolute paths; what follows this folder
-            in them counts, so that an archive can be moved.
+            `generations/0001/data`. The manifest holds absolute paths; only the part after this
+            folder matters, so that an archive can be moved.
 
     Returns:
-        The parsed file, None when nothing of it can be used, and what is wrong with it.
+        The parsed file, or None if nothing in it is usable, and the problems found.
     """
     where = f"{data_folder}/_spark_metadata/{name}"
     parsed_name = log_name(name)
     if parsed_name is None:
-        raise ValueError(f"{name} is no manifest file's name")
+        raise ValueError(f"{name} isn't the name of a manifest file")
     batch, compacted = parsed_name
     if not content.strip(b"\0\r\n "):
         return None, [Finding(Reason.MANIFEST_EMPTY, where, f"{len(content)} bytes, all blank")]
-    # Not all lines at once: a manifest can have a million.
+    # Lazily, because a manifest can have a million lines.
     lines = _lines(content)
     first = next(lines)
     if first != VERSION:
@@ -206,7 +206,7 @@ def line_of(content: bytes, path: str, data_folder: str) -> int | None:
             if number > 1 and line and _split_path(_parse_line(line)[0], data_folder)[1] == path:
                 found = number
         except _LineError:
-            # A finding of its own, where the file is parsed.
+            # Reported as a finding when the file is parsed.
             continue
     return found
 
@@ -228,7 +228,7 @@ def _lines(content: bytes) -> Iterator[str]:
 
 
 def _parse_line(line: str) -> tuple[str, int, int, str]:
-    """Return the path as it is written, the size, the modification time and the action."""
+    """Return the path as written, the size, the modification time and the action."""
     match = _LINE.fullmatch(line)
     if match:
         return match[1], int(match[2]), int(match[3]), match[4]
@@ -246,7 +246,7 @@ def _parse_line(line: str) -> tuple[str, int, int, str]:
 
 
 def _split_path(uri: str, data_folder: str) -> tuple[str, str]:
-    """Return the archive that a path names, and what follows the data folder."""
+    """Return the archive folder in a path, and the part after the data folder."""
     # Spark writes the path as a URI: `file:///a%20b`.
     root, found, path = unquote(uri).rpartition(f"/{data_folder}/")
     if not found:
@@ -256,11 +256,11 @@ def _split_path(uri: str, data_folder: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class KnownDamage:
-    """Manifest files with which something is wrong already.
+    """Manifest files that already have findings.
 
     Attributes:
-        suspects: Those that don't fit their checksum: they may have lost lines.
-        damaged: Those of which another finding says what is wrong.
+        suspects: Files that don't match their checksum; they may have lost lines.
+        damaged: Files that have another, more specific finding.
     """
 
     suspects: frozenset[str]
@@ -268,7 +268,7 @@ class KnownDamage:
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> KnownDamage:
-        """Return what some findings say."""
+        """Collect the manifest files named in some findings."""
         by_checksum: dict[bool, set[str]] = {True: set(), False: set()}
         for finding in findings:
             if isinstance(finding.subject, str):
@@ -276,14 +276,14 @@ class KnownDamage:
         return cls(frozenset(by_checksum[True]), frozenset(by_checksum[False]))
 
     def blame(self, logs: Iterable[str], folder: str) -> str:
-        """Name the one of some files that has lost lines; their folder where nobody can tell."""
+        """Return the only file that can have lost lines; the folder if that is ambiguous."""
         logs = set(logs)
         changed = logs & self.suspects or logs
         return min(changed) if len(changed) == 1 else folder
 
 
 def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, list[Finding]]:
-    """Put parsed manifest files together, oldest first."""
+    """Combine parsed manifest files, oldest first."""
     files: dict[str, SinkFile] = {}
     findings: list[Finding] = []
     batches: list[int] = []
@@ -295,7 +295,7 @@ def assemble(logs: Iterable[ManifestLog], data_folder: str) -> tuple[Manifest, l
         for sink_file in log.added:
             if sink_file.path in files:
                 where = f"{data_folder}/_spark_metadata/{log.name}"
-                detail = f"{sink_file.path} is listed in {files[sink_file.path].log} already"
+                detail = f"{sink_file.path} is already listed in {files[sink_file.path].log}"
                 findings.append(Finding(Reason.MANIFEST_DUPLICATE, where, detail))
             files[sink_file.path] = sink_file
         for path in log.deleted:

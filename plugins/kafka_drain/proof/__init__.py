@@ -1,1 +1,1 @@
-"""The proof: files and offsets against manifest, checkpoint, receipts and Kafka."""
+"""The proof: compare files and offsets with the manifest, checkpoint, receipts and Kafka."""

@@ -1,4 +1,4 @@
-"""What somebody should be told of after a validation, in a word and a sentence each."""
+"""Alerts raised by a validation: a kind and a one-sentence message each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_drain.progress import duration_text
 
 __all__ = ["alerts_of"]
 
-#: What Kafka may delete so soon, undrained, is told.
+#: An alert is raised when Kafka may delete undrained records within this time.
 SOON = timedelta(hours=24)
 
 _KINDS = {Reason.OFFSET_MISSING: "LOST", Reason.STALLED: "STALLED"}
@@ -20,12 +20,12 @@ _KINDS = {Reason.OFFSET_MISSING: "LOST", Reason.STALLED: "STALLED"}
 def alerts_of(
     findings: Iterable[Finding], overview: Mapping[str, Any], now: datetime
 ) -> list[dict[str, str]]:
-    """Return what somebody should be told of.
+    """Return the alerts of a validation.
 
     Returns:
-        kind and message of each. LOST: an offset is in no file, and no reason is harmless. DAMAGED:
-        anything else that makes the archive incomplete. STALLED: a partition stands behind an open
-        transaction. EXPIRING: Kafka may delete records that aren't drained within 24 hours.
+        The kind and message of each. LOST: an offset is in no file, without a harmless reason.
+        DAMAGED: anything else that makes the archive incomplete. STALLED: a partition is stuck
+        behind an open transaction. EXPIRING: Kafka may delete undrained records within 24 hours.
     """
     alerts = [
         {"kind": _KINDS.get(finding.reason, "DAMAGED"), "message": str(finding)}
@@ -37,8 +37,8 @@ def alerts_of(
         if left < SOON:
             when = f"in {duration_text(left.total_seconds())}" if left > timedelta() else "now"
             message = (
-                f"{overview['lag']:,} offsets aren't drained, and Kafka may delete the first of "
-                f"them {when}; drain more often, or raise the topic's retention"
+                f"{overview['lag']:,} offsets aren't drained yet, and Kafka may delete the first "
+                f"of them {when}; drain more often, or raise the topic's retention"
             )
             alerts.append({"kind": "EXPIRING", "message": message})
     return alerts

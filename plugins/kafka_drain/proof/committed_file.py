@@ -1,6 +1,6 @@
-"""One file that the manifest commits: is it there, whole, and what does it hold?
+"""Check one committed file of the manifest: whether it exists and is intact, and what it holds.
 
-Also Spark's executors read files so; of local ones they need no fsspec.
+Spark's executors use this module too; they don't need fsspec for local files.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from kafka_drain.storage.outages import naming_outages
 __all__ = ["file_sha256", "read_file"]
 
 _CHUNK = 1 << 20
-#: Files of a store are read in 16 lanes, each of which holds a batch as Python objects as well.
+#: Files in an object store are read in 16 threads, each of which also holds a batch as Python
+#: objects.
 _BATCH_BYTES = 4 << 20
 
 
 def read_file(
     root: str, data_name: str, sink_file: SinkFile, file_format: str
 ) -> CommittedFile | Finding:
-    """Read one committed file, or say what is wrong with it.
+    """Read one committed file, or return what is wrong with it.
 
     Args:
         root: The archive's folder.
-        data_name: The data folder, relative to it.
-        sink_file: What the manifest says of the file.
-        file_format: Its format.
+        data_name: The data folder, relative to the archive.
+        sink_file: The file's entry in the manifest.
+        file_format: The file's format.
 
     Raises:
-        StoreUnavailableError: When the archive's store doesn't answer.
+        StoreUnavailableError: When the archive's store doesn't respond.
     """
     where = f"{data_name}/{sink_file.path}"
     path = path_of(root, where)
@@ -50,7 +51,7 @@ def read_file(
         with naming_outages(path):
             size = path.stat().st_size
         if size != sink_file.size:
-            detail = f"{size:,} bytes, the manifest says {sink_file.size:,}"
+            detail = f"{size:,} bytes; the manifest says {sink_file.size:,}"
             return Finding(Reason.FILE_SIZE, where, detail)
         sha256 = file_sha256(path)
         contents, fingerprint = _read_contents(path, file_format, topic_of(sink_file.path))
@@ -67,14 +68,14 @@ def read_file(
     except DataFileError as error:
         return Finding(Reason.FILE_CORRUPT, where, str(error))
     except OSError as error:
-        # A disk that can't read it, or no right to.
+        # A disk error, or a missing permission.
         return Finding(Reason.FILE_CORRUPT, where, f"can't be read: {error}")
 
 
 def _read_contents(
     path: DataPath, file_format: str, topic: str | None
 ) -> tuple[list[FileOffsets], str | None]:
-    """Return which offsets a file holds, and its fingerprint where its times can be represented."""
+    """Return a file's offsets, and its fingerprint if its timestamps can be represented."""
     value = 0
 
     def look(batch: pa.RecordBatch) -> None:
@@ -93,7 +94,7 @@ def file_sha256(path: DataPath) -> str:
 
     Raises:
         OSError: When the file can't be read.
-        StoreUnavailableError: When its store doesn't answer.
+        StoreUnavailableError: When its store doesn't respond.
     """
     hashed = hashlib.sha256()
     with naming_outages(path), path.open("rb") as source:

@@ -1,4 +1,4 @@
-"""The files that the manifest commits, read for what they hold. Readers ignore all others."""
+"""Read the files that the manifest commits. Readers ignore all other files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesRead", "ReadFiles", "read_committed_files"]
 
-#: What the readable files hold, and what is wrong with the others.
+#: The contents of the readable files, and the findings for the others.
 FilesRead: TypeAlias = "tuple[list[CommittedFile], list[Finding]]"
-#: Reads the files of an owner, in a format; takes lines of progress, as `read_committed_files`.
+#: Reads the files of an owner in a format and reports progress, like `read_committed_files`.
 ReadFiles: TypeAlias = (
     "Callable[[Generation | Window, Collection[SinkFile], str, Callable[[str], None]], FilesRead]"
 )
 
-#: So many files are read at once: on a disk one is decoded while another's records are hashed, in a
-#: store the requests count.
+#: Number of files read at once: on a disk, one file is decoded while the records of another are
+#: hashed; in an object store, the latency of requests dominates.
 _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 
 
@@ -37,16 +37,16 @@ def read_committed_files(
     file_format: str,
     say: Callable[[str], None],
 ) -> FilesRead:
-    """Look at each committed file: is it there, has it its size, which offsets does it hold?
+    """Read each committed file: check that it exists with its size, and collect its offsets.
 
     Args:
-        owner: Whose files.
-        sink_files: Which files.
+        owner: The generation or window that owns the files.
+        sink_files: The files.
         file_format: Their format.
-        say: Takes a line of progress every two seconds.
+        say: Receives a progress line every two seconds.
 
     Returns:
-        What the readable files hold, and what is wrong with the others.
+        The contents of the readable files, and the findings for the others.
     """
     files: list[CommittedFile] = []
     findings: list[Finding] = []

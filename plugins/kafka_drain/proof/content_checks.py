@@ -1,4 +1,4 @@
-"""What a segment's files hold against what Spark read of Kafka. Plain arithmetic."""
+"""Compare what a segment's files hold with what Spark read from Kafka. Plain arithmetic."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A number of records, and what they say.
+    """A number of records and their fingerprint.
 
     Attributes:
-        records: How many.
-        fingerprint: XOR of their hashes, in hexadecimal; None when a file's times can't be read.
+        records: Number of records.
+        fingerprint: XOR of their hashes, in hexadecimal; None when a file's timestamps can't be
+            read.
     """
 
     records: int
@@ -41,18 +42,18 @@ class Content(str, Enum):
     may_be_sealed: bool
 
     def __new__(cls, code: str, may_be_sealed: bool) -> Content:
-        """Make a member whose value is its code."""
+        """Create a member whose value is its code."""
         member = str.__new__(cls, code)
         member._value_ = code
         member.may_be_sealed = may_be_sealed
         return member
 
     EQUAL = ("equal", True)
-    #: As many records, of which not all times can be read: only their number can be compared.
+    #: The same number of records, but not all timestamps can be read: only the counts compare.
     COUNTED = ("counted", True)
-    #: The drain was killed before it left what it had read, or some of it has expired since.
+    #: The drain was killed before it recorded what it had read, or some of it has expired since.
     UNKNOWN = ("unknown", True)
-    #: A drain runs, which leaves what it has read when it ends.
+    #: A drain is running and will record what it has read when it finishes.
     PENDING = ("pending", False)
     CHANGED = ("changed", False)
     FEWER = ("fewer", False)
@@ -63,12 +64,12 @@ class Content(str, Enum):
 
 
 def content_of(files: Iterable[CommittedFile]) -> Taken:
-    """Return what some files hold."""
+    """Return the number and fingerprint of the records in files."""
     return together(Taken(file.records, file.fingerprint) for file in files)
 
 
 def together(parts: Iterable[Taken]) -> Taken:
-    """Return what several numbers of records say as one; a part that isn't known leaves all so."""
+    """Combine several parts into one; one unknown fingerprint makes the combined one unknown."""
     records, value, is_known = 0, 0, True
     for part in parts:
         records += part.records
@@ -80,14 +81,14 @@ def together(parts: Iterable[Taken]) -> Taken:
 def compare_content(
     read: Taken | None, held: Taken, *, excused: int = 0, is_draining: bool = False
 ) -> Content:
-    """Say whether files hold what Spark read. Its count decides.
+    """Compare what files hold with what Spark read. Spark's count is authoritative.
 
     Args:
-        read: What Spark read; None when it isn't known.
-        held: What the files hold, and the windows that stand for others.
-        excused: How many offsets have expired since Spark read them, and were accepted as such: so
-            many records may be missing, and no more.
-        is_draining: Whether a drain holds the archive's lease: it may yet say what Spark read.
+        read: What Spark read; None when there is no record of it.
+        held: What the files hold, together with the windows that replace other files.
+        excused: Number of offsets that have expired since Spark read them and were acknowledged as
+            expired: at most this many records may be missing.
+        is_draining: Whether a drain holds the archive's lease: it may still record what Spark read.
     """
     if read is None:
         return Content.PENDING if is_draining else Content.UNKNOWN
@@ -105,11 +106,11 @@ def compare_content(
 def excused_offsets(
     gaps: Iterable[Gap], skipped: Mapping[TopicPartition, Sequence[OffsetRange]]
 ) -> int:
-    """Return how many offsets somebody has accepted as expired that Spark may have read.
+    """Return the number of offsets acknowledged as expired that Spark may have read.
 
     Args:
         gaps: A segment's gaps.
-        skipped: What had expired before Spark read: no record of it can be missing.
+        skipped: Offsets that had expired before Spark read: none of their records can be missing.
     """
     accepted: dict[TopicPartition, list[OffsetRange]] = {}
     for gap in gaps:
@@ -125,19 +126,19 @@ def excused_offsets(
 def fingerprint_to_seal(
     verdict: Content, read: Taken | None, own: Taken, in_windows: Taken
 ) -> str | None:
-    """Return the fingerprint for a segment's receipt: of the records in its own files.
+    """Return the fingerprint for a segment's receipt: that of the records in its own files.
 
     Args:
-        verdict: What `compare_content` said of the files and the windows together.
+        verdict: The result of `compare_content` for the files and the windows together.
         read: What Spark read of the segment.
         own: What the segment's own files hold.
-        in_windows: What windows hold of it.
+        in_windows: What windows hold of the segment.
 
     Returns:
-        None when nobody knows what Spark read of what these files hold.
+        None when it is unknown what Spark read of the records in these files.
     """
     if verdict == Content.EQUAL:
-        # What the windows hold is proven by their own receipts; the rest is in these files.
+        # The windows' own receipts prove what they hold; the rest is in these files.
         return own.fingerprint
     if verdict == Content.COUNTED and read is not None and not in_windows.records:
         return read.fingerprint
@@ -145,7 +146,7 @@ def fingerprint_to_seal(
 
 
 def difference(verdict: Content, read: Taken, held: Taken) -> str:
-    """Say in words what files hold instead of what Spark read."""
+    """Describe how the files differ from what Spark read."""
     if verdict == Content.CHANGED:
-        return f"has records with fingerprint {held.fingerprint}, Spark read {read.fingerprint}"
-    return f"has {held.records:,} records, Spark read {read.records:,}"
+        return f"has records with fingerprint {held.fingerprint}; Spark read {read.fingerprint}"
+    return f"has {held.records:,} records; Spark read {read.records:,}"

@@ -1,4 +1,4 @@
-"""Very many committed files, read by Spark's executors: what a validation gives to Spark."""
+"""Read a large number of committed files with Spark's executors, for a validation."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ __all__ = ["ReadingJob", "finish_reading", "prepare_reading", "read_by_spark"]
 
 @dataclass(frozen=True)
 class ReadingJob(SparkJob):
-    """Files that are ready to be read.
+    """A Spark job that is ready to read committed files.
 
     Attributes:
-        files: How many.
-        answers_path: Where the application writes what they hold.
+        files: Number of files.
+        answers_path: Where the application writes their contents.
     """
 
-    what = "reading of the files"
+    what = "file-reading job"
 
     files: int
     answers_path: Path
 
 
 def read_by_spark(pipeline: Pipeline, runner: SparkRunner) -> ReadFiles:
-    """Return a function that reads committed files by a Spark application.
+    """Return a function that reads committed files with a Spark application.
 
     Args:
-        pipeline: Where Spark's configuration, jars and memory come from.
+        pipeline: Provides Spark's configuration, jars and memory.
         runner: Runs Spark applications.
 
     Returns:
-        The function. It raises SparkJobError when the application failed, and MachineError when
+        The function. It raises SparkJobError when the application fails, and MachineError when
         Java or pyspark is missing.
     """
 
@@ -56,7 +56,7 @@ def read_by_spark(pipeline: Pipeline, runner: SparkRunner) -> ReadFiles:
         file_format: str,
         say: Callable[[str], None],
     ) -> FilesRead:
-        say(f"validate: {len(sink_files):,} new files are read by Spark")
+        say(f"validate: reading {len(sink_files):,} new files with Spark")
         with private_folder() as folder:
             job = prepare_reading(owner, sink_files, file_format, pipeline, folder)
             job.run(runner)
@@ -72,7 +72,7 @@ def prepare_reading(
     pipeline: Pipeline,
     folder: Path,
 ) -> ReadingJob:
-    """Write the job spec and put together what spark-submit needs.
+    """Write the job spec and assemble the application for spark-submit.
 
     Raises:
         MachineError: When Java or pyspark is missing.
@@ -100,10 +100,10 @@ def prepare_reading(
 
 
 def finish_reading(job: ReadingJob) -> FilesRead:
-    """Read what the application wrote.
+    """Read the application's result.
 
     Raises:
-        SparkJobError: When it failed, or ended without an answer for each file.
+        SparkJobError: When it failed, or finished without a result for every file.
     """
     job.result()
     files: list[CommittedFile] = []
@@ -117,6 +117,7 @@ def finish_reading(job: ReadingJob) -> FilesRead:
                 findings.append(Finding.from_dict(answer["finding"]))
     if len(files) + len(findings) != job.files:
         raise SparkJobError(
-            f"Spark answered for {len(files) + len(findings):,} files, expected {job.files:,}"
+            f"Spark returned results for {len(files) + len(findings):,} files; "
+            f"expected {job.files:,}"
         )
     return files, findings

@@ -1,8 +1,8 @@
-"""The order-free fingerprint of a segment's records: XOR of an xxHash64 of each.
+"""The order-independent fingerprint of a segment's records: XOR of the xxHash64 of each record.
 
-Spark takes it while it drains, from what it read of Kafka, before anything is written to a file:
+Spark computes it during the drain from what it read from Kafka, before writing anything to a file:
 `bit_xor(xxhash64(topic, partition, offset, timestamp, timestampType, key, value, headers))`. The
-drain leaves it beside the generation's receipts, validation compares the files with it.
+drain records it next to the generation's receipts; validation compares the files with it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class BatchNote:
-    """What a drain left of one batch, or of several.
+    """A drain's note on one batch, or the combined notes of several.
 
     Attributes:
         taken: What Spark read.
-        ranges: The offsets that were read; None where an older release left the note.
-        skipped: Offsets that Kafka no longer had when the drain began.
+        ranges: The offsets that were read; None in a note written by an older release.
+        skipped: Offsets that Kafka no longer had when the drain started.
     """
 
     taken: Taken
@@ -61,20 +61,20 @@ class BatchNote:
 
 
 def note_name(generation: Generation, batch: int) -> str:
-    """Return where a batch's note is, relative to the archive."""
+    """Return the path of a batch's note, relative to the archive."""
     return f"{generation.name}/fingerprints/{batch:012d}.json"
 
 
 def write_fingerprints(
     generation: Generation, batches: Iterable[Mapping[str, Any]], skipped: Ranges | None = None
 ) -> None:
-    """Leave what Spark computed of each batch.
+    """Write a note with the fingerprint that Spark computed for each batch.
 
     Args:
-        generation: Whose batches.
-        batches: `batch`, `records`, `fingerprint`, and where it `start`s and `end`s, in Spark's
-            JSON form.
-        skipped: Offsets that Kafka no longer had when the drain began.
+        generation: The generation of the batches.
+        batches: For each batch its `batch` id, `records`, `fingerprint`, `start` and `end`; the
+            last two are offsets in Spark's JSON form.
+        skipped: Offsets that Kafka no longer had when the drain started.
     """
     more = {"skipped": range_rows(skipped)} if skipped else {}
     for batch in batches:
@@ -82,7 +82,7 @@ def write_fingerprints(
 
 
 def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
-    """Read all records of a segment's files and return their fingerprint.
+    """Read all records in a segment's files and return their fingerprint.
 
     Raises:
         DataFileError: When a file can't be read.
@@ -95,12 +95,12 @@ def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
 
 
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
-    """Return what Spark read of a segment, as the drains left it.
+    """Return what Spark read of a segment, according to the drains' notes.
 
     Returns:
-        None when a drain was killed before it could leave it, when what it left can't be read (a
-        power cut may have left an empty file), or when it is of another batch with the same number:
-        checkpoint and manifest were restored to an older batch since.
+        None when a drain was killed before it could write its note, when a note can't be read (a
+        power cut may have left an empty file), or when a note describes another batch with the same
+        number: the checkpoint and manifest have since been restored to an older batch.
     """
     notes: list[BatchNote] = []
     for batch in range(part.first_batch, part.last_batch + 1):
@@ -119,7 +119,7 @@ def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
 
 
 def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
-    """Read a batch's note; None when it says something else."""
+    """Parse a batch's note; return None when it isn't valid."""
     records, fingerprint = document.get("records"), document.get("fingerprint")
     if type(records) is not int or records < 0 or not isinstance(fingerprint, str):
         return None
@@ -136,13 +136,13 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
 
 
 def notes_fit(notes: Sequence[BatchNote], ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
-    """Say whether notes are of the batches that read some offsets: each of them once.
+    """Return whether the notes cover exactly the offsets that the batches read, each once.
 
-    Those of an older release don't say what they are of, and are taken as they are.
+    Notes of an older release don't record their offsets and are accepted without this check.
 
     Args:
-        notes: What was left of each batch, oldest first.
-        ranges: What the batches read together, by the checkpoint.
+        notes: The note of each batch, oldest first.
+        ranges: What the batches read together, according to the checkpoint.
     """
     known = [note.ranges for note in notes if note.ranges is not None]
     if len(known) < len(notes):

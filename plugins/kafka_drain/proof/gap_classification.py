@@ -1,4 +1,4 @@
-"""Which reason a gap has, by what Kafka holds of it. Opens nothing."""
+"""Classify a gap by what Kafka still holds of it. Opens nothing."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ def classify(
     committed: Find,
     uncommitted: Find,
 ) -> list[Gap]:
-    """Say why offsets are in no file; one gap can fall into several.
+    """Determine why offsets are in no file; one gap can be split into several.
 
     Args:
         tp: Their partition.
         missing: The offsets, sorted and disjoint.
-        bounds: What Kafka holds of the partition.
+        bounds: The offsets that Kafka holds of the partition.
         is_compacted: Whether Kafka compacts the topic.
-        committed: Returns those of some offsets at which a `read_committed` consumer finds records.
+        committed: Returns the offsets among those given at which a `read_committed` consumer finds
+            records.
         uncommitted: Returns the same for a `read_uncommitted` consumer.
     """
     missing = list(missing)
-    # Kafka held offsets beyond the end as well, before the log was truncated.
+    # Offsets beyond the end count as well: Kafka held them before the log was truncated.
     expired = _without(missing, [OffsetRange(bounds.earliest, bounds.high_watermark)])
     held = _without(missing, expired)
-    # From the last stable offset on, a read_committed consumer waits for ever.
+    # A read_committed consumer would wait forever at the last stable offset.
     above = [OffsetRange(bounds.last_stable, max(bounds.last_stable, bounds.high_watermark))]
     lost = committed(_without(held, above))
     rest = _without(held, lost)

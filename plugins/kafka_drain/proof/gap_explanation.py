@@ -1,4 +1,4 @@
-"""The reason of each missing offset: a window holds it, somebody accepted it, or Kafka tells."""
+"""Find the reason for each missing offset: a window, an acknowledgement, or Kafka's answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.topic_lives import topic_ids_now
+from kafka_drain.proof.topic_ids import topic_ids_now
 
 __all__ = ["explain_gaps", "gap_findings", "same_topics", "split_compacted"]
 
@@ -32,20 +32,20 @@ def explain_gaps(
     acknowledged: Ranges,
     were_read: Ranges = _NOTHING,
 ) -> list[Gap]:
-    """Say why offsets are missing.
+    """Determine why offsets are missing.
 
     Args:
         missing: Missing offsets by partition, sorted and disjoint.
-        identity: Whose offsets they are.
-        cluster: Where to ask; None to ask nobody.
+        identity: The pipeline, cluster and topics that the offsets belong to.
+        cluster: The cluster to ask; None to classify the offsets as unknown instead.
         windows: What the archive's windows hold.
-        acknowledged: Expired offsets that somebody has accepted.
-        were_read: Offsets of records that Spark has read: where Kafka has compacted one away since,
-            it has expired.
+        acknowledged: Offsets acknowledged as expired.
+        were_read: Offsets of records that Spark has read: one that Kafka has compacted away since
+            counts as expired.
 
     Raises:
-        ArchiveError: When the cluster is another.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        ArchiveError: When it is a different cluster.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
     gaps: list[Gap] = []
     asked: dict[TopicPartition, list[OffsetRange]] = {}
@@ -80,7 +80,7 @@ def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[Offs
 
 
 def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
-    """Split a compacted gap into what had a record when Spark read it, and what hadn't."""
+    """Split a compacted gap into offsets that had a record when Spark read them, and the rest."""
     if gap.reason != GapReason.COMPACTED:
         return [gap]
     rest = _minus([gap.range], were_read.get(gap.tp, []))
@@ -91,7 +91,7 @@ def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
 
 
 def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
-    """Split an expired gap into what was accepted and what wasn't."""
+    """Split an expired gap into acknowledged offsets and the rest."""
     rest = _minus([gap.range], acknowledged.get(gap.tp, []))
     accepted = _minus([gap.range], rest)
     return [
@@ -101,30 +101,30 @@ def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
 
 
 def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> set[str]:
-    """Return the topics whose offsets still mean what they meant when they were drained.
+    """Return the topics whose offsets still refer to the records that were drained.
 
-    In a topic that was made again, an offset is another record's: the answer would be wrong.
+    In a recreated topic, an offset belongs to a different record: the answer would be wrong.
 
     Raises:
-        ArchiveError: When the cluster is another.
+        ArchiveError: When it is a different cluster.
     """
     cluster_id = cluster.cluster_id()
     if identity.cluster_id != cluster_id:
         raise ArchiveError(
             f"the archive of {identity.pipeline} was drained from Kafka cluster "
-            f"{identity.cluster_id}, the connection leads to cluster {cluster_id}, which can't "
-            "tell why offsets are missing; correct the connection"
+            f"{identity.cluster_id}, but the connection leads to cluster {cluster_id}, which can't "
+            "explain missing offsets; correct the connection"
         )
     there = topic_ids_now(cluster, names)
     return {name for name, topic_id in there.items() if topic_id == identity.topics.get(name)}
 
 
 def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
-    """Return a finding for each gap that isn't harmless, or that somebody had to accept."""
+    """Return a finding for each gap that isn't harmless or had to be acknowledged."""
     findings = []
     for gap in gaps:
         if gap.acknowledged:
-            detail = f"{gap.range} is in no file; expired, and acknowledged"
+            detail = f"{gap.range} is in no file; expired and acknowledged"
             findings.append(Finding(Reason.OFFSET_EXPIRED, gap.tp, detail))
         elif not gap.reason.harmless:
             detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"

@@ -1,7 +1,7 @@
-"""Why a file holds no record for an offset: asked of Kafka, gap by gap.
+"""Ask Kafka, gap by gap, why no file holds a record for an offset.
 
-Offsets need not be consecutive: transaction markers take one each, aborted records are skipped,
-compaction removes records. Those gaps are harmless; the others are not.
+Offsets need not be consecutive: each transaction marker takes one, aborted records are skipped, and
+compaction removes records. These gaps are harmless; all others are not.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kafka_drain.proof.gap_classification import classify
 __all__ = ["classify_gaps"]
 
 POLL_SECONDS = 20.0
-#: Nothing is committed with it, but Kafka asks for the right to read with it.
+#: Nothing is committed with this group, but Kafka requires the permission to read with it.
 _GROUP = "kafka-drain-validate"
-#: So many offsets further on, the next gap is reached sooner by reading on than by a jump.
+#: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
 NEAR = 1_000
 _END = 1 << 63
 
@@ -34,15 +34,15 @@ _END = 1 << 63
 def classify_gaps(
     cluster: KafkaCluster, missing: dict[TopicPartition, list[OffsetRange]]
 ) -> list[Gap]:
-    """Ask Kafka for the reason of each gap; one gap can fall into several.
+    """Ask Kafka for the reason for each gap; one gap can be split into several.
 
     Args:
-        cluster: Where the offsets were drained from.
+        cluster: The cluster that the offsets were drained from.
         missing: The gaps of each partition, sorted and disjoint.
 
     Raises:
         AuthorizationError: When an ACL is missing.
-        KafkaUnavailableError: When Kafka doesn't answer.
+        KafkaUnavailableError: When Kafka doesn't respond.
     """
     if not missing:
         return []
@@ -79,9 +79,9 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation_level,
-            # Else an offset that is no longer there would be taken for one without a record.
+            # Otherwise an offset that Kafka no longer has would look like one without a record.
             "auto.offset.reset": "error",
-            # A gap is small: fetch little ahead of it, and don't pause (for a second) after that.
+            # Gaps are small: prefetch little, and don't back off (by default for a second) then.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": 0,
             "fetch.message.max.bytes": 1 << 16,
@@ -119,13 +119,13 @@ def _records_in(
 
 
 def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterator[int]:
-    """Yield the offsets of the records that the consumer finds, up to the partition's end."""
+    """Yield the offsets of the records that the consumer finds, up to the end of the partition."""
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
     while True:
         message: Any = consumer.poll(POLL_SECONDS)
         if message is None:
             raise KafkaUnavailableError(
-                f"Kafka didn't answer within {POLL_SECONDS:g} s when asked for {tp} from "
+                f"Kafka didn't respond within {POLL_SECONDS:g} s when reading {tp} from "
                 f"offset {start}; try again"
             )
         error = message.error()
@@ -135,10 +135,10 @@ def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterato
             return
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise AuthorizationError(
-                f"Kafka refused to say why {tp} has no record from offset {start} on "
-                f"({error.str()}); expected the ACL READ on Group {_GROUP}; add it"
+                f"Kafka refused to let group {_GROUP} read {tp} from offset {start} to explain a "
+                f"gap ({error.str()}); expected the ACL READ on Group {_GROUP}; add it"
             )
         else:
             raise KafkaUnavailableError(
-                f"Kafka answered {error.str()!r} when asked for {tp} from offset {start}; try again"
+                f"Kafka returned {error.str()!r} when reading {tp} from offset {start}; try again"
             )

@@ -1,4 +1,4 @@
-"""Offsets that the files hold against offsets that were drained. Opens nothing."""
+"""Compare the offsets that files hold with the offsets that were drained. Opens nothing."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one batch read, or all batches whose own ends the checkpoint has forgotten.
+    """The offsets read by one batch, or by all batches whose own ends Spark has purged.
 
     Attributes:
         first_batch: Lowest batch id.
         last_batch: Highest batch id; the same for a single batch.
-        ranges: What was read of each partition.
+        ranges: The offsets read from each partition.
     """
 
     first_batch: int
@@ -59,21 +59,21 @@ def segments(
 ) -> list[Segment]:
     """Return what each batch read, up to the last committed batch.
 
-    A partition that was added later starts at 0. Spark forgets the ends of old batches; what they
-    read together is one segment.
+    A partition that was added later starts at 0. Spark purges the ends of old batches from its
+    checkpoint; what those batches read together is one segment.
 
     Args:
         start: Where the first batch starts.
         checkpoint: The ends of the batches.
         last_batch: The last committed batch.
-        first_batch: The first batch that counts.
+        first_batch: The first batch to include.
     """
     found: list[Segment] = []
     first = first_batch
     for batch in sorted(b for b in checkpoint.ends if first_batch <= b <= last_batch):
         end = checkpoint.ends[batch]
         if not end:
-            # Unreadable: the next batch's segment covers this one as well.
+            # Unreadable: the next batch's segment covers this batch as well.
             continue
         found.append(Segment(first, batch, dict(ranges_between(start, end))))
         start, first = end, batch + 1
@@ -81,7 +81,7 @@ def segments(
 
 
 def check_offsets(parts: Iterable[Segment], files: Iterable[CommittedFile]) -> list[Finding]:
-    """Find offsets that are there twice, or that their batch or generation never read."""
+    """Find offsets that files hold twice, or that their batch or generation never read."""
     parts = list(parts)
     whole: dict[TopicPartition, list[OffsetRange]] = {}
     for part in parts:
@@ -100,7 +100,7 @@ def check_offsets(parts: Iterable[Segment], files: Iterable[CommittedFile]) -> l
 
 
 def check_duplicates(files: Iterable[CommittedFile]) -> list[Finding]:
-    """Find offsets that are in the files more than once."""
+    """Find offsets that the files hold more than once."""
     findings: list[Finding] = []
     by_partition: dict[TopicPartition, list[tuple[int, int, str]]] = {}
     for file in files:
@@ -123,7 +123,7 @@ def _overlaps(tp: TopicPartition, spans: Iterable[tuple[int, int, str]]) -> list
     for start, end, path in spans:
         if start < reach:
             twice = OffsetRange(start, min(end, reach))
-            detail = f"holds {twice} of {tp}, which {owner} holds as well"
+            detail = f"holds {twice} of {tp}, which {owner} also holds"
             findings.append(Finding(Reason.OFFSET_DUPLICATE, path, detail))
         if end > reach:
             reach, owner = end, path
@@ -133,7 +133,7 @@ def _overlaps(tp: TopicPartition, spans: Iterable[tuple[int, int, str]]) -> list
 def missing_offsets(
     parts: Iterable[Segment], files: Iterable[CommittedFile]
 ) -> list[tuple[Segment, TopicPartition, list[OffsetRange]]]:
-    """Return what segments read and no file holds."""
+    """Return the offsets that segments read but no file holds."""
     held = held_ranges(files)
     return [
         (part, tp, ranges)
@@ -144,7 +144,7 @@ def missing_offsets(
 
 
 def held_ranges(files: Iterable[CommittedFile]) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what files hold of each partition, sorted and disjoint."""
+    """Return the offsets that files hold of each partition, sorted and disjoint."""
     held: dict[TopicPartition, list[OffsetRange]] = {}
     for file in files:
         for content in file.contents:
@@ -155,7 +155,7 @@ def held_ranges(files: Iterable[CommittedFile]) -> dict[TopicPartition, list[Off
 def without_held(
     ranges: Mapping[TopicPartition, Sequence[OffsetRange]], files: Iterable[CommittedFile]
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what of some ranges no file holds."""
+    """Return the parts of the given ranges that no file holds."""
     held = held_ranges(files)
     missing = {
         tp: [m for r in rs for m in subtract(r, overlapping(held.get(tp, []), r))]
@@ -169,12 +169,12 @@ def check_within(
     files: Iterable[CommittedFile],
     who: str,
 ) -> list[Finding]:
-    """Find offsets outside the ranges that somebody read.
+    """Find offsets outside the ranges that were read.
 
     Args:
-        ranges: What was read of each partition, sorted and disjoint.
-        files: What was written.
-        who: Who read, for the findings.
+        ranges: The offsets read from each partition, sorted and disjoint.
+        files: The files that were written.
+        who: What read the ranges, such as a batch; used in the findings.
     """
     return [
         finding
@@ -191,7 +191,7 @@ def _outside(
     if not outside:
         return []
     read = _shown(expected) or "nothing"
-    detail = f"holds {_shown(outside)} of {content.tp}, {who} read {read}"
+    detail = f"holds {_shown(outside)} of {content.tp}; {who} read {read}"
     return [Finding(Reason.OFFSET_OUTSIDE, path, detail)]
 
 

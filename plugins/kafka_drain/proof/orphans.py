@@ -1,4 +1,4 @@
-"""Data files that the manifest doesn't list: leftovers of killed tasks, or of a cut manifest."""
+"""Data files missing from the manifest: leftovers of killed tasks or of a truncated manifest."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def unlisted_files(
     orphans: Iterable[str],
     file_format: str,
 ) -> list[Finding]:
-    """Tell a manifest file that lost lines from batches that really wrote no more files.
+    """Find manifest files that lost lines, as opposed to batches that wrote no more files.
 
-    Nothing in it looks wrong when it was cut at the end of a line, or down to its header. What it
-    no longer lists are orphans with offsets that no committed file holds; those that a killed or
-    repeated task left hold none, unless Kafka has forgotten their records before the batch was
-    tried again. A manifest file that fits its checksum lost nothing, and batches with a receipt
-    need no such guess.
+    A manifest file that was truncated at the end of a line, or to its header, looks valid. The
+    files it no longer lists are orphans with offsets that no committed file holds. Orphans left by
+    killed or repeated tasks hold no such offsets, unless Kafka deleted their records before the
+    batch was retried. A manifest file that matches its checksum lost nothing, and batches with a
+    receipt don't need this heuristic.
     """
     missing = list(missing)
     if not missing:
@@ -49,7 +49,7 @@ def unlisted_files(
         Finding(
             Reason.MANIFEST_TRUNCATED,
             where,
-            "files that it doesn't list lie in the sink; they hold offsets that no other file "
+            "the sink has files that it doesn't list; they hold offsets that no other file "
             f"holds, such as {', '.join(held[:3])}",
         )
         for where, held in unlisted.items()
@@ -65,6 +65,6 @@ def _offsets_in(
             for offsets in read_offsets(generation.root / orphan, file_format, topic_of(orphan)):
                 seen.setdefault(offsets.tp, []).extend(offsets.ranges)
         except (DataFileError, FileNotFoundError):
-            # A killed task's torn file, or one that Spark just removed; nothing depends on it.
+            # A killed task's partial file, or one that Spark has just removed; nothing needs it.
             continue
     return {tp: merge(ranges) for tp, ranges in seen.items()}

@@ -1,4 +1,4 @@
-"""The report of a validation: its figures, its words, and its file in the archive."""
+"""The report of a validation: its figures, its text, and its file in the archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.archive.status import make_overview, write_overview
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.archive.watermarks import read_observations
@@ -22,10 +22,11 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import TopicPartition, count
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.report_text import report_lines
+from kafka_drain.proof.window_checks import CheckedWindows
 from kafka_drain.storage.json_files import write_document, write_text
+from kafka_drain.storage.lease import utc_now
 
-#: So many batches are in the report.
+#: Number of batches in the report.
 BATCHES = 100
 
 __all__ = ["Report", "note_overview", "raise_findings", "write_report"]
@@ -33,14 +34,14 @@ __all__ = ["Report", "note_overview", "raise_findings", "write_report"]
 
 @dataclass
 class PartitionRow:
-    """What the report says of one topic-partition.
+    """The report's row for one topic-partition.
 
     Attributes:
-        start: Where it was first drained.
-        end: Up to where.
-        records: Rows in files.
-        gaps: How many offsets are missing, by reason.
-        missing: Those of them that no receipt explained before.
+        start: The first drained offset.
+        end: The end of the drained offsets, exclusive.
+        records: Number of rows in files.
+        gaps: Number of missing offsets by reason.
+        missing: The gaps that no earlier receipt explains.
     """
 
     start: int
@@ -52,29 +53,31 @@ class PartitionRow:
 
 @dataclass
 class Report:
-    """What a validation saw.
+    """The result of a validation.
 
     Attributes:
         archive: The archive's folder.
         pipeline: The pipeline's name.
         scope: `all`, or `open` for the generation that drains append to.
         deep: Whether all bytes of sealed files were read.
-        findings: Everything that is wrong or worth a word.
-        gaps: Offsets that no file holds and no receipt explained before, each with its reason.
-        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
-        replaced: Files of which sealed windows have taken the place, whole windows or not.
-        segments: What was drained and not sealed before.
-        batches: What each batch drained, the newest hundred: generation, first, last, offsets,
+        findings: Errors and warnings.
+        gaps: Offsets that no file holds and no earlier receipt explains, each with its reason.
+        damaged: Sealed files that are missing or changed, each with its receipt.
+        replaced: Files that sealed windows, intact or not, have replaced.
+        segments: What was drained but not sealed before.
+        batches: What each of the newest hundred batches drained: generation, first, last, offsets,
             records, files, bytes, sealed_at (None when it wasn't sealed before).
         generations: generation, files, bytes, records of each.
         windows: name, records, files, replaces of each.
-        files: How many committed data files, those of windows included.
+        files: Number of committed data files, including those of windows.
         bytes: Their size.
-        receipts: How many receipts there were.
-        receipts_written: How many this validation added.
-        sealed: These, oldest first.
-        seconds: How long the validation took.
+        receipts: Number of receipts before this validation.
+        receipts_written: Number of receipts that this validation added.
+        sealed: The added receipts, oldest first.
+        seconds: Duration of the validation.
         cursor: Where the open generation's next batch starts.
+        newest: The open generation's newest receipt; None when nothing is sealed.
+        validated_at: When the validation began.
     """
 
     archive: str
@@ -96,6 +99,8 @@ class Report:
     sealed: list[Receipt] = field(default_factory=list)
     seconds: float = 0.0
     cursor: Mapping[TopicPartition, int] = field(default_factory=dict)
+    newest: Receipt | None = None
+    validated_at: datetime = field(default_factory=utc_now)
     rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 
     @property
@@ -105,16 +110,16 @@ class Report:
 
     @property
     def records(self) -> int:
-        """Rows in the committed files."""
+        """Number of rows in the committed files."""
         return sum(row.records for row in self.rows.values())
 
     @property
     def offsets(self) -> int:
-        """Offsets that were drained, gaps included."""
+        """Number of drained offsets, including gaps."""
         return sum(row.end - row.start for row in self.rows.values())
 
     def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
-        """Take in the sealed segments of a generation, from its newest receipt."""
+        """Add the sealed segments of a generation, from its newest receipt."""
         self.receipts += receipts
         so_far = receipt.files_so_far if receipt else FileSet()
         self.files += so_far.files
@@ -136,7 +141,7 @@ class Report:
         )
 
     def add_batches(self, receipts: Iterable[Receipt]) -> None:
-        """Take in the newest receipts, oldest first, for the chart of batches."""
+        """Add the newest receipts, oldest first, for the chart of batches."""
         self.batches += [
             {
                 "generation": receipt.generation,
@@ -160,15 +165,15 @@ class Report:
         gaps: Sequence[Gap],
         listed: tuple[int, int],
     ) -> None:
-        """Take in what a generation drained and what wasn't sealed before.
+        """Add what a generation drained and what wasn't sealed before.
 
         Args:
             generation: The generation.
             topic_ids: Topic ids by topic.
             parts: The segments.
-            files: What their readable files hold.
-            gaps: Missing offsets, also of sealed files that are damaged.
-            listed: Number and bytes of their files, unreadable ones included.
+            files: The contents of their readable files.
+            gaps: Missing offsets, including those of damaged sealed files.
+            listed: Number and bytes of their files, including unreadable ones.
         """
         self.segments += parts
         self.files += listed[0]
@@ -183,7 +188,7 @@ class Report:
             row = self._row(content.tp, topic_ids, content.first)
             row.records += content.records
             if not parts:
-                # What was drained can't be told; what is there can.
+                # It is unknown what was drained; use what the files hold.
                 row.end = max(row.end, content.last + 1)
         self.add_gaps(gaps, topic_ids)
         self.generations[-1]["files"] += listed[0]
@@ -204,7 +209,7 @@ class Report:
         ]
 
     def add_gaps(self, gaps: Sequence[Gap], topic_ids: Mapping[str, str]) -> None:
-        """Take in offsets that are missing."""
+        """Add missing offsets."""
         self.gaps += gaps
         for gap in gaps:
             row = self._row(gap.tp, topic_ids, gap.range.start)
@@ -212,22 +217,30 @@ class Report:
             row.missing.append(gap)
 
     def add_damaged(self, damaged: Iterable[tuple[SealedFile, Receipt]]) -> None:
-        """Take the records of damaged sealed files away again."""
+        """Subtract the records of damaged sealed files."""
         for file, receipt in damaged:
             self.damaged.append((file, receipt))
             for content in file.contents:
                 row = self._row(content.tp, receipt.topics, content.first)
                 row.records -= content.records
 
+    def add_windows(self, checked: CheckedWindows) -> None:
+        """Add the sealed windows, and what is wrong with their files."""
+        for window in checked.figures:
+            self.add_window(window.key, window.receipt, window.replaced)
+            self.add_damaged((file, window.receipt) for file in window.damaged)
+        self.findings += checked.findings
+
     def add_window(
         self, key: str, receipt: Receipt, replaced: Mapping[str, Any] | None = None
     ) -> None:
-        """Take in a window; its records count, its offsets are those of the gaps that it fills.
+        """Add a window: only its records count, as its offsets are those of the gaps that it fills.
 
         Args:
             key: The window's name.
             receipt: Its receipt.
-            replaced: Files, bytes and records of sound files that it stands for, counted elsewhere.
+            replaced: Files, bytes and records of the intact files that it replaces; these are
+                counted elsewhere.
         """
         size = sum(file.bytes for file in receipt.files)
         self.files += len(receipt.files)
@@ -252,7 +265,7 @@ class Report:
                 "offsets": receipt.offsets,
                 "files": len(receipt.files),
                 "bytes": size,
-                # Sound files that it stands for may be thousands, and are gone.
+                # It may replace thousands of intact files, which have been removed.
                 "replaces": [] if replaced else list(receipt.replaces),
             }
         )
@@ -281,7 +294,7 @@ class Report:
         """Return the whole report as JSON types."""
         return {
             **self.summary(),
-            "validated_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "validated_at": self.validated_at.isoformat(timespec="seconds"),
             "partitions": self.partitions(),
             "generations": self.generations,
             "windows": self.windows,
@@ -300,12 +313,8 @@ class Report:
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
-    def lines(self) -> list[str]:
-        """Return the report as people read it: a line a partition, then what was found."""
-        return report_lines(self)
-
     def summary(self) -> dict[str, Any]:
-        """Return the small part of the report, for an XCom."""
+        """Return a short form of the report, for an XCom."""
         return {
             "archive": self.archive,
             "pipeline": self.pipeline,
@@ -327,7 +336,7 @@ class Report:
 
 
 def raise_findings(report: Report, report_path: str) -> None:
-    """Raise once for everything that makes an archive invalid.
+    """Raise one error for everything that makes an archive invalid.
 
     Raises:
         ManifestInvalidError: With the count of each reason and the first five findings.
@@ -345,18 +354,18 @@ def raise_findings(report: Report, report_path: str) -> None:
 
 
 def write_report(archive: Archive, report: Report, run: str | None = None) -> str:
-    """Write `reports/<run>.json`, and beside it the same as a page; return its path.
+    """Write `reports/<run>.json` and the same report as an HTML page; return the JSON file's path.
 
     Args:
-        archive: Where to.
-        report: What to write.
-        run: Name of the run; the time when it is None.
+        archive: The archive to write to.
+        report: The report.
+        run: Name of the run; None to use the current time.
 
     Raises:
         ArchiveError: When the folder can't be written.
     """
     name = run or f"validate_{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
-    # Airflow's run ids hold colons and plus signs.
+    # Airflow's run ids contain colons and plus signs.
     path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
     document = report.to_dict()
     write_document(path, document)
@@ -365,12 +374,12 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
 
 
 def note_overview(archive: Archive, report: Report, report_path: str) -> dict[str, Any]:
-    """Leave in the archive how it stands, for lists of archives; return that.
+    """Write an overview of the archive's state to the archive, for lists of archives; return it.
 
     Args:
         archive: The archive.
-        report: What was seen of it.
-        report_path: What `write_report` returned.
+        report: The validation's report.
+        report_path: The path that `write_report` returned.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -378,16 +387,7 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     observed, settings = read_observations(archive), noted_topic_settings(archive.root)
     name = report_path.rpartition("/")[2]
     overview = make_overview(
-        report.to_dict(), _last_receipt(archive), observed, settings, name, report.cursor
+        report.to_dict(), report.newest, observed, settings, name, report.cursor
     )
     write_overview(archive.root, overview)
     return overview
-
-
-def _last_receipt(archive: Archive) -> Receipt | None:
-    generation = archive.snapshot().open_generation
-    try:
-        return generation.last_receipt() if generation else None
-    except ReceiptError:
-        # The report has it as a finding.
-        return None

@@ -1,23 +1,20 @@
-"""A validation's report as lines of text: for a log, and in parts for a terminal."""
+"""A validation's report as text lines: whole for a log, in parts for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kafka_drain.progress import Level, Line
-
-if TYPE_CHECKING:
-    from kafka_drain.proof.report import Report
+from kafka_drain.proof.report import Report
 
 __all__ = ["SHOWN", "gaps_text", "report_ending", "report_heading", "report_lines"]
 
-#: So many findings are shown; the report file has all.
+#: Number of findings shown; the report file has all of them.
 SHOWN = 20
 
 
 def report_lines(report: Report) -> list[str]:
-    """Return a report as people read it: a line a partition, then what was found."""
+    """Return a report as text lines: one per partition, then the findings."""
     return [
         *report_heading(report),
         *(
@@ -34,15 +31,15 @@ def report_lines(report: Report) -> list[str]:
 
 
 def report_heading(report: Report) -> list[str]:
-    """Return how much there is, how many receipts, and what they can't tell apart."""
+    """Return the totals, the number of receipts, and the batches that were proven as one."""
     return [
         f"validate {report.pipeline}: {report.records:,} records for {report.offsets:,} offsets in "
         f"{report.files:,} files ({report.bytes / 1e6:,.1f} MB), {report.seconds:.1f} s",
         f"receipts: {report.receipts + report.receipts_written:,}, "
         f"{report.receipts_written:,} of them new"
         + "".join(
-            f"; batches {part.first_batch} to {part.last_batch} were proven as one, as Spark "
-            "has forgotten where each ended"
+            f"; batches {part.first_batch} to {part.last_batch} were proven as one, because Spark "
+            "no longer records where each ended"
             for part in report.segments
             if part.first_batch != part.last_batch
         ),
@@ -50,7 +47,7 @@ def report_heading(report: Report) -> list[str]:
 
 
 def report_ending(report: Report) -> list[str]:
-    """Return how many findings aren't shown, and the verdict."""
+    """Return the number of findings not shown, and the verdict."""
     more = len(report.findings) - SHOWN
     return [
         *([f"… and {more} more findings"] if more > 0 else ()),
@@ -61,5 +58,5 @@ def report_ending(report: Report) -> list[str]:
 
 
 def gaps_text(gaps: Mapping[str, int]) -> str:
-    """Return how many offsets are missing by which reason."""
+    """Return the number of missing offsets by reason."""
     return ", ".join(f"{number:,} {reason}" for reason, number in gaps.items()) or "none"

@@ -1,4 +1,4 @@
-"""Sealed segments, checked again: the chain of receipts, and the files that they seal."""
+"""Recheck sealed segments: the chain of receipts, and the files that they seal."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 @dataclass
 class SealedCheck:
-    """What was found of the sealed segments of a generation.
+    """The result of checking a generation's sealed segments.
 
     Attributes:
-        findings: What is wrong.
-        damaged: Sealed files that are gone or aren't what they were, each with its receipt.
-        last_hash: The hash that the next receipt continues.
-        receipts: How many receipts there are.
+        findings: The problems found.
+        damaged: Sealed files that are missing or changed, each with its receipt.
+        last_hash: The hash that the next receipt must link to.
+        receipts: Number of receipts.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -53,7 +53,7 @@ class SealedCheck:
 
     @property
     def chain_is_whole(self) -> bool:
-        """Whether nothing is wrong with the receipts themselves, so that another may follow."""
+        """Whether the receipts themselves are intact, so that another may follow."""
         broken = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_CHANGED, Reason.RECEIPT_HOLE)
         return not any(finding.reason in broken for finding in self.findings)
 
@@ -68,17 +68,17 @@ def check_all_sealed(
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
 ) -> SealedCheck:
-    """Read every receipt, and check that all sealed files are there with their size.
+    """Read every receipt, and check that all sealed files exist with their size.
 
     Args:
         generation: The generation.
         listing: Its data files: path relative to the data folder, and size in bytes.
-        previous: Hash of the last receipt of the generation before.
-        deep: Also compare each file's bytes with the SHA-256 that was sealed, and the records of
-            each segment with the fingerprint that Spark took of them.
-        say: Takes a line of progress every two seconds.
-        superseded: Files that a window stands for; they may be there or gone.
-        forgotten: Lost receipts that somebody has given up, as `check_link` takes them.
+        previous: Hash of the previous generation's last receipt.
+        deep: Also compare each file's bytes with the sealed SHA-256, and the records of each
+            segment with the fingerprint that Spark computed.
+        say: Receives a progress line every two seconds.
+        superseded: Files that a window replaces; they may exist or not.
+        forgotten: Lost receipts that the user has given up, as `check_link` takes them.
     """
     names = generation.receipt_names()
     check = SealedCheck(receipts=len(names), last_hash=previous)
@@ -109,10 +109,11 @@ def check_all_sealed(
 def check_listed_sealed(
     state: GenerationState, listing: Mapping[str, int], previous: str | None
 ) -> SealedCheck:
-    """Check that the manifest's sealed files are there with their size.
+    """Check that the manifest's sealed files exist with their size.
 
-    The newest receipt vouches for those before it, by its hash and by the digest of all sealed
-    files, which the manifest was compared with: no other receipt is read unless a file is damaged.
+    The newest receipt vouches for all earlier ones: by its hash, and by the digest of all sealed
+    files, with which the manifest has been compared. No other receipt is read unless a file is
+    damaged.
     """
     generation = state.generation
     names = generation.receipt_names()
@@ -132,12 +133,12 @@ def check_listed_sealed(
 
 
 def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]:
-    """Yield those receipts that weren't damaged."""
+    """Yield the receipts that aren't damaged."""
     for name in names:
         try:
             yield generation.read_receipt(name)
         except ReceiptError:
-            # A finding of its own, where the chain is checked.
+            # The check of the chain reports it.
             continue
 
 
@@ -146,13 +147,13 @@ def _check_content(generation: SnapshotGeneration, receipt: Receipt, where: str)
     try:
         found = files_fingerprint(generation.root, receipt, generation.document.format)
     except TimestampError:
-        # Not comparable; the files' SHA-256 are those that were sealed.
+        # Not comparable; but the files' SHA-256 hashes match the sealed ones.
         return []
     except DataFileError as error:
         return [Finding(Reason.CONTENT_CHANGED, where, str(error))]
     if found == receipt.fingerprint:
         return []
-    detail = f"its files' records have fingerprint {found}, Spark read {receipt.fingerprint}"
+    detail = f"its files' records have fingerprint {found}; Spark read {receipt.fingerprint}"
     return [Finding(Reason.CONTENT_CHANGED, where, detail)]
 
 
@@ -174,22 +175,22 @@ def _check_files(
 
 
 def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) -> Finding | None:
-    """Say what is wrong with a sealed file; None when it is what it was.
+    """Return what is wrong with a sealed file; None when it is unchanged.
 
     Raises:
-        StoreUnavailableError: When the archive's store doesn't answer.
+        StoreUnavailableError: When the archive's store doesn't respond.
     """
     if size is None:
-        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, and gone")
+        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, but missing")
     if size != file.bytes:
-        detail = f"{size:,} bytes, its receipt says {file.bytes:,}"
+        detail = f"{size:,} bytes; its receipt says {file.bytes:,}"
         return Finding(Reason.FILE_SIZE, file.path, detail)
     try:
         if deep and file_sha256(root / file.path) != file.sha256:
-            detail = "its SHA-256 isn't the one in its receipt"
+            detail = "its SHA-256 doesn't match its receipt"
             return Finding(Reason.FILE_CHANGED, file.path, detail)
     except OSError as error:
-        # A disk that can't read it, or no right to.
+        # A disk error, or a missing permission.
         return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
     return None
 
@@ -197,7 +198,7 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
 def lost_ranges(
     root: UPath, damaged: Iterable[tuple[SealedFile, Receipt]], file_format: str
 ) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return which offsets damaged files held: by their receipts, and by the files beside them."""
+    """Return the offsets that damaged files held, from their receipts and neighbouring files."""
     damaged = list(damaged)
     broken = {file.path for file, _ in damaged}
     lost: dict[TopicPartition, list[OffsetRange]] = {}
@@ -219,10 +220,10 @@ def _held_beside(
     broken: set[str],
     file_format: str,
 ) -> list[OffsetRange]:
-    """Return what of a span of offsets isn't a damaged file's: gaps, and what lies beside it.
+    """Return the part of a span that the damaged file didn't hold.
 
-    Beside it are the segment's other files, and what isn't of the segment: a window has its offsets
-    in several ranges.
+    That is: gaps, offsets in the segment's other files, and offsets outside the segment, since a
+    window's offsets form several ranges.
     """
     parts = [part for part in receipt.partitions if part.tp == tp]
     held = [r for part in parts for ranges in part.gaps.values() for r in ranges]
@@ -239,6 +240,6 @@ def _held_beside(
                 if offsets.tp == tp:
                     held += offsets.ranges
         except (DataFileError, FileNotFoundError):
-            # Not noticed before, as its size fits: what it held is missing as well.
+            # Not detected before, because its size matches: what it held is missing as well.
             continue
     return held

@@ -1,4 +1,4 @@
-"""From what was read and proven of a segment to its receipt. Opens nothing."""
+"""Build the receipt of a segment from what was read and proven. Opens nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Identity", "seal_deletion", "seal_segment", "seal_window"]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose offsets are sealed.
+    """What the sealed offsets belong to.
 
     Attributes:
         pipeline: The pipeline's name.
@@ -50,20 +50,21 @@ def seal_segment(
     acknowledged: Sequence[str],
     sealed_at: str,
 ) -> Receipt:
-    """Make the receipt of a batch, or of several, that was proven complete.
+    """Build the receipt of one or more batches that were proven complete.
 
     Args:
         segment: What was drained.
         files: The committed files that hold it.
         gaps: Offsets of the segment that are in no file.
-        identity: Whose offsets they are.
+        identity: The pipeline, cluster and topics that the offsets belong to.
         generation: Number of the generation.
-        before: The receipt before in the same generation; None for its first one.
-        previous: SHA-256 of the receipt before, also of another generation; None for the first.
-        bounds: What Kafka holds of each partition now.
-        fingerprint: Of the segment's records.
-        acknowledged: Expired ranges that were accepted, those of this segment only.
-        sealed_at: The time.
+        before: The previous receipt in the same generation; None for its first one.
+        previous: SHA-256 of the previous receipt, which may be in an earlier generation; None for
+            the first.
+        bounds: The offsets that Kafka holds of each partition now.
+        fingerprint: Fingerprint of the segment's records.
+        acknowledged: Ranges of this segment that were acknowledged as expired.
+        sealed_at: The current time.
     """
     known = {part.tp: part for part in before.partitions} if before else {}
     sealed_files = _sealed_files(files)
@@ -99,18 +100,18 @@ def seal_window(
     acknowledged: Sequence[str] = (),
     provenance: Mapping[str, str] | None = None,
 ) -> Receipt:
-    """Make the receipt of a window that was proven complete; it stands for itself.
+    """Build the receipt of a window that was proven complete; it isn't part of a chain.
 
     Args:
-        ranges: What was drained; a partition may be there more than once.
+        ranges: What was drained; a partition may appear more than once.
         files: The files that hold it.
         gaps: Offsets of the ranges that are in no file.
-        identity: Whose offsets they are.
+        identity: The pipeline, cluster and topics that the offsets belong to.
         window: Name of the window.
-        replaces: Files that the window stands for.
-        fingerprint: Of the window's records.
-        sealed_at: The time.
-        acknowledged: Expired ranges that were accepted; no part of what was drained.
+        replaces: Files that the window replaces.
+        fingerprint: Fingerprint of the window's records.
+        sealed_at: The current time.
+        acknowledged: Ranges acknowledged as expired; not part of what was drained.
         provenance: Hashes of the receipts whose segments were rewritten, by path.
     """
     sealed_files = _sealed_files(files)
@@ -142,14 +143,14 @@ def seal_deletion(
     replaces: Sequence[str],
     sealed_at: str,
 ) -> Receipt:
-    """Make the receipt of files that were deleted: offsets that are a gap from now on.
+    """Build the receipt of deleted files, whose offsets are a gap from now on.
 
     Args:
-        gaps: What the files held, a row of the receipt for each.
-        identity: Whose offsets they are.
+        gaps: What the files held; each becomes a row of the receipt.
+        identity: The pipeline, cluster and topics that the offsets belong to.
         window: Name of the window.
-        replaces: The files.
-        sealed_at: The time.
+        replaces: The deleted files.
+        sealed_at: The current time.
     """
     return Receipt(
         pipeline=identity.pipeline,

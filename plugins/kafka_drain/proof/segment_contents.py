@@ -1,4 +1,4 @@
-"""Segments that would be sealed, and whether their files hold what Spark read of Kafka."""
+"""Check whether the files of segments about to be sealed hold what Spark read from Kafka."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["CheckedContents", "ContentOfWindows", "check_contents", "without_who
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 #: Offsets of a partition that no file of a segment holds.
 Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
-#: Returns what the archive's windows hold of some offsets, sorted and disjoint.
+#: Returns what the archive's windows hold of the given offsets, which are sorted and disjoint.
 ContentOfWindows = Callable[[Ranges], Taken]
 
 _NOTHING = Taken(0, f"{0:016x}")
@@ -39,16 +39,17 @@ _NOTHING = Taken(0, f"{0:016x}")
 
 @dataclass(frozen=True)
 class CheckedContents:
-    """What was found of segments' files when they were compared with what Spark read.
+    """The result of comparing segments' files with what Spark read.
 
     Attributes:
-        findings: One for each file whose records were changed: of those of a segment, which one
-            it is, nobody can tell. One for each segment with another number of records. A warning
-            for each of which nobody knows what Spark read.
-        files: The files whose records were changed.
-        pending: Segments of which a drain that runs may yet say what Spark read.
-        agreeing: Last batches of the segments that hold nothing else than Spark read.
-        fingerprints: For the receipts, by the segment's last batch; None where it isn't known.
+        findings: One for each file of a segment with changed records, because it is unknown which
+            of its files changed. One for each segment with a different number of records. A warning
+            for each segment for which it is unknown what Spark read.
+        files: The files whose records may have changed.
+        pending: Segments for which a running drain may still record what Spark read.
+        agreeing: Last batches of the segments that hold exactly what Spark read, or that can't be
+            compared.
+        fingerprints: Fingerprints for the receipts, by the segment's last batch; None if unknown.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -59,12 +60,12 @@ class CheckedContents:
 
     @property
     def paths(self) -> set[str]:
-        """Paths of the files whose records were changed, relative to the archive."""
+        """Paths of the files whose records may have changed, relative to the archive."""
         return {file.path for file in self.files}
 
     @property
     def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
-        """The offsets that the files whose records were changed hold."""
+        """The offsets held by the files whose records may have changed."""
         held: dict[TopicPartition, list[OffsetRange]] = {}
         for content in (content for file in self.files for content in file.contents):
             held.setdefault(content.tp, []).extend(content.ranges)
@@ -78,12 +79,12 @@ def check_contents(
     *,
     is_draining: bool,
 ) -> CheckedContents:
-    """Compare the records of sound segments with what Spark read, before it wrote a file.
+    """Compare the records of intact segments with what Spark read before it wrote any file.
 
     Args:
-        generation: Whose segments.
-        checked: The segments; of those with which something is wrong, nothing is compared.
-        content_of_windows: What windows hold instead of the files.
+        generation: The generation of the segments.
+        checked: The segments; those with a problem aren't compared.
+        content_of_windows: Returns what windows hold instead of the files.
         is_draining: Whether a drain held the lease after the batches were listed.
     """
     found = CheckedContents()
@@ -99,10 +100,10 @@ def without_whole(
     parts: Sequence[Segment],
     files: Iterable[CommittedFile],
 ) -> list[Missing]:
-    """Leave out what is missing of segments whose files hold all that Spark read.
+    """Leave out what is missing from segments whose files hold everything that Spark read.
 
-    A killed try of a batch leaves files that nothing lists; before the next try, Kafka may have
-    compacted or deleted what they hold. Nothing was taken from a manifest then.
+    A killed attempt at a batch leaves unlisted files; Kafka may have compacted or deleted their
+    records before the next attempt. In that case the manifest lost nothing.
     """
     own: dict[int, list[CommittedFile]] = {}
     for file in files:
@@ -164,12 +165,12 @@ def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRang
 def _unknown(name: str, read: Taken | None, held: Taken) -> str:
     if read is None:
         return (
-            f"{name} has {held.records:,} records that nobody can compare: what Spark read was "
-            "left by no drain, or of another batch"
+            f"{name} has {held.records:,} records that can't be verified: no drain recorded what "
+            "Spark read, or the record is of another batch"
         )
     return (
-        f"{name} has {held.records:,} records, Spark read {read.records:,}: as some have expired "
-        "since, the others can't be compared"
+        f"{name} has {held.records:,} records; Spark read {read.records:,}. Some have expired "
+        "since, so the rest can't be verified"
     )
 
 
@@ -182,11 +183,11 @@ def _add_changed(
 ) -> None:
     files = segment.files
     if verdict != Content.CHANGED or not files:
-        # Nobody can tell which offsets are meant.
+        # It is unknown which offsets are affected.
         where = files[0].path if files else f"{generation.data_name}/_spark_metadata"
         found.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
         return
     if len(files) > 1:
-        detail += f"; one of its {len(files):,} files, or several"
+        detail += f"; one or more of its {len(files):,} files are affected"
     found.findings.extend(Finding(Reason.RECORDS_CHANGED, file.path, detail) for file in files)
     found.files.extend(files)

@@ -1,4 +1,4 @@
-"""Which segments may be sealed, by what was found of their files and offsets. Plain values."""
+"""Decide which segments may be sealed, from what was found. Opens nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["CheckedSegment", "check_segments", "cut_gaps", "provable", "segment_
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """A segment that would be sealed.
+    """A segment that is a candidate for sealing.
 
     Attributes:
         part: What was drained.
         files: The files that hold it.
         gaps: Its offsets that no file holds.
-        is_sound: Whether nothing is wrong with its files, and each gap is harmless.
+        is_sound: Whether its files are intact and every gap is harmless.
     """
 
     part: Segment
@@ -37,13 +37,13 @@ def check_segments(
     gaps: Sequence[Gap],
     damaged: Collection[int | None],
 ) -> list[CheckedSegment]:
-    """Give each segment its files and its gaps, and say whether anything is wrong with it.
+    """Assign each segment its files and gaps, and determine whether it is intact.
 
     Args:
         parts: The segments, oldest first.
-        files: What can be read of their files.
-        gaps: Offsets of theirs that no file holds.
-        damaged: Batches with which something is wrong; None for a fault that may be any batch's.
+        files: Their readable files.
+        gaps: Their offsets that no file holds.
+        damaged: Damaged batches; None for damage that may affect any batch.
     """
     by_segment: dict[int, list[CommittedFile]] = {}
     for file in files:
@@ -58,21 +58,21 @@ def check_segments(
 
 
 def provable(checked: Iterable[CheckedSegment], agreeing: Collection[int]) -> list[CheckedSegment]:
-    """Return the segments that are proven, up to the first that isn't: a receipt follows another.
+    """Return the proven segments up to the first unproven one, because receipts form a chain.
 
     Args:
         checked: The segments, oldest first.
-        agreeing: Last batches of those that hold nothing else than Spark read. One that was never
-            compared isn't among them.
+        agreeing: Last batches of the segments that agree with what Spark read. Segments that were
+            never compared aren't among them.
     """
     return list(takewhile(lambda each: each.is_sound and each.part.last_batch in agreeing, checked))
 
 
 def segment_of(file: CommittedFile, parts: Sequence[Segment]) -> int:
-    """Return the number of a file's segment: by batch, or by offsets where Spark forgot that.
+    """Return the index of a file's segment: by batch, or by offsets if the batch is unknown.
 
     Returns:
-        -1 when it is of none.
+        -1 when the file belongs to none of the segments.
     """
     for number, part in enumerate(parts):
         if file.batch is not None:
@@ -86,7 +86,7 @@ def segment_of(file: CommittedFile, parts: Sequence[Segment]) -> int:
 
 
 def cut_gaps(gaps: Iterable[Gap], part: Segment) -> Iterator[Gap]:
-    """Yield what of gaps lies in a segment."""
+    """Yield the parts of gaps that lie within a segment."""
     for gap in gaps:
         span = part.ranges.get(gap.tp)
         if span is not None and overlapping([gap.range], span):

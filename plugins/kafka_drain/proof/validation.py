@@ -1,21 +1,20 @@
-"""Validation of an archive: manifest, checkpoint, receipts, files and offsets against each other.
+"""Validation of an archive: its manifest, checkpoint, receipts, files and offsets are compared.
 
-Reads everything first and collects what is wrong; whether that is an error is the caller's to say.
-What is proven complete is sealed: one receipt a batch.
+It reads, thinks and writes, in this order: `open_generation` reads, `prove` decides, and what is
+proven complete is sealed here, one receipt per batch. All findings are collected first; whether
+they are an error is for the caller to say.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import (
     SealedState,
     check_sealed_state,
@@ -24,8 +23,8 @@ from kafka_drain.archive.journal.checks import (
 )
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.notes import unreadable_notes
-from kafka_drain.archive.receipts import KafkaBounds, Receipt, ReceiptError
-from kafka_drain.archive.segment_overlaps import Claim, Hole, find_overlaps
+from kafka_drain.archive.receipts import KafkaBounds, ReceiptError
+from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import (
     observe,
@@ -33,37 +32,29 @@ from kafka_drain.archive.watermarks import (
     stalled_findings,
     write_observations,
 )
-from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
+from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors, without_echoes
-from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.metadata_log.checkpoint import compare_with_receipts
-from kafka_drain.offsets import TopicPartition, merge
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
-from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
-from kafka_drain.proof.offset_checks import (
-    Segment,
-    check_duplicates,
-    check_offsets,
-    missing_offsets,
-    segments,
+from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings
+from kafka_drain.proof.open_generation import (
+    CHARTED,
+    Answers,
+    Found,
+    ask_kafka_now,
+    look_closer,
+    orphan_findings,
+    read_open,
 )
-from kafka_drain.proof.orphans import unlisted_files
+from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.sealed_files import (
-    SealedCheck,
-    check_all_sealed,
-    check_listed_sealed,
-    lost_ranges,
-    readable_receipts,
-)
-from kafka_drain.proof.sealing import Identity, seal_segment
-from kafka_drain.proof.segment_contents import CheckedContents, check_contents, without_whole
-from kafka_drain.proof.segment_proof import CheckedSegment, check_segments, provable
-from kafka_drain.proof.topic_lives import made_again, other_lives, read_from, topic_ids_now
+from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.proof.window_checks import HeldByWindows, check_windows
-from kafka_drain.proof.window_contents import content_of_windows
 from kafka_drain.storage.lease import Clock, is_held, utc_now
 from kafka_drain.storage.paths import sync_files
 
@@ -71,36 +62,46 @@ __all__ = ["Scope", "validate_archive"]
 
 Scope = Literal["open", "all"]
 
-#: So many receipts are read for the report's chart.
-CHARTED = 50
 _NOTHING: Ranges = MappingProxyType({})
 
-#: More new files than these may be read elsewhere: by the executors of a Spark cluster.
-MANY_FILES = 10_000
-
-#: Findings after which nothing is noted as sealed. A repair may fill a hole.
+#: Findings after which nothing is noted in the journal. A repair may fill a hole.
 _NOT_NOTED = OF_SEALED | {Reason.SEGMENT_HOLE}
 
 
 @dataclass(frozen=True)
 class _Validation:
-    """What all steps of one validation need."""
+    """What all steps of one validation share.
+
+    Attributes:
+        archive: The archive.
+        snapshot: The archive as it was when the validation began.
+        sealed: The archive compared with its journal.
+        windows: What the sealed windows hold.
+        cluster: Where the reasons for gaps are asked; None to ask nobody.
+        deep: Whether the bytes of sealed files are read.
+        acknowledged: Expired offsets that were accepted.
+        run: Name of the run.
+        now: When the validation began.
+        clock: The time.
+        say: Takes lines of progress.
+        read_many: Reads very many new files.
+        report: Takes the figures and findings, for people.
+        explained: Holes whose loss is explained.
+    """
 
     archive: Archive
     snapshot: Snapshot
-    cluster: KafkaCluster | None
-    whole: bool
-    deep: bool
-    windows: HeldByWindows
     sealed: SealedState
+    windows: HeldByWindows
+    cluster: KafkaCluster | None
+    deep: bool
     acknowledged: Ranges
-    report: Report
     run: str
     now: datetime
     clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
-    writes: bool
+    report: Report
     explained: list[Hole] = field(default_factory=list)
 
 
@@ -121,50 +122,48 @@ def validate_archive(
 
     Args:
         archive: The archive.
-        cluster: Where the reasons of gaps are asked; without it, each gap is a finding and nothing
+        cluster: Where the reasons for gaps are asked; without it, each gap is a finding and nothing
             is sealed.
         say: Takes a line of progress every two seconds.
-        scope: `all` checks every generation and receipt; `open` the generation that drains append
-            to, and trusts the receipts of the closed ones.
-        deep: Also read all bytes of sealed files and compare them with what was sealed.
+        scope: `all` checks every generation and receipt; `open` checks the generation that drains
+            append to, and trusts the receipts of the closed ones.
+        deep: Also read all bytes of sealed files and compare them with their receipts.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
-        run: Name of the run, by which a retry is told from another run; None for the time.
+        run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
-        read_many: Reads the new files where there are more than MANY_FILES.
-        writes: Whether it seals and notes; otherwise nothing in the archive is changed.
+        read_many: Reads the new files if there are very many of them.
+        writes: Whether to seal and to take notes; otherwise nothing in the archive is changed.
 
     Raises:
-        ConfigError: When an acknowledged range can't be understood.
-        ArchiveError: When the folder is no archive, or one of another Kafka cluster.
+        ConfigError: When an acknowledged range can't be parsed.
+        ArchiveError: When the folder isn't an archive, or belongs to another Kafka cluster.
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
     """
-    began = time.monotonic()
+    began, now = time.monotonic(), clock()
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
     sealed = check_sealed_state(archive.snapshot(), chain_is_read=whole)
     snapshot = sealed.snapshot
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
-    report = Report(archive=str(archive.root), pipeline=pipeline, scope=scope, deep=deep)
+    report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]
     report.findings += unreadable_notes(archive.root, newest)
-    windows = check_windows(snapshot, report, deep=deep)
-    now = clock()
+    checked = check_windows(snapshot, deep=deep)
+    report.add_windows(checked)
     validation = _Validation(
         archive=archive,
         snapshot=snapshot,
-        cluster=cluster,
-        whole=whole,
-        deep=deep,
-        windows=windows,
         sealed=sealed,
+        windows=checked.held,
+        cluster=cluster,
+        deep=deep,
         acknowledged=acknowledged,
-        report=report,
         run=run or now.isoformat(),
         now=now,
         clock=clock,
         say=say,
         read_many=read_many,
-        writes=writes,
+        report=report,
     )
     _explain_windows(validation)
     _explain_holes(validation)
@@ -172,40 +171,152 @@ def validate_archive(
     previous: str | None = None
     for generation in generations:
         if generation is snapshot.open_generation:
-            previous = _validate_open(validation, generation, previous)
-        elif validation.whole:
+            _validate_open(validation, generation, previous, whole=whole, writes=writes)
+        elif whole:
             previous = _validate_closed(validation, generation, previous)
         else:
             previous = _trust_closed(validation, generation)
-    _note(validation)
+    if cluster is not None and writes:
+        _note(validation)
     report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began
     return report
 
 
-def _observe(validation: _Validation, state: GenerationState) -> list[Finding]:
-    """Keep what Kafka holds now, and find partitions that have stood still since an earlier run."""
+def _validate_open(
+    validation: _Validation,
+    generation: SnapshotGeneration,
+    previous: str | None,
+    *,
+    whole: bool,
+    writes: bool,
+) -> None:
+    """Check the generation that drains append to, and seal what is proven complete."""
+    cluster, windows, sealed = validation.cluster, validation.windows, validation.sealed
+    found = read_open(
+        validation.snapshot,
+        generation,
+        previous,
+        windows,
+        whole=whole,
+        deep=validation.deep,
+        forgotten=sealed.journal.noted.forgotten,
+        read_many=validation.read_many,
+        say=validation.say,
+    )
+    answers = look_closer(
+        found,
+        windows,
+        lambda *asked: _explain(validation, *asked),
+        is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
+    )
+    bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
+    proof = prove(_evidence(validation, found, answers, bounds, ids_now))
+    _report_open(validation, found, answers, proof)
+    _observe(validation, bounds, writes=writes)
+    if writes:
+        _write(validation, generation, proof)
+
+
+def _evidence(
+    validation: _Validation,
+    found: Found,
+    answers: Answers,
+    bounds: dict[TopicPartition, KafkaBounds],
+    ids_now: dict[str, str],
+) -> Evidence:
+    state, sealed = found.state, validation.sealed
+    after_read = read_from(state.generation)
+    return Evidence(
+        generation=state.generation.number,
+        name=state.generation.name,
+        identity=found.identity,
+        checked=answers.checked,
+        agreeing=answers.contents.agreeing,
+        fingerprints=answers.contents.fingerprints,
+        read_up_to=after_read.last_batch if after_read else -1,
+        ids_after_read=after_read.topics if after_read else {},
+        ids_now=ids_now,
+        claims=sealed.claims,
+        bounds=bounds,
+        before=state.receipt,
+        previous=found.sealed.last_hash,
+        journal=sealed.journal.newest,
+        sealed_at=validation.now.isoformat(timespec="milliseconds"),
+        blockers=Blockers(
+            kafka_not_asked=validation.cluster is None,
+            state=bool(errors(state.findings)),
+            broken_chain=not found.sealed.chain_is_whole,
+            journal=bool(sealed.findings),
+        ),
+    )
+
+
+def _report_open(validation: _Validation, found: Found, answers: Answers, proof: Proof) -> None:
+    report, state, windows = validation.report, found.state, validation.windows
+    report.cursor = state.cursor
+    report.newest = state.receipt
+    report.findings += state.findings
+    report.findings += [windows.excuse(finding) for finding in found.sealed.findings]
+    report.findings += answers.findings
+    report.findings += orphan_findings(found.orphans)
+    # The cause first, then the offsets that are missing because of it.
+    report.findings += answers.contents.findings
+    report.findings += gap_findings(answers.gaps)
+    report.findings += proof.findings
+    report.add_sealed(state.generation, state.receipt, found.sealed.receipts)
+    report.add_batches(found.newest[-CHARTED:])
+    report.add_damaged(found.sealed.damaged)
+    report.add_new(
+        state.generation,
+        found.identity.topics,
+        found.examined.parts,
+        answers.files,
+        answers.gaps,
+        found.listed,
+    )
+    if answers.contents.pending:
+        first = answers.contents.pending[0].part
+        validation.say(
+            f"validate: {first.name} and later batches aren't sealed yet: a drain holds the "
+            "archive's lease, and records what Spark read only when it finishes"
+        )
+
+
+def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof) -> None:
+    """Write the receipts of a proof, unless another validation is writing its own."""
+    report = validation.report
+    sync_files(generation.root, (file.path for each in proof.receipts for file in each.files))
+    for receipt in proof.receipts:
+        if not generation.write_receipt(receipt):
+            # The other validation's receipt counts, and only it can continue the chain.
+            report.newest = generation.read_receipt(receipt.name)
+            break
+        report.sealed.append(receipt)
+        report.newest = receipt
+    report.receipts_written = len(report.sealed)
+
+
+def _observe(
+    validation: _Validation, bounds: dict[TopicPartition, KafkaBounds], *, writes: bool
+) -> None:
+    """Note what Kafka holds now, and find partitions that don't move since an earlier run."""
     archive = validation.archive
     if validation.cluster is None:
-        return []
-    identity = _identity(validation.snapshot, state.generation)
-    bounds = _bounds(validation.cluster, identity, set(state.cursor))
+        return
     observed = observe(
         read_observations(archive), bounds, validation.run, validation.now.timestamp()
     )
-    if validation.writes:
+    if writes:
         write_observations(archive, observed)
-    if validation.snapshot.document.isolation_level == "read_uncommitted":
-        return []
-    return stalled_findings(observed)
+    if validation.snapshot.document.isolation_level != "read_uncommitted":
+        validation.report.findings += stalled_findings(observed)
 
 
 def _note(validation: _Validation) -> None:
     """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
     report, sealed, snapshot = validation.report, validation.sealed, validation.snapshot
-    if validation.cluster is None or not validation.writes:
-        return
-    if any(f.reason in _NOT_NOTED for f in report.findings):
+    if any(finding.reason in _NOT_NOTED for finding in report.findings):
         return
     noted = sealed.there.plus(note_of_holes(validation.explained))
     if report.sealed and snapshot.open_generation is not None:
@@ -214,7 +325,7 @@ def _note(validation: _Validation) -> None:
 
 
 def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:
-    """Take a closed generation's figures from its newest receipt."""
+    """Take a closed generation's figures from its newest receipt; return that receipt's hash."""
     report, names = validation.report, generation.receipt_names()
     known = validation.sealed.newest.get(generation.name)
     try:
@@ -230,12 +341,15 @@ def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> st
 def _validate_closed(
     validation: _Validation, generation: SnapshotGeneration, previous: str | None
 ) -> str | None:
-    """Check what the receipts of a closed generation seal; its manifest doesn't count any more."""
+    """Check what the receipts of a closed generation seal; its manifest no longer counts.
+
+    Returns:
+        The hash of its newest receipt.
+    """
     report = validation.report
-    listing = generation.list_data_files()
     sealed = check_all_sealed(
         generation,
-        listing,
+        generation.list_data_files(),
         previous,
         deep=validation.deep,
         say=validation.say,
@@ -244,17 +358,21 @@ def _validate_closed(
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
-    missing = lost_ranges(generation.root, sealed.damaged, generation.document.format)
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]
-    identity = _identity(validation.snapshot, generation)
-    gaps = _explain(validation, identity, missing)
+    document = validation.snapshot.document
+    identity = Identity(
+        document.pipeline, document.cluster_id, validation.snapshot.topic_ids(generation)
+    )
+    lost = lost_ranges(generation.root, sealed.damaged, generation.document.format)
+    gaps = _explain(validation, identity, lost)
+    report.findings += gap_findings(gaps)
     report.add_new(generation, identity.topics, [], [], gaps, (0, 0))
     return sealed.last_hash
 
 
 def _explain_windows(validation: _Validation) -> None:
-    """Say what damaged files of windows held, and whether Kafka still has it."""
+    """Say which offsets damaged files of windows held, and whether Kafka still has them."""
     document = validation.snapshot.document
     for window, files in validation.windows.damaged:
         try:
@@ -265,16 +383,19 @@ def _explain_windows(validation: _Validation) -> None:
         receipt = window.receipt
         lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
         identity = Identity(document.pipeline, document.cluster_id, receipt.topics)
-        validation.report.add_gaps(_explain(validation, identity, lost), receipt.topics)
+        gaps = _explain(validation, identity, lost)
+        validation.report.findings += gap_findings(gaps)
+        validation.report.add_gaps(gaps, receipt.topics)
 
 
 def _explain_holes(validation: _Validation) -> None:
-    """Say what Kafka has of offsets between two generations; who accepts their loss is noted."""
+    """Say what Kafka has of offsets between two generations; an accepted loss is noted."""
     document, sealed = validation.snapshot.document, validation.sealed
     for hole in sealed.holes:
         topic_ids = {hole.tp.topic: hole.topic_id}
         identity = Identity(document.pipeline, document.cluster_id, topic_ids)
         gaps = _explain(validation, identity, {hole.tp: [hole.range]})
+        validation.report.findings += gap_findings(gaps)
         validation.report.add_gaps(gaps, topic_ids)
         if all(gap.harmless for gap in gaps):
             validation.explained.append(hole)
@@ -282,12 +403,9 @@ def _explain_holes(validation: _Validation) -> None:
 
 
 def _explain(
-    validation: _Validation,
-    identity: Identity,
-    missing: Ranges,
-    were_read: Ranges = _NOTHING,
+    validation: _Validation, identity: Identity, missing: Ranges, were_read: Ranges = _NOTHING
 ) -> list[Gap]:
-    gaps = explain_gaps(
+    return explain_gaps(
         missing,
         identity=identity,
         cluster=validation.cluster,
@@ -295,254 +413,3 @@ def _explain(
         acknowledged=validation.acknowledged,
         were_read=were_read,
     )
-    validation.report.findings += gap_findings(gaps)
-    return gaps
-
-
-def _validate_open(
-    validation: _Validation, generation: SnapshotGeneration, previous: str | None
-) -> str | None:
-    """Check the generation that drains append to, and seal what is proven complete."""
-    report, windows = validation.report, validation.windows
-    document = generation.document
-    identity = _identity(validation.snapshot, generation)
-    state = read_state(validation.snapshot, generation)
-    # A whole validation looks at all batches of which the checkpoint still has the ends.
-    kept = max(CHARTED, len(state.checkpoint.ends)) if validation.whole else CHARTED
-    newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
-    state.findings.extend(_ends_elsewhere(state, newest))
-    report.cursor = state.cursor
-    listing = generation.list_data_files()
-    if validation.whole:
-        sealed = check_all_sealed(
-            generation,
-            listing,
-            previous,
-            deep=validation.deep,
-            say=validation.say,
-            forgotten=validation.sealed.journal.noted.forgotten,
-        )
-    else:
-        sealed = check_listed_sealed(state, listing, previous)
-    read = validation.read_many if len(state.new) > MANY_FILES else read_committed_files
-    files, found = read(generation, state.new, document.format, validation.say)
-    files, replaced = windows.without_replaced(files)
-    found += replaced
-    parts = segments(
-        state.sealed_ends, state.checkpoint, state.last_committed, state.last_sealed + 1
-    )
-    orphans = _orphans(state, listing)
-    missing = missing_offsets(parts, files)
-    if orphans:
-        found += unlisted_files(
-            generation,
-            state.manifest,
-            [*state.findings, *found],
-            without_whole(generation, missing, parts, files),
-            orphans,
-            document.format,
-        )
-    # A checkpoint that doesn't know the last batches can't say what they may hold.
-    covered = bool(parts) and parts[-1].last_batch >= (state.manifest.last_batch or 0)
-    found += check_offsets(parts, files) if covered else check_duplicates(files)
-    lost = lost_ranges(generation.root, sealed.damaged, document.format)
-    for _, tp, ranges in missing:
-        lost[tp] = merge([*lost.get(tp, []), *ranges])
-    found = [windows.excuse(finding) for finding in found]
-    report.findings += state.findings
-    report.findings += [windows.excuse(finding) for finding in sealed.findings]
-    report.findings += found
-    report.findings += [
-        Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
-        for path in orphans
-    ]
-    gaps = _explain(validation, identity, lost)
-    checked = check_segments(parts, files, gaps, _damaged_batches(state, found))
-    contents = _compare(validation, state, identity, checked)
-    report.findings += contents.findings
-    if contents.files:
-        # What they held is missing, as that of a file that can't be read: a repair drains it again.
-        files = [file for file in files if file.path not in contents.paths]
-        gaps += _explain(validation, identity, contents.ranges, were_read=contents.ranges)
-    report.add_sealed(generation, state.receipt, sealed.receipts)
-    report.add_batches(newest[-CHARTED:])
-    report.add_damaged(sealed.damaged)
-    listed = (len(state.new), sum(sink_file.size for sink_file in state.new))
-    report.add_new(generation, identity.topics, parts, files, gaps, listed)
-    report.findings += _observe(validation, state)
-    if validation.cluster is None or errors(state.findings) or not sealed.chain_is_whole:
-        return sealed.last_hash
-    if validation.sealed.findings or not validation.writes:
-        return sealed.last_hash
-    proven = provable(checked, contents.agreeing)
-    proven = _of_same_topics(validation, state, identity, proven)
-    return _seal(validation, state, sealed, identity, proven, contents)
-
-
-def _identity(snapshot: Snapshot, generation: SnapshotGeneration) -> Identity:
-    document = snapshot.document
-    return Identity(document.pipeline, document.cluster_id, snapshot.topic_ids(generation))
-
-
-def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:
-    """Find batches that the checkpoint lets end elsewhere than their receipts do."""
-    ends = {receipt.last_batch: receipt.ends for receipt in receipts}
-    folder = f"{state.generation.name}/checkpoint"
-    found = compare_with_receipts(state.checkpoint, ends, folder)
-    return [finding for finding in found if finding not in state.findings]
-
-
-def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:
-    """Return data files that neither manifest nor receipts list, relative to the archive."""
-    generation = state.generation
-    found = [
-        f"{generation.data_name}/{path}" for path in listing if path not in state.manifest.files
-    ]
-    if found and state.receipt and state.receipt.files_so_far.files > len(state.sealed):
-        # Spark's `retention` hides files from the manifest; a cut manifest doesn't list them.
-        receipts = readable_receipts(generation, generation.receipt_names())
-        found = list(set(found) - {file.path for receipt in receipts for file in receipt.files})
-    return sorted(found)
-
-
-def _damaged_batches(state: GenerationState, findings: Iterable[Finding]) -> set[int | None]:
-    """Return the batches whose files something is wrong with; None for what is of no one file."""
-    batch_of: dict[str | TopicPartition, int | None] = {
-        f"{state.generation.data_name}/{f.path}": f.batch for f in state.new
-    }
-    return {batch_of.get(finding.subject) for finding in errors(findings)}
-
-
-def _compare(
-    validation: _Validation,
-    state: GenerationState,
-    identity: Identity,
-    checked: Sequence[CheckedSegment],
-) -> CheckedContents:
-    """Compare the content of those segments with which nothing else is wrong."""
-    windows, root = validation.windows, validation.archive.root
-    same = windows.of_same_topics(identity)
-    contents = check_contents(
-        state.generation,
-        checked,
-        lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
-        # After the batches were listed: a drain of theirs that has ended left what it had read.
-        is_draining=is_held(root, clock=validation.clock),
-    )
-    if contents.pending:
-        first = contents.pending[0].part
-        validation.say(
-            f"validate: {first.name} and later ones wait: a drain holds the archive's lease, and "
-            "leaves what Spark read when it ends"
-        )
-    return contents
-
-
-def _of_same_topics(
-    validation: _Validation,
-    state: GenerationState,
-    identity: Identity,
-    proven: Sequence[CheckedSegment],
-) -> list[CheckedSegment]:
-    """Return the segments up to the first that may have been read of a topic made again."""
-    if not proven:
-        return []
-    assert validation.cluster is not None
-    names = {name for each in proven for name in _topics_read(each.part)}
-    same = same_topics(identity, names, validation.cluster)
-    now = topic_ids_now(validation.cluster, names) if same != names else dict(identity.topics)
-    seen = read_from(state.generation)
-    kept: list[CheckedSegment] = []
-    for each in proven:
-        part = each.part
-        is_seen = seen is not None and part.last_batch <= seen.last_batch
-        other = other_lives(
-            identity.topics,
-            _topics_read(part),
-            seen.topics if seen is not None and is_seen else {},
-            now,
-        )
-        if other:
-            where = f"{state.generation.name}/checkpoint/offsets/{part.last_batch}"
-            detail = f"{part.name} isn't sealed: {made_again(other)}"
-            validation.report.findings.append(Finding(Reason.TOPIC_MADE_AGAIN, where, detail))
-            break
-        kept.append(each)
-    return kept
-
-
-def _topics_read(part: Segment) -> set[str]:
-    """Return the topics of which a segment has read offsets: others may be gone."""
-    return {tp.topic for tp, offsets in part.ranges.items() if len(offsets)}
-
-
-def _seal(
-    validation: _Validation,
-    state: GenerationState,
-    sealed: SealedCheck,
-    identity: Identity,
-    proven: Sequence[CheckedSegment],
-    contents: CheckedContents,
-) -> str | None:
-    """Write a receipt for each proven segment; return the hash of the newest."""
-    before, previous = state.receipt, sealed.last_hash
-    if not proven:
-        return previous
-    overlaps = find_overlaps([*validation.sealed.claims, *_claims(state, identity, proven)])
-    if overlaps:
-        validation.report.findings += overlaps
-        return previous
-    assert validation.cluster is not None
-    bounds = _bounds(validation.cluster, identity, set(proven[-1].part.ranges))
-    generation = state.generation
-    sync_files(generation.root, (file.path for each in proven for file in each.files))
-    for each in proven:
-        receipt = seal_segment(
-            each.part,
-            each.files,
-            each.gaps,
-            identity=identity,
-            generation=generation.number,
-            before=before,
-            previous=previous,
-            bounds=bounds,
-            fingerprint=contents.fingerprints[each.part.last_batch],
-            acknowledged=[range_name(gap.tp, gap.range) for gap in each.gaps if gap.acknowledged],
-            sealed_at=validation.now.isoformat(timespec="milliseconds"),
-        )
-        receipt = replace(receipt, journal=validation.sealed.journal.newest)
-        # Where another validation was faster, its receipt counts.
-        is_written = generation.write_receipt(receipt)
-        before = generation.read_receipt(receipt.name)
-        if is_written:
-            validation.report.receipts_written += 1
-            validation.report.sealed.append(before)
-        previous = before.sha256
-    return previous
-
-
-def _claims(
-    state: GenerationState, identity: Identity, proven: Iterable[CheckedSegment]
-) -> Iterator[Claim]:
-    """Yield which offsets the generation will hold when it is sealed."""
-    for each in proven:
-        left = Counter[TopicPartition]()
-        for gap in each.gaps:
-            if gap.reason == GapReason.WINDOW:
-                left[gap.tp] += len(gap.range)
-        for tp, offsets in each.part.ranges.items():
-            topic_id = identity.topics.get(tp.topic, "")
-            yield Claim(state.generation.name, topic_id, tp, offsets, left=left[tp])
-
-
-def _bounds(
-    cluster: KafkaCluster, identity: Identity, partitions: set[TopicPartition]
-) -> dict[TopicPartition, KafkaBounds]:
-    """Ask Kafka what it holds now of the partitions whose topic is still the same."""
-    same = same_topics(identity, {tp.topic for tp in partitions}, cluster)
-    wanted = [tp for tp in partitions if tp.topic in same]
-    earliest = cluster.earliest(wanted)
-    # In this order, as what arrives between the two answers doesn't wait behind a transaction.
-    end = cluster.latest(wanted, "read_uncommitted")
-    stable = cluster.latest(wanted, "read_committed")
-    return {tp: KafkaBounds(earliest[tp], stable[tp], max(end[tp], stable[tp])) for tp in wanted}

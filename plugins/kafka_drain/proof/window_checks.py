@@ -1,4 +1,4 @@
-"""The windows of an archive: what they hold, and whether their files are what was sealed."""
+"""Check an archive's windows: what they hold, and whether their files match what was sealed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,30 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity
 
-__all__ = ["HeldByWindows", "check_files", "check_windows", "refuse_fewer"]
+__all__ = [
+    "CheckedWindows",
+    "HeldByWindows",
+    "WindowFigures",
+    "check_files",
+    "check_windows",
+    "refuse_fewer",
+]
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 
 
 @dataclass(frozen=True)
 class HeldByWindows:
-    """What the sealed windows hold, and for which damaged files they stand.
+    """What the sealed windows hold, and which files they replace.
 
     Attributes:
-        windows: Those that are whole, and that no other window stands for.
-        replaced: Files that they stand for, relative to the archive.
-        superseded: Those of them that were sound: nobody needs them any more.
-        damaged: Windows that aren't whole, each with the damaged files.
+        windows: The intact windows that no other window replaces.
+        replaced: Files that intact windows replace, relative to the archive.
+        superseded: Files that were intact when a window replaced them: they are no longer needed.
+        damaged: Damaged windows, each with its damaged files.
     """
 
     windows: Sequence[SnapshotWindow]
@@ -40,7 +46,7 @@ class HeldByWindows:
     damaged: Sequence[tuple[SnapshotWindow, list[SealedFile]]] = ()
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return the offsets that windows hold or explain, of topics with the same ids."""
+        """Return the offsets that windows hold or explain, for topics with the same ids."""
         found: dict[TopicPartition, list[OffsetRange]] = {}
         for window in self.of_same_topics(identity):
             topics = window.receipt.topics
@@ -50,7 +56,7 @@ class HeldByWindows:
         return {tp: merge(ranges) for tp, ranges in found.items()}
 
     def of_same_topics(self, identity: Identity) -> list[SnapshotWindow]:
-        """Return the windows that are of a topic with the same id."""
+        """Return the windows that hold a topic with the same id."""
         return [
             window
             for window in self.windows
@@ -63,7 +69,7 @@ class HeldByWindows:
     def without_replaced(
         self, files: Iterable[CommittedFile]
     ) -> tuple[list[CommittedFile], list[Finding]]:
-        """Return files without those that a window stands for, and a warning for each of these."""
+        """Return the files that no window replaces, and a warning for each replaced one."""
         files = list(files)
         return [file for file in files if file.path not in self.replaced], [
             Finding(Reason.FILE_REPLACED, file.path, "a window holds its records")
@@ -72,7 +78,7 @@ class HeldByWindows:
         ]
 
     def excuse(self, finding: Finding) -> Finding:
-        """Make a warning of a damaged file whose records a window holds."""
+        """Turn the finding for a damaged file into a warning if a window holds its records."""
         if finding.reason in _DAMAGE and finding.subject in self.replaced:
             return replace(
                 finding,
@@ -82,7 +88,40 @@ class HeldByWindows:
         return finding
 
 
-def check_windows(snapshot: Snapshot, report: Report, *, deep: bool) -> HeldByWindows:
+@dataclass(frozen=True)
+class WindowFigures:
+    """A sealed window's part of a report.
+
+    Attributes:
+        key: The window's name.
+        receipt: Its receipt.
+        replaced: Files, bytes and records of the intact files that it replaces, which are counted
+            elsewhere; None if it replaces none.
+        damaged: Its files that are gone or changed.
+    """
+
+    key: str
+    receipt: Receipt
+    replaced: Mapping[str, Any] | None
+    damaged: Sequence[SealedFile]
+
+
+@dataclass(frozen=True)
+class CheckedWindows:
+    """What was found of the sealed windows.
+
+    Attributes:
+        held: What they hold.
+        figures: Their part of a report.
+        findings: What is wrong with their files.
+    """
+
+    held: HeldByWindows
+    figures: Sequence[WindowFigures]
+    findings: Sequence[Finding]
+
+
+def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     sealed = snapshot.readable
@@ -90,39 +129,40 @@ def check_windows(snapshot: Snapshot, report: Report, *, deep: bool) -> HeldByWi
         path for window in sealed if window.supersedes for path in window.receipt.replaces
     )
     damage: dict[Window, list[Finding]] = {}
+    figures = []
     for window in sealed:
         receipt = window.receipt
         damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
-        report.add_window(window.key, receipt, _replaced(window))
         broken = {finding.subject for finding in damage[window]}
-        report.add_damaged((file, receipt) for file in receipt.files if file.path in broken)
+        files = [file for file in receipt.files if file.path in broken]
+        figures.append(WindowFigures(window.key, receipt, _replaced(window), files))
     replaced = _replaced_by_whole(sealed, damage)
     whole: list[SnapshotWindow] = []
     damaged: list[tuple[SnapshotWindow, list[SealedFile]]] = []
     for window in sealed:
-        files = window.receipt.files
+        files = list(window.receipt.files)
         broken = {finding.subject for finding in damage[window]} - replaced
         if broken:
             damaged.append((window, [file for file in files if file.path in broken]))
         elif not files or not all(file.path in superseded for file in files):
             whole.append(window)
     held = HeldByWindows(whole, replaced, superseded, damaged)
-    report.findings += [held.excuse(finding) for found in damage.values() for finding in found]
-    return held
+    findings = [held.excuse(finding) for found in damage.values() for finding in found]
+    return CheckedWindows(held, figures, findings)
 
 
 def _replaced(window: SnapshotWindow) -> dict[str, Any] | None:
     try:
         return window.plan.replaced
     except ArchiveError:
-        # A finding of its own, where what is sealed is compared with the journal.
+        # The comparison of sealed state with the journal reports it.
         return None
 
 
 def _replaced_by_whole(
     sealed: Sequence[SnapshotWindow], damage: Mapping[Window, Sequence[Finding]]
 ) -> frozenset[str]:
-    """Return the files that whole windows stand for; a window may be repaired by another one."""
+    """Return the files that intact windows replace; a window may be repaired by another one."""
     replaced: frozenset[str] = frozenset()
     while True:
         whole = (w for w in sealed if all(f.subject in replaced for f in damage[w]))
@@ -135,9 +175,9 @@ def _replaced_by_whole(
 def check_files(
     window: Window, receipt: Receipt, *, deep: bool, superseded: Collection[str] = ()
 ) -> list[Finding]:
-    """Compare a window's files with its receipt, but for those that another window stands for."""
+    """Compare a window's files with its receipt, except files that another window replaces."""
     standing = [file for file in receipt.files if file.path not in superseded]
-    # Of most windows others have taken the place: those cost nothing more than their receipt.
+    # Most windows have been replaced by others: these cost no more than reading their receipt.
     listing = list_data_files(window.data) if standing else {}
     found = []
     for file in standing:
@@ -149,16 +189,16 @@ def check_files(
 def refuse_fewer(
     window: Window, receipt: Receipt, held: Mapping[TopicPartition, int], way_out: str = ""
 ) -> None:
-    """Refuse a window with fewer records of a partition than the sound files that it stands for.
+    """Refuse a window with fewer records of a partition than the intact files that it replaces.
 
     Args:
         window: The window.
         receipt: What it holds; not written yet.
-        held: How many records the files hold of each partition.
-        way_out: What to do, if anything; ends the error's message.
+        held: Number of records that the files hold of each partition.
+        way_out: What to do, if anything; ends the error message.
 
     Raises:
-        DataLossError: Says of which partitions.
+        DataLossError: Names the partitions.
     """
     found = records_of(receipt.files)
     fewer = [
@@ -168,7 +208,7 @@ def refuse_fewer(
     ]
     if fewer:
         raise DataLossError(
-            f"window {window.key}: Kafka has fewer records than the files that it would replace: "
-            f"{', '.join(fewer[:5])}. It has compacted the topic since: the files are the only "
-            f"copy of the others. Nothing was replaced{way_out}"
+            f"window {window.key}: Kafka has fewer records than the files that the window would "
+            f"replace: {', '.join(fewer[:5])}. Kafka has compacted the topic since, so the files "
+            f"are the only copy of the other records. Nothing was replaced{way_out}"
         )

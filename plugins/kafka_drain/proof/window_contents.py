@@ -1,4 +1,4 @@
-"""What windows hold of a segment: their files' records between given offsets, hashed."""
+"""Hash what windows hold of a segment: the records in their files at given offsets."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 def content_of_windows(
     root: UPath, windows: Iterable[SnapshotWindow], replaced: Iterable[str], ranges: Ranges
 ) -> Taken:
-    """Return what windows hold of some offsets.
+    """Return what windows hold of the given offsets.
 
     Args:
         root: The archive's folder.
         windows: Sealed windows of topics with the same ids.
-        replaced: Files that another window stands for.
+        replaced: Files that another window replaces.
         ranges: The offsets, sorted and disjoint for each partition.
 
     Raises:
         ArchiveError: When a window's plan can't be read.
         DataFileError: When a file can't be read.
-        OSError: Likewise.
+        OSError: When a file can't be read.
     """
     left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}")]
     for window in windows:

@@ -1,1 +1,1 @@
-"""Schemas of values: asked of a registry, kept in the archive, given to a job."""
+"""Schemas of values: fetched from a registry, kept in the archive, passed to a job."""

@@ -1,4 +1,4 @@
-"""Avro schemas as JSON types: made self-contained, and looked at before Spark gets them."""
+"""Avro schemas as JSON types: make them self-contained, and check that Spark can use them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def parse_schema(text: str, where: str) -> Any:
 
 
 def self_contained(schema: Any, references: Mapping[str, Any]) -> Any:
-    """Return a schema with the definitions that it refers to, each where it is first used.
+    """Return a schema with the definitions that it refers to inlined, each at its first use.
 
-    A registry keeps them apart (Confluent's schema references); Spark takes one schema.
+    A registry stores them separately (Confluent's schema references), but Spark needs one schema.
 
     Args:
         schema: The schema.
@@ -44,7 +44,7 @@ class _Inlining:
         self._defined: set[str] = set()
 
     def walk(self, schema: Any, namespace: str) -> Any:
-        """Return a schema that stands in a namespace, with what it refers to."""
+        """Inline the references of a schema that is nested in a namespace."""
         if isinstance(schema, str):
             return self._name(schema, namespace)
         if isinstance(schema, list):
@@ -56,7 +56,7 @@ class _Inlining:
             full = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
             self._defined.add(full)
             own, _, short = full.rpartition(".")
-            # Said outright: the definition may stand in another namespace than where it was made.
+            # Explicit, because the definition may end up nested in a different namespace.
             schema = {**schema, "name": short, "namespace": own}
             if "fields" not in schema:
                 return schema
@@ -81,10 +81,10 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def why_no_columns(schema: Any) -> str:
-    """Say why Spark can't make columns of a schema; empty when it can.
+    """Return why Spark can't create columns for a schema; empty when it can.
 
-    Decoding a schema that contains itself follows the value's bytes as deep as these say, and a
-    bad value would end the executor by its stack.
+    Recursive schemas are refused: decoding recurses as deep as the value's bytes demand, so that a
+    bad value would overflow the executor's stack.
 
     Args:
         schema: A self-contained schema.
@@ -100,7 +100,7 @@ def _why_not(schema: Any, namespace: str, within: tuple[str, ...]) -> str:
         found = (_why_not(branch, namespace, within) for branch in schema)
         return next(filter(None, found), "")
     if not isinstance(schema, dict):
-        return f"{schema!r} is no schema"
+        return f"{schema!r} isn't a schema"
     kind = schema.get("type")
     if kind in ("record", "error"):
         name = _full_name(schema.get("name", ""), schema.get("namespace", namespace))
@@ -117,4 +117,4 @@ def _why_not(schema: Any, namespace: str, within: tuple[str, ...]) -> str:
     if kind in ("enum", "fixed") or kind in _PRIMITIVE:
         return ""
     inner = schema.get({"array": "items", "map": "values"}.get(str(kind), "type"))
-    return f"{schema!r} is no schema" if inner is None else _why_not(inner, namespace, within)
+    return f"{schema!r} isn't a schema" if inner is None else _why_not(inner, namespace, within)

@@ -1,8 +1,8 @@
-"""What a job needs to decode values: the archive's own copies of schemas, kept up to date.
+"""Plan how a job decodes values, and keep the archive's own copies of schemas up to date.
 
-`schemas.json` holds each writer's schema that the archive has ever known, self-contained: its
-values can be decoded when the registry is gone. `generation.json` holds what the columns are, so
-that all files of a generation have the same.
+`schemas.json` holds every writer schema that the archive has ever seen, in self-contained form, so
+that values can be decoded even if the registry is gone. `generation.json` defines the columns, so
+that all files of a generation have the same ones.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class ValuePlan:
     """How a drain decodes values.
 
     Attributes:
-        frozen: What `generation.json` says of it; None when nothing is decoded.
-        schemas: The writers' schemas by id.
+        frozen: The `values` of `generation.json`; None when nothing is decoded.
+        schemas: The writer schemas by id.
         changed: Whether some of them aren't in the archive yet.
-        warnings: What the user should know.
+        warnings: Warnings for the user.
     """
 
     frozen: dict[str, Any] | None = None
@@ -45,11 +45,11 @@ class ValuePlan:
 
     @property
     def spec(self) -> dict[str, Any] | None:
-        """What a job spec says of it."""
+        """The `values` of a job spec."""
         return _spec(self.frozen, self.schemas)
 
     def keep(self, root: UPath) -> None:
-        """Write the schemas to the archive; the caller holds its lease."""
+        """Write the schemas to the archive; the caller must hold its lease."""
         if self.changed:
             rows = [schema.to_dict() for _, schema in sorted(self.schemas.items())]
             write_document(root / "schemas.json", {"schemas": rows})
@@ -72,7 +72,7 @@ def _spec(
 
 
 def frozen_values(snapshot: Snapshot, pipeline: Pipeline) -> dict[str, Any] | None:
-    """Return what the job spec of a window or a compaction says, by what the archive knows."""
+    """Return the `values` of a window's or compaction's job spec, from what the archive knows."""
     return decoded_values(snapshot) if pipeline.values else None
 
 
@@ -90,22 +90,22 @@ def plan_values(
     generation: SnapshotGeneration | None,
     registry: SchemaRegistry | None,
 ) -> ValuePlan:
-    """Say how a drain decodes values; changes nothing.
+    """Plan how a drain decodes values; change nothing.
 
-    A registry that doesn't answer stops no drain that has schemas already: what it can't decode
-    stays raw.
+    An unavailable registry doesn't stop a drain that already has schemas: values that it can't
+    decode stay raw.
 
     Args:
-        pipeline: Its `values` are followed.
+        pipeline: The pipeline, whose `values` settings apply.
         archive: The archive.
-        generation: The open generation, if something was drained to it: its columns are settled.
-        registry: Where schemas are registered; None to do with what the archive knows.
+        generation: The open generation, if something was drained to it: its columns are fixed.
+        registry: The registry of the schemas; None to use only what the archive knows.
 
     Raises:
-        ConfigError: When a schema can't be read or makes no columns, there is none, or an id has
-            another schema than the archive knows.
-        AuthenticationError: When the registry refuses the login.
-        RegistryUnavailableError: When it doesn't answer, and the archive knows no schema.
+        ConfigError: When a schema can't be read or yields no columns, when there is none, or when
+            an id has a different schema in the archive.
+        AuthenticationError: When the registry rejects the login.
+        RegistryUnavailableError: When it doesn't respond, and the archive knows no schema.
     """
     values = pipeline.values
     if values is None:
@@ -116,11 +116,11 @@ def plan_values(
     if generation is not None:
         frozen = generation.document.values
         if frozen is None or frozen["settings"] != settings:
-            what = "aren't decoded in" if frozen is None else "are decoded as before in"
+            what = "aren't decoded in" if frozen is None else "are decoded with the old settings in"
             warnings.append(
                 f"values {what} generation {generation.number}, which was opened before the "
-                f"pipeline said so; run `kafka-drain roll {archive.root}`: the next generation "
-                "follows it"
+                f"pipeline's settings changed; run `kafka-drain roll {archive.root}`: the next "
+                "generation uses the new settings"
             )
         if frozen is None:
             return ValuePlan(warnings=warnings)
@@ -150,7 +150,7 @@ def _learn(
     known: Mapping[int, WriterSchema],
     registry: SchemaRegistry | None,
 ) -> tuple[dict[int, WriterSchema], list[str], bool]:
-    """Return the schemas, known and new, what to warn of, and whether the registry answers."""
+    """Return known and new schemas, warnings, and whether the registry is available."""
     new = [
         WriterSchema(id_, self_contained(_read_file(path), {}))
         for id_, path in values.schema_files.items()
@@ -158,7 +158,7 @@ def _learn(
     warnings: list[str] = []
     if values.registry_conn_id and registry is None and not known and not new:
         raise ConfigError(
-            "no Schema Registry named, and the archive knows no schema yet; give "
+            "no Schema Registry was given, and the archive has no schema yet; pass "
             "--registry-config with the registry's url"
         )
     answers = True
@@ -178,8 +178,8 @@ def _learn(
         before = schemas.setdefault(schema.id, schema)
         if before.schema != schema.schema:
             raise ConfigError(
-                f"schema id {schema.id} is another schema here ({_origin(schema)}) than in the "
-                f"archive ({_origin(before)}): ids of one registry never change; correct the "
+                f"schema id {schema.id} is a different schema here ({_origin(schema)}) than in the "
+                f"archive ({_origin(before)}), but ids of a registry never change; correct the "
                 "connection or the file, or choose another archive"
             )
     for schema in new:
@@ -199,29 +199,29 @@ def _reader(
     schemas: Mapping[int, WriterSchema],
     registry: SchemaRegistry | None,
 ) -> tuple[Any, list[str]]:
-    """Return the schema that the columns have, and what to warn of."""
+    """Return the schema of the columns, and warnings."""
     if values.reader_schema:
         reader = self_contained(_read_file(values.reader_schema), {})
         why = why_no_columns(reader)
         if why:
-            raise ConfigError(f"{values.reader_schema} makes no columns: {why}")
+            raise ConfigError(f"{values.reader_schema} can't be converted to columns: {why}")
         return reader, []
     candidates = _candidates(pipeline, schemas, registry)
     for schema in candidates:
         if not why_no_columns(schema.schema):
             newer = [f"{s.id}" for s in candidates[: candidates.index(schema)]]
-            warning = f"the columns are those of schema id {schema.id}, as {', '.join(newer)} "
-            return schema.schema, [f"{warning}can't be columns"] if newer else []
+            warning = f"the columns are those of schema id {schema.id}, because {', '.join(newer)} "
+            return schema.schema, [f"{warning}can't be converted to columns"] if newer else []
     raise ConfigError(
-        f"no schema of {' and '.join(pipeline.subjects) or 'values.schema_files'} makes columns; "
-        "say one in values.reader_schema"
+        f"no schema of {' and '.join(pipeline.subjects) or 'values.schema_files'} can be converted "
+        "to columns; set one in values.reader_schema"
     )
 
 
 def _candidates(
     pipeline: Pipeline, schemas: Mapping[int, WriterSchema], registry: SchemaRegistry | None
 ) -> list[WriterSchema]:
-    """Return the schemas that may say what the columns are, the best first."""
+    """Return the schemas that may define the columns, best first."""
     first = pipeline.subjects[:1]
     registered = [s for s in schemas.values() if s.subject in first]
     if not registered:

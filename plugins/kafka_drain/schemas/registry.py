@@ -1,7 +1,7 @@
-"""A Schema Registry, asked for the schemas of subjects. Confluent's REST API, version 7.
+"""A client for a Schema Registry with Confluent's REST API, version 7.
 
-By requests and not by confluent_kafka's own client: that one takes a bearer token only beside a
-cluster of Confluent Cloud, follows no redirect and doesn't know REQUESTS_CA_BUNDLE.
+Uses requests instead of confluent_kafka's own client, which accepts a bearer token only together
+with a Confluent Cloud cluster, follows no redirects, and ignores REQUESTS_CA_BUNDLE.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_drain.schemas.avro import parse_schema, self_contained
 
 __all__ = ["SchemaRegistry", "WriterSchema"]
 
-#: Settings by the names that Confluent's own clients have for them.
+#: The accepted settings, with the names that Confluent's own clients use.
 _ACCEPTED = (
     "url",
     "basic.auth.user.info",
@@ -36,7 +36,7 @@ class WriterSchema:
     """A schema that values were written with.
 
     Attributes:
-        id: Its id, as it stands in the values.
+        id: Its id, as encoded in the values.
         schema: The schema as JSON types, self-contained.
         subject: The registry's subject; None for a schema from a file.
         version: Its version in the subject; None for a schema from a file.
@@ -48,20 +48,20 @@ class WriterSchema:
     version: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the schema as JSON types."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """Where schemas are registered. Its `repr` shows no secret.
+    """A Schema Registry. Its `repr` shows no secrets.
 
     Args:
-        settings: `url`, and what its login and TLS need: basic.auth.user.info (`user:password`),
+        settings: `url`, and settings for login and TLS: basic.auth.user.info (`user:password`),
             bearer.auth.token, ssl.ca.location, ssl.certificate.location, ssl.key.location.
 
     Raises:
-        ConfigError: When a key isn't accepted, or the URL is missing or not one.
+        ConfigError: When a key isn't accepted, or the URL is missing or invalid.
     """
 
     settings: Mapping[str, Any] = field(repr=False)
@@ -69,16 +69,16 @@ class SchemaRegistry:
     def __post_init__(self) -> None:
         for name in self.settings:
             if name not in _ACCEPTED:
-                raise unknown(name, "hidden", _ACCEPTED, "accepted setting of a Schema Registry")
+                raise unknown(name, "hidden", _ACCEPTED, "setting of a Schema Registry")
         url = urlsplit(self.url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ConfigError(
-                "the Schema Registry's connection has no usable url; put it into the connection's "
+                "the Schema Registry's connection has no valid url; set it in the connection's "
                 'extra: {"url": "https://host:8081"}'
             )
         if url.username or url.password:
             raise ConfigError(
-                "the Schema Registry's url holds a login; put it into basic.auth.user.info"
+                "the Schema Registry's url contains a login; move it to basic.auth.user.info"
             )
 
     def __repr__(self) -> str:
@@ -98,19 +98,19 @@ class SchemaRegistry:
     ) -> tuple[list[WriterSchema], list[str]]:
         """Return the Avro schemas of a subject.
 
-        Deleted ones are among them: Kafka may still hold their values.
+        Includes deleted ones, because Kafka may still hold their values.
 
         Args:
             subject: The subject.
-            known: Versions that needn't be asked for.
+            known: Versions that needn't be fetched.
 
         Returns:
-            The schemas by version, and what to warn of: versions that aren't Avro.
+            The schemas in order of version, and warnings about versions that aren't Avro.
 
         Raises:
             ConfigError: When there is no such subject, or the registry's certificate isn't trusted.
-            AuthenticationError: When the registry refuses the login.
-            RegistryUnavailableError: When it doesn't answer.
+            AuthenticationError: When the registry rejects the login.
+            RegistryUnavailableError: When it doesn't respond.
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
@@ -127,7 +127,7 @@ class SchemaRegistry:
         return found, warnings
 
     def _whole(self, answer: Mapping[str, Any]) -> Any:
-        """Return an answer's schema with what it refers to."""
+        """Return the schema in a response, with its references inlined."""
         schemas: dict[str, Any] = {}
         self._collect(answer.get("references") or (), schemas)
         return self_contained(self._parse(answer), schemas)
@@ -167,8 +167,8 @@ class SchemaRegistry:
                 status = answer.status_code
                 if status in (401, 403):
                     raise AuthenticationError(
-                        f"the Schema Registry {self.url} refuses the login ({status}); correct "
-                        "basic.auth.user.info or bearer.auth.token of its connection"
+                        f"the Schema Registry {self.url} rejects the login ({status}); correct "
+                        "basic.auth.user.info or bearer.auth.token in its connection"
                     )
                 if status == 404:
                     raise ConfigError(
@@ -177,26 +177,29 @@ class SchemaRegistry:
                     )
                 if status != 200:
                     raise RegistryUnavailableError(
-                        f"the Schema Registry {self.url} answers {status} to {path}; try again "
-                        "when it is well"
+                        f"the Schema Registry {self.url} returned {status} for {path}; try again "
+                        "later"
                     )
                 return answer.json()
             except requests.exceptions.SSLError as error:
                 raise ConfigError(
                     f"the certificate of the Schema Registry {self.url} isn't trusted ({error}); "
-                    "set ssl.ca.location of its connection"
+                    "set ssl.ca.location in its connection"
                 ) from error
             except (requests.exceptions.RequestException, OSError) as error:
                 raise RegistryUnavailableError(
-                    f"the Schema Registry {self.url} doesn't answer ({type(error).__name__}); "
-                    "try again when it does"
+                    f"the Schema Registry {self.url} doesn't respond ({type(error).__name__}); "
+                    "try again later"
                 ) from error
 
     def _access(self) -> dict[str, Any]:
-        """Return how requests log in, as arguments of requests."""
+        """Return the login and TLS settings as arguments for requests."""
         for name in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
             if name in self.settings and not Path(self.settings[name]).is_file():
-                raise ConfigError(f"{name} = {self.settings[name]!r} is no file of this machine")
+                raise ConfigError(
+                    f"{name} = {self.settings[name]!r} isn't a file on this machine; correct the "
+                    "path"
+                )
         access: dict[str, Any] = {"verify": self.settings.get("ssl.ca.location", True)}
         if "basic.auth.user.info" in self.settings:
             user, _, password = str(self.settings["basic.auth.user.info"]).partition(":")

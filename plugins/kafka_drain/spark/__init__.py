@@ -1,1 +1,1 @@
-"""Starting Spark jobs: specs, spark-submit's command line, errors, Java."""
+"""Start Spark jobs: job specs, spark-submit's command line, errors, Java."""

@@ -1,8 +1,9 @@
-"""Java's class-data sharing for Spark's driver: where the class archive lies, and how it is used.
+"""Class data sharing (CDS) for Spark's driver: where the CDS archive is, and how Java uses it.
 
-Half of a small drain is Java loading 15,000 classes. An archive of them (JEP 350) is made once by
-`kafka-drain class-archive` and mapped into memory from then on; without one, Java loads classes as
-ever. It fits one Java and the jars of a class path, as they were: any other has another name.
+Half the time of a small drain is Java loading 15,000 classes. `kafka-drain class-archive` creates
+an archive of them once (JEP 350), which Java then maps into memory; without it, Java loads classes
+as usual. An archive is valid for one Java and one state of the jars on the class path; its name
+identifies both.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ __all__ = [
 
 
 def archive_folder() -> Path:
-    """Return the folder of class archives, which need not exist yet."""
+    """Return the folder of CDS archives, which need not exist yet."""
     return cache_folder() / "class-archives"
 
 
 def archive_name(java: Java, spark: Path, jars: Sequence[str]) -> str:
-    """Return the beginning of an archive's name: where Java and pyspark lie, and what is there.
+    """Return the prefix of an archive's name: the paths of Java and pyspark, and their contents.
 
     Args:
         java: The Java that runs Spark.
         spark: The folder of pyspark.
-        jars: The connector's jars, in the order of the class path.
+        jars: The connector's jars, in class path order.
     """
-    # Java compares size and time of each jar, and goes without the archive, saying nothing, when
-    # one changed: after pyspark was installed again, in the same place, for instance.
+    # Java compares the size and modification time of each jar and silently ignores the archive if
+    # one has changed, for example after pyspark was reinstalled in the same place.
     spark_jars = sorted(str(path) for path in (spark / "jars").glob("*.jar"))
     stamps = [_stamp(jar) for jar in (*spark_jars, *jars)]
     place = _digest(str(java.path.resolve()), str(spark))
@@ -49,7 +50,7 @@ def _digest(*lines: str) -> str:
 
 
 def _stamp(jar: str) -> str:
-    """Return what Java compares of a jar; of one that isn't a file here, its name alone."""
+    """Return what Java compares of a jar; only its name if it isn't a local file."""
     try:
         known = Path(jar).stat()
     except OSError:
@@ -58,7 +59,7 @@ def _stamp(jar: str) -> str:
 
 
 def remove_outdated(name: str) -> None:
-    """Remove the archives of what was at this place before; a Java that uses one keeps it."""
+    """Remove archives of earlier versions at this place; a running Java keeps its mapped file."""
     place = name.partition("-")[0]
     for path in archive_folder().glob(f"{place}-*.jsa"):
         if not path.name.startswith(f"{name}-"):
@@ -66,9 +67,9 @@ def remove_outdated(name: str) -> None:
 
 
 def find_class_archive(name: str) -> Path | None:
-    """Return a whole archive of that name.
+    """Return the intact archive with this name prefix, or None.
 
-    Its size is part of its file's name: Java crashes over an archive that was cut short.
+    The file name contains the archive's size, because Java crashes on a truncated archive.
     """
     for path in archive_folder().glob(f"{name}-*.jsa"):
         if path.stem.rpartition("-")[2] == str(path.stat().st_size):
@@ -77,6 +78,6 @@ def find_class_archive(name: str) -> Path | None:
 
 
 def sharing_options(archive: Path | None) -> list[str]:
-    """Return Java's options for a class archive."""
-    # auto: goes on without the archive where it doesn't fit.
+    """Return Java's options for a CDS archive."""
+    # auto: continue without the archive if it isn't valid.
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []

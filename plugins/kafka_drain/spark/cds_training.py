@@ -1,4 +1,4 @@
-"""Lets Java write down the classes that a drain loads, by draining made-up records."""
+"""Create the CDS archive of the classes that a drain loads, by draining generated records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LINES_OF_SPARK = 8
 
 
 def class_archive_of_this_machine() -> Path | None:
-    """Return the class archive that fits this machine's drains, where it was made.
+    """Return the CDS archive that is valid for this machine's drains, or None.
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing.
@@ -48,10 +48,10 @@ def _name(connector: list[str]) -> str:
 
 
 def write_class_archive() -> dict[str, Any]:
-    """Drain made-up records with Spark, and keep the classes that Java loaded for it.
+    """Drain generated records with Spark, and archive the classes that Java loaded.
 
     Returns:
-        path, bytes, and seconds (0 when it was there).
+        path, bytes, and seconds (0 when the archive already existed).
 
     Raises:
         MachineError: When Java, pyspark or a jar is missing, or Java wrote no archive.
@@ -71,14 +71,14 @@ def write_class_archive() -> dict[str, Any]:
 def _write(name: str, connector: list[str]) -> Path:
     folder = archive_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    # Beside its place: only a whole archive gets its name, which a rename gives at once.
+    # On the same file system as the target, so that an atomic rename can name the finished archive.
     with tempfile.TemporaryDirectory(prefix=".class-archive-", dir=folder) as scratch:
         unnamed = Path(scratch) / "classes.jsa"
         output = _run(_application(Path(scratch), connector, unnamed))
         if not unnamed.is_file():
             raise MachineError(
-                "Java wrote no class archive; Spark works without one, and starts some seconds "
-                "later. The last lines of its run:\n" + _last_lines(output)
+                "Java wrote no CDS archive; Spark works without one, but takes a few seconds "
+                "longer to start. The last lines of the run:\n" + _last_lines(output)
             )
         named = folder / f"{name}-{unnamed.stat().st_size}.jsa"
         unnamed.rename(named)
@@ -133,12 +133,12 @@ def _run(application: SparkApplication) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise MachineError(
-            f"no class archive within {_TIME_LIMIT_SECONDS} s; Spark works without one"
+            f"Java wrote no CDS archive within {_TIME_LIMIT_SECONDS} s; Spark works without one"
         ) from error
     if ended.returncode:
         raise MachineError(
-            f"the run that loads the classes ended with {ended.returncode}; Spark works without a "
-            "class archive. Its last lines:\n" + _last_lines(ended.stdout)
+            f"the run that loads the classes failed with exit code {ended.returncode}; Spark works "
+            "without a CDS archive. Its last lines:\n" + _last_lines(ended.stdout)
         )
     return ended.stdout
 

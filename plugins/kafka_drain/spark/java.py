@@ -1,4 +1,4 @@
-"""The Java that Spark and Kafka run on: where it is, and whether its version will do."""
+"""Find the Java that Spark and Kafka run on, and check that its version is supported."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kafka_drain.errors import MachineError
 
 __all__ = ["SUPPORTED_MAJORS", "Java", "require_java"]
 
-# Spark 4.0 needs 17 or later; from 24 on, Hadoop's calls to the security manager fail.
+# Spark 4.0 needs 17 or later; from Java 24, Hadoop's calls to the security manager fail.
 SUPPORTED_MAJORS = (17, 21)
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _WHAT_TO_DO = (
-    "Install a JDK or JRE of version 17 or 21, or set JAVA_HOME to the folder of one (the one "
-    "that holds bin/java)."
+    "Install a JDK or JRE of version 17 or 21, or set JAVA_HOME to its folder (the one that "
+    "contains bin/java)."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A `java` command that has been run, its major version, and what it says of itself."""
+    """A working `java` command, its major version, and its `-version` output."""
 
     path: Path
     major: int
@@ -34,9 +34,9 @@ class Java:
 
 
 def require_java() -> Java:
-    """Return the Java that this machine's programs will use: JAVA_HOME's, else the PATH's.
+    """Return the Java that this machine's programs will use: JAVA_HOME's, or else the PATH's.
 
-    JAVA_HOME decides alone when it is set, because Spark's start scripts follow it too.
+    If JAVA_HOME is set, only it counts, because Spark's start scripts do the same.
 
     Raises:
         MachineError: When there is no Java, it doesn't run, or its version isn't 17 or 21.
@@ -45,12 +45,10 @@ def require_java() -> Java:
     output = _version_output(path)
     found = _VERSION.search(output)
     if found is None:
-        raise MachineError(
-            f"`{path} -version` names no version, it printed: {_short(output)}. {_WHAT_TO_DO}"
-        )
+        raise MachineError(f"`{path} -version` printed no version: {_short(output)}. {_WHAT_TO_DO}")
     major = int(found.group(1))
     if major not in SUPPORTED_MAJORS:
-        raise MachineError(f"{path} is Java {major}, expected Java 17 or 21. {_WHAT_TO_DO}")
+        raise MachineError(f"{path} is Java {major}; expected Java 17 or 21. {_WHAT_TO_DO}")
     return Java(path, major, output)
 
 
@@ -59,7 +57,7 @@ def _find() -> Path:
     if home:
         path = Path(home) / "bin" / "java"
         if not path.is_file():
-            raise MachineError(f"JAVA_HOME is {home}, where no bin/java is. {_WHAT_TO_DO}")
+            raise MachineError(f"JAVA_HOME is {home}, which has no bin/java. {_WHAT_TO_DO}")
         return path
     on_path = shutil.which("java")
     if on_path is None:
@@ -86,7 +84,7 @@ def _version_output(path: Path) -> str:
     output = run.stderr + run.stdout
     if run.returncode != 0:
         raise MachineError(
-            f"{path} doesn't run, `-version` ended with {run.returncode} and printed: "
+            f"{path} doesn't run: `-version` exited with {run.returncode} and printed: "
             f"{_short(output)}. {_WHAT_TO_DO}"
         )
     return output

@@ -1,4 +1,4 @@
-"""The life of a Spark job: it is prepared, run, and its result read."""
+"""A Spark job: run it and read its result."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["SparkJob", "private_folder"]
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Make a folder that only this user can read (mode 0700), and remove it with its content."""
+    """Create a folder that only this user can read (mode 0700), and remove it afterwards."""
     with TemporaryDirectory(prefix="kafka-drain-") as folder:
         yield Path(folder)
 
 
 @dataclass(frozen=True)
 class SparkJob:
-    """A Spark job that is ready to be run.
+    """A Spark job that is ready to run.
 
     Attributes:
-        what: What it is, for people.
-        application: What runs it.
+        what: The job's name in messages.
+        application: The Spark application that runs it.
         result_path: Where it writes its result.
     """
 
@@ -44,23 +44,23 @@ class SparkJob:
         """Run the job, and return its result.
 
         Raises:
-            KafkaDrainError: As `result` does, where the job says what went wrong.
+            KafkaDrainError: When the job reported an error; see `result`.
             SparkJobError: When spark-submit failed otherwise.
         """
         try:
             runner(self.application)
         except SparkJobError:
-            # The result says what went wrong; without one, the exit code has to do.
+            # Prefer the error in the result; without one, the exit code is all there is.
             self.result()
             raise
         return self.result()
 
     def result(self) -> dict[str, Any]:
-        """Read what the job wrote.
+        """Read the job's result.
 
         Raises:
-            KafkaDrainError: Of the kind that says what went wrong.
-            SparkJobError: When it ended without a result.
+            KafkaDrainError: When the job reported an error; the type says what went wrong.
+            SparkJobError: When the job ended without a result.
         """
         result = read_result(self.result_path)
         if result is None:
@@ -70,7 +70,7 @@ class SparkJob:
         return result
 
     def failed(self, result: dict[str, Any]) -> KafkaDrainError:
-        """Return the error of a job by its result."""
+        """Return the error for the result of a failed job."""
         return spark_error(
             result["error"],
             what=self.what,
@@ -79,5 +79,5 @@ class SparkJob:
         )
 
     def too_far(self) -> list[str]:
-        """Name the records whose time Spark can't hold; none of a job that reads no topic."""
+        """Return records whose timestamps Spark can't represent; none for a job without topics."""
         return []

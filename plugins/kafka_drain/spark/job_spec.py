@@ -1,4 +1,4 @@
-"""What crosses from Airflow to a Spark job: a JSON file. Both sides read it; plain Python only."""
+"""The job spec: the JSON file that is passed to a Spark job. Plain Python; both sides import it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_private(path: Path, document: dict[str, Any]) -> None:
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
-    """Read the result file of a job; None when the job ended before writing one."""
+    """Read the result file of a job; return None when the job ended before writing one."""
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text())
@@ -40,7 +40,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What every job spec can do."""
+    """The base class of job specs."""
 
     def write(self, path: Path) -> None:
         """Write the spec, readable by this user only."""
@@ -54,23 +54,23 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class DrainSpec(JobSpec):
-    """One drain, in Spark's own option names.
+    """A drain, in Spark's option names.
 
     Attributes:
         pipeline: The pipeline's name.
         reader_options: Options of the Kafka source, without secrets.
         file_format: Format of the data files.
         writer_options: Options of the file sink, with `path` and `checkpointLocation`.
-        partition_by: Columns that folders are named by.
+        partition_by: Partition columns.
         columns: Spark SQL expression of each added partition column.
         log_levels: Level by full logger name.
-        start: Offsets that the drain goes on from, in Spark's JSON form.
-        planned_end: Offsets that it was planned to reach, in Spark's JSON form. Records that
-            arrive until the query starts come on top.
+        start: Offsets that the drain resumes from, in Spark's JSON form.
+        planned_end: Planned end offsets, in Spark's JSON form. Records that arrive before the query
+            starts are drained as well.
         result_path: Where the job writes its result.
-        secrets_path: File with the reader options that are secret; empty when there are none.
+        secrets_path: File with the secret reader options; empty when there are none.
         values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
-            None for not.
+            None when they aren't.
     """
 
     pipeline: str
@@ -89,10 +89,10 @@ class DrainSpec(JobSpec):
 
 @dataclass(frozen=True)
 class WarmUpSpec(DrainSpec):
-    """A drain of made-up records, for Java to write down the classes that a drain loads.
+    """A drain of generated records, from which Java archives the classes that a drain loads.
 
     Attributes:
-        jars: Those of Spark's Kafka connector, whose classes are loaded as well.
+        jars: The jars of Spark's Kafka connector, whose classes are loaded as well.
     """
 
     jars: list[str] = field(default_factory=list)
@@ -100,22 +100,22 @@ class WarmUpSpec(DrainSpec):
 
 @dataclass(frozen=True)
 class WindowSpec(JobSpec):
-    """One bounded drain, in Spark's own option names.
+    """A bounded drain, in Spark's option names.
 
     Attributes:
         window: The window's name.
-        offsets: How many offsets it spans.
-        reader_options: Options of the Kafka source, with where it starts and ends, no secrets.
-        where: SQL condition for the offsets that are wanted of what is read.
+        offsets: Number of offsets that it spans.
+        reader_options: Options of the Kafka source, with start and end offsets but no secrets.
+        where: SQL condition that selects the wanted offsets from what is read.
         file_format: Format of the data files.
         writer_options: Options of the file sink.
         path: Folder of the data files.
-        partition_by: Columns that folders are named by.
+        partition_by: Partition columns.
         columns: Spark SQL expression of each added partition column.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
-        secrets_path: File with the reader options that are secret; empty when there are none.
-        values: How values are decoded, as in a drain.
+        secrets_path: File with the secret reader options; empty when there are none.
+        values: How values are decoded; see `DrainSpec`.
     """
 
     window: str
@@ -135,21 +135,21 @@ class WindowSpec(JobSpec):
 
 @dataclass(frozen=True)
 class CompactSpec(JobSpec):
-    """Small files to be written as few large ones.
+    """A compaction: many small files to be rewritten as a few large ones.
 
     Attributes:
-        window: Name of the window that will hold them.
+        window: Name of the window that will hold the new files.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
-        records: How many records they hold.
-        files: About how many files are written.
+        records: Number of records that the old files hold.
+        files: Approximate number of new files.
         file_format: Format of the new files.
         writer_options: Options of the file sink.
         path: Folder of the new files.
-        partition_by: Columns that folders are named by.
+        partition_by: Partition columns.
         columns: Spark SQL expression of each added partition column.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
-        values: How values are decoded, as in a drain.
+        values: How values are decoded; see `DrainSpec`.
     """
 
     window: str
@@ -174,8 +174,8 @@ class ValidateSpec(JobSpec):
         archive: The archive's folder.
         data_name: The data folder, relative to the archive.
         file_format: Format of the files.
-        files: The manifest's lines: path, size, modified, batch and log of each file.
-        answers_path: Where what was read is written, a JSON object a line.
+        files: The manifest's entries: path, size, modified, batch and log of each file.
+        answers_path: Where the job writes what it read, one JSON object per line.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
     """
@@ -191,13 +191,13 @@ class ValidateSpec(JobSpec):
 
 @dataclass(frozen=True)
 class SendSpec(JobSpec):
-    """One republish, exactly once, with its shards as Spark's tasks.
+    """An exactly-once republish, with its shards as Spark tasks.
 
     Attributes:
         run: Name of the run.
-        groups: Groups of send jobs as JSON types, without their settings; those of a group are
-            sent in turn.
-        records: How many records the plan has.
+        groups: Groups of send jobs as JSON types, without their settings; the jobs of a group are
+            sent one after another.
+        records: Number of records in the plan.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
         secrets_path: File with librdkafka's settings.
@@ -213,19 +213,19 @@ class SendSpec(JobSpec):
 
 @dataclass(frozen=True)
 class SinkSpec(JobSpec):
-    """One republish by Spark's Kafka sink.
+    """A republish with Spark's Kafka sink.
 
     Attributes:
         run: Name of the run.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, the absolute
-            paths of the committed ones.
+            paths of the committed files.
         targets: Target topic by source topic.
         partitions: Source partitions that are sent, as `topic-partition`.
-        records: How many records of theirs the files hold.
+        records: Number of their records in the files.
         writer_options: Options of the Kafka sink, without secrets.
         log_levels: Level by full logger name.
         result_path: Where the job writes its result.
-        secrets_path: File with the writer options that are secret; empty when there are none.
+        secrets_path: File with the secret writer options; empty when there are none.
     """
 
     run: str

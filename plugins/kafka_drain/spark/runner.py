@@ -1,4 +1,4 @@
-"""Runs Spark applications: the one way of commands and operators alike."""
+"""Run Spark applications, for commands and operators alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "run_environment",
 ]
 
-#: So long Spark has for its end when it is interrupted or stopped: it removes what it has written.
+#: Time that Spark has to shut down when interrupted or stopped: it removes its temporary files.
 _LAST_SECONDS = 2.0
 
 
@@ -37,24 +37,24 @@ _LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>WARN|ERROR|FATAL) ")
 
 
 class SparkRunner(Protocol):
-    """Runs an application to its end."""
+    """Runs an application and waits until it finishes."""
 
     def __call__(self, application: SparkApplication, /) -> None:
-        """Run it.
+        """Run an application.
 
         Raises:
-            SparkJobError: When it ended with an error; its jobs' results may say which.
+            SparkJobError: When it failed; the results of its jobs may say why.
         """
 
 
 @dataclass(frozen=True)
 class SparkConnection:
-    """Where applications run, and as whom.
+    """Where applications run, and with which credentials.
 
     Attributes:
         master: The Spark master.
         options: Further options of spark-submit, such as `--queue`.
-        binary: The program, by name or path.
+        binary: Name or path of the spark-submit program.
         keytab: Content of a Kerberos keytab; empty for none.
     """
 
@@ -65,12 +65,12 @@ class SparkConnection:
 
 
 class SparkSubmit:
-    """Runs applications by spark-submit, one at a time.
+    """Runs applications with spark-submit, one at a time.
 
     Args:
-        connection: Where to.
-        hear: Takes each line that spark-submit prints, those of progress as such; None lets them
-            pass to standard error.
+        connection: Where applications run.
+        hear: Receives each line that spark-submit prints, progress lines in parsed form; None to
+            pass them to standard error.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class SparkSubmit:
         """Run an application.
 
         Raises:
-            SparkJobError: When spark-submit ended with an error.
+            SparkJobError: When spark-submit failed.
         """
         connection = self._connection
-        # mkdtemp makes it for this user alone.
+        # mkdtemp creates it with mode 0700.
         with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
             options = list(connection.options)
             if connection.keytab:
@@ -100,10 +100,10 @@ class SparkSubmit:
                 run_environment(application, connection.master),
             )
         if code:
-            raise SparkJobError(f"spark-submit ended with exit code {code}")
+            raise SparkJobError(f"spark-submit failed with exit code {code}")
 
     def stop(self) -> None:
-        """End what runs; nothing where nothing does."""
+        """Stop the running application, if any."""
         if self._process is not None:
             _end(self._process)
 
@@ -123,7 +123,7 @@ class SparkSubmit:
                     self._hear(read_spark_line(line))
                 return process.wait()
             except BaseException:
-                # Whoever interrupts at a terminal interrupts Spark as well, which then cleans up.
+                # Ctrl-C in a terminal interrupts Spark as well, which then cleans up.
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=_LAST_SECONDS)
                 process.kill()
@@ -153,7 +153,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def run_environment(application: SparkApplication, master: str) -> dict[str, str]:
-    """Return the environment of spark-submit."""
+    """Return the environment for spark-submit."""
     environment = {**os.environ, **application.environment}
     if master.startswith("local"):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

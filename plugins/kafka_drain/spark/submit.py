@@ -1,4 +1,4 @@
-"""How a Spark job is started: what goes on spark-submit's command line. Starts nothing itself."""
+"""Assemble spark-submit's command line for a Spark job. Starts nothing itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "spark_version",
 ]
 
-#: A drain of so many offsets or fewer is over before Java's second compiler pays off.
+#: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
 SHORT_JOB_OFFSETS = 200_000
 
 
@@ -45,11 +45,11 @@ class SparkApplication:
     Attributes:
         name: The application's name in Spark's UI.
         path: The Python file.
-        arguments: Its arguments: the kind of the jobs, and the path of each one's spec.
+        arguments: Its arguments: the kind of the jobs, and the path of each job's spec.
         conf: Spark's configuration.
         jars: Jars for driver and executors; they have to be on the command line.
         py_files: A zip with our packages, for driver and executors.
-        driver_memory: Heap of the driver.
+        driver_memory: Heap size of the driver.
         environment: Environment variables to add.
     """
 
@@ -64,12 +64,12 @@ class SparkApplication:
 
     @property
     def kind(self) -> str:
-        """Return which kind of jobs it runs: a module of `kafka_drain_spark`."""
+        """The kind of its jobs: a module of `kafka_drain_spark`."""
         return self.arguments[0]
 
     @property
     def specs(self) -> list[Path]:
-        """Return the jobs' specs."""
+        """The paths of the jobs' specs."""
         return [Path(path) for path in self.arguments[1:]]
 
     def command(
@@ -95,13 +95,13 @@ class SparkApplication:
 
 
 def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication:
-    """Return an application as it is best started for so many offsets."""
+    """Return the application with its configuration tuned for a number of offsets."""
     if offsets > SHORT_JOB_OFFSETS:
         return application
     return replace(application, conf=compile_less(application.conf))
 
 
-#: Variables whose options the JDK, or spark-submit, adds to those of the command line.
+#: Variables with options that the JDK or spark-submit adds to those on the command line.
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 
@@ -113,12 +113,12 @@ def spark_home() -> Path:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MachineError("pyspark isn't installed beside kafka-drain; install its requirements")
+        raise MachineError("pyspark isn't installed; install kafka-drain's requirements")
     return Path(spec.origin).parent
 
 
 def spark_version() -> tuple[int, ...]:
-    """Return the installed pyspark's version, without loading it."""
+    """Return the installed pyspark's version without importing it."""
     from importlib.metadata import version
 
     spark_home()
@@ -126,16 +126,17 @@ def spark_version() -> tuple[int, ...]:
 
 
 def check_spark_version(pipeline: Pipeline) -> None:
-    """Refuse what the installed Spark doesn't know.
+    """Refuse options that the installed Spark doesn't support.
 
     Raises:
-        ConfigError: When maxRecordsPerPartition is set below Spark 4, which would ignore it.
+        ConfigError: When maxRecordsPerPartition is set with a Spark older than 4, which would
+            ignore it.
     """
     version = spark_version()
     if "maxRecordsPerPartition" in pipeline.source_options and version < (4,):
         raise ConfigError(
-            "maxRecordsPerPartition needs Spark 4.0 or newer, this is "
-            f"{'.'.join(map(str, version))}; leave it out or use minPartitions"
+            "maxRecordsPerPartition needs Spark 4.0 or newer; the installed version is "
+            f"{'.'.join(map(str, version))}; leave the option out or use minPartitions"
         )
 
 
@@ -149,13 +150,13 @@ def _application_path() -> Path:
         if (folder / "main.py").is_file():
             return folder / "main.py"
     raise MachineError(
-        "the Spark application main.py isn't there; expected it in spark_jobs/ beside the plugins "
+        "the Spark application main.py is missing; expected it in spark_jobs/ next to the plugins "
         "folder, or installed with kafka-drain"
     )
 
 
 def _zip_packages(application: Path, folder: Path) -> Path:
-    """Zip our two packages: Spark's --py-files takes a zip, neither a wheel nor a folder."""
+    """Zip our two packages: Spark's --py-files accepts a zip, but no wheel and no folder."""
     core = Path(__file__).resolve().parents[1]
     spark = application.parent / "kafka_drain_spark"
     if not spark.is_dir():
@@ -173,10 +174,10 @@ def kafka_options(config: KafkaConfig, folder: Path) -> tuple[dict[str, str], st
 
     Args:
         config: The connection.
-        folder: A private folder of this run (mode 0700); secrets go into a file there.
+        folder: A private folder for this run (mode 0700); receives a file with the secrets.
 
     Returns:
-        The options that may be seen, and the path of the secret ones; empty when there are none.
+        The options that aren't secret, and the path of the secret ones; empty when there are none.
     """
     connection, secrets = config.for_java()
     path = folder / "secrets.json"
@@ -196,16 +197,16 @@ def prepare_application(
     needs_connector: bool = True,
     fixed: Mapping[str, str] | None = None,
 ) -> SparkApplication:
-    """Put together what spark-submit needs; checks that Java and the jars are there.
+    """Assemble the application for spark-submit; check that Java and the jars exist.
 
     Args:
         name: The application's name in Spark's UI.
-        kind: What kind of job it is: a module of `kafka_drain_spark`.
+        kind: The kind of job: a module of `kafka_drain_spark`.
         spec_path: The job's spec.
-        pipeline: Where configuration, jars and memory come from.
+        pipeline: Provides configuration, jars and memory.
         folder: A private folder for the zip.
         needs_connector: Whether the application fails without Spark's Kafka connector.
-        fixed: Spark configuration that nobody may change.
+        fixed: Spark configuration that the user can't override.
 
     Raises:
         MachineError: When Java, pyspark, a jar or the application is missing.
@@ -213,14 +214,14 @@ def prepare_application(
     machine_java = java.require_java()
     path = _application_path()
     in_store = spark_conf_for(pipeline.archive, os.environ)
-    # Of the driver alone: spark.pyspark.python says where executors have theirs.
+    # For the driver only: spark.pyspark.python sets the executors' Python.
     python = {"spark.pyspark.driver.python": sys.executable}
     conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
     jars = pipeline.jars or _connector(needs_connector)
     local = [jar for jar in jars if jar.startswith("/")]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
     if class_path:
-        # Only classes of the path that Java starts with can come from the class archive.
+        # Java loads only classes on its initial class path from the CDS archive.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
     archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
     limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
@@ -230,7 +231,7 @@ def prepare_application(
         path=path,
         arguments=[kind, str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
-        # Those of the store aren't on the path that Java starts with: the class archive fits it.
+        # The store's jars aren't on the initial class path, so that the CDS archive stays valid.
         jars=[*jars, *(_store_jars() if in_store and not pipeline.jars else [])],
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
@@ -239,7 +240,7 @@ def prepare_application(
 
 
 def _connector(is_needed: bool) -> list[str]:
-    """Return the connector's jars; the class archive is of no use without them."""
+    """Return the connector's jars; the CDS archive is of no use without them."""
     try:
         return [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
     except MachineError:
@@ -253,7 +254,7 @@ def _store_jars() -> list[str]:
 
 
 def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
-    """Return the options that the machine gives each driver's Java, in whatever order."""
+    """Return the options that this machine adds to every driver's Java, in no particular order."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf")
     defaults = folder / "spark-defaults.conf"
     found = [environment.get(name, "") for name in _JAVA_VARIABLES]
@@ -265,9 +266,9 @@ def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
 def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
     home = spark_home()
     return {
-        # Executors would otherwise take whatever `python3` is on their PATH.
+        # Otherwise executors would use whatever `python3` is on their PATH.
         "PYSPARK_PYTHON": sys.executable,
-        # For the Java that only puts the command line of the next one together.
+        # For the launcher's Java, which only builds the driver's command line.
         "SPARK_LAUNCHER_OPTS": current.get("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1"),
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(machine_java.path.resolve().parents[1]),

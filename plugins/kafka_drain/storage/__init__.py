@@ -1,1 +1,1 @@
-"""Where bytes lie: paths and URLs, JSON files written whole, the lease of one writer."""
+"""Storage: paths and URLs, atomic JSON files, and the single-writer lease."""

@@ -1,7 +1,7 @@
-"""JSON documents of an archive, read whole and written atomically.
+"""Atomic reads and writes of an archive's JSON documents.
 
-On a file system of this machine they are durable when the call returns: file and folder are synced,
-so that after a power cut there is the old document or the whole new one, never an empty one.
+On a local file system, a document is durable when the call returns: file and folder are synced, so
+that a power cut leaves the old document or the complete new one, never an empty one.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ __all__ = [
     "write_text",
 ]
 
-#: What file systems without room answer.
+#: Errors of file systems that are full.
 FULL = {errno.ENOSPC, errno.EDQUOT}
-# What file systems without hard links answer.
+# Errors of file systems without hard links.
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
 
-#: S3's answers to a write whose condition didn't hold, or that met another one.
+#: S3's error codes for a conditional write that failed or conflicted with another write.
 _REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
 
 
-#: What a document is written as before it gets its name.
+#: Temporary name of a document while it is being written.
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{32}\.tmp")
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file is what a kill or a crash left of a document that was being written."""
+    """Return whether a file is the unfinished write of a document, left by a kill or a crash."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def clear_unfinished(path: UPath) -> None:
-    """Remove what killed writers of a document left beside it; the caller is its only writer."""
+    """Remove unfinished writes of a document; the caller must be its only writer."""
     if not is_local(path) or not path.parent.is_dir():
         return
     for name in os.listdir(str(path.parent)):
@@ -64,10 +64,10 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
 
     Args:
         path: The file.
-        keys: Keys that it has to have.
+        keys: Required keys.
 
     Raises:
-        FileNotFoundError: When there is no such file.
+        FileNotFoundError: When the file doesn't exist.
         ArchiveError: When the file isn't a JSON object, or lacks a key.
     """
     content = read_bytes(path)
@@ -85,17 +85,17 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
 
 
 def read_note(path: UPath, *keys: str) -> dict[str, Any] | None:
-    """Read a JSON object that proves nothing, and that the next run writes anew.
+    """Read an auxiliary JSON object, which proves nothing and is rewritten by the next run.
 
-    An archive that was written by an older release may have an empty one after a power cut.
-    Validation has an unreadable one as a finding.
+    In an archive written by an older release, it may be empty after a power cut. Validation reports
+    an unreadable one as a finding.
 
     Args:
         path: The file.
-        keys: Keys that it has to have.
+        keys: Required keys.
 
     Returns:
-        None when there is no such file, or it can't be read.
+        None if the file doesn't exist or can't be read.
     """
     try:
         return read_document(path, *keys)
@@ -104,7 +104,7 @@ def read_note(path: UPath, *keys: str) -> dict[str, Any] | None:
 
 
 def write_document(path: UPath, document: dict[str, Any]) -> None:
-    """Write a JSON object so that a reader sees the old file or the whole new one.
+    """Write a JSON object; a reader sees either the old file or the complete new one.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -113,9 +113,9 @@ def write_document(path: UPath, document: dict[str, Any]) -> None:
 
 
 def write_text(path: UPath, text: str) -> None:
-    """Write a text file so that a reader sees the old file or the whole new one.
+    """Write a text file; a reader sees either the old file or the complete new one.
 
-    Locally that is a rename; an object store shows an object only when it is complete.
+    Locally this is a rename; an object store shows an object only when it is complete.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -138,19 +138,19 @@ def write_text(path: UPath, text: str) -> None:
 
 
 def create_document(path: UPath, document: dict[str, Any]) -> bool:
-    """Write a JSON object where there is no file yet, as `create_text` does."""
+    """Create a JSON document; see `create_text`."""
     return create_text(path, _text(document))
 
 
 def create_text(path: UPath, text: str) -> bool:
-    """Write a text file where there is no file yet; a reader sees nothing or the whole of it.
+    """Create a text file; a reader sees either no file or the complete one.
 
-    Of any number of callers with texts of their own, one gets True. On an object store that holds
-    only where fsspec can create exclusively (as S3 and Google Cloud Storage can): elsewhere the
-    later one of two may overwrite the other, which notices when it looks again.
+    If several callers race with different texts, exactly one gets True. On an object store this
+    requires exclusive creation through fsspec, which S3 and Google Cloud Storage support; on other
+    stores, the later of two callers may overwrite the other, which detects it when it reads again.
 
     Returns:
-        False when there is a file already; it is left as it is.
+        False if the file already exists; it is left unchanged.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -176,15 +176,15 @@ def _create_object(path: UPath, text: str) -> bool:
     except OSError as error:
         if not isinstance(error, FileExistsError) and not _is_refused(error):
             raise _not_written(path, error) from error
-    # Also after a refusal: the answer to a first try may have been lost, and this was a second one.
+    # Also after a refusal: the first attempt may have succeeded with its response lost.
     return read_bytes(path) == text.encode()
 
 
 def version_of(path: UPath) -> str | None:
-    """Return what changes with each write of an object; None where the store doesn't tell.
+    """Return a value that changes with each write of an object; None if the store has none.
 
     Raises:
-        FileNotFoundError: When there is none.
+        FileNotFoundError: When the object doesn't exist.
     """
     if is_local(path):
         return None
@@ -193,15 +193,15 @@ def version_of(path: UPath) -> str | None:
 
 
 def replace_document(path: UPath, document: dict[str, Any], version: str | None) -> bool:
-    """Write a JSON object over one that still is what was read.
+    """Overwrite a JSON document if it is unchanged since it was read.
 
     Args:
         path: The file.
-        document: What to write.
-        version: What `version_of` returned before it was read; None to write in any case.
+        document: The new content.
+        version: The result of `version_of` before the read; None to write unconditionally.
 
     Returns:
-        False when another was written meanwhile; that is left as it is.
+        False if the document was changed in the meantime; it is left unchanged.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -211,7 +211,7 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
         return True
     text = _text(document)
     try:
-        # RFC 9110, 13.1.1; S3 has it since November 2024.
+        # RFC 9110, 13.1.1; supported by S3 since November 2024.
         path.fs.pipe_file(path.path, text.encode(), IfMatch=version)
     except OSError as error:
         if not _is_refused(error):
@@ -221,7 +221,7 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
 
 
 def _is_refused(error: OSError) -> bool:
-    """Whether a store refused a conditional write, whatever fsspec made of that."""
+    """Return whether a store refused a conditional write, whatever exception fsspec made of it."""
     answer = getattr(error.__cause__, "response", None) or {}
     return answer.get("Error", {}).get("Code") in _REFUSALS
 
@@ -234,7 +234,7 @@ def _create_local(path: UPath, text: str) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        # Without hard links: as exclusive, but a crash may leave half a file.
+        # Without hard links: equally exclusive, but a crash may leave half a file.
         _write_synced(path, text, "x")
     finally:
         beside.unlink(missing_ok=True)
@@ -261,11 +261,11 @@ def _not_written(path: UPath, error: OSError) -> ArchiveError:
 
 
 def _remedy(error: OSError) -> str:
-    """Say what to do about a file that can't be written."""
+    """Return the remedy for a file that can't be written."""
     if error.errno in FULL:
-        return "make room on its disk, or raise the quota, and run this again: nothing was replaced"
+        return "free disk space, or raise the quota, and run this again; nothing was replaced"
     if error.errno == errno.EROFS:
-        return "its file system is mounted for reading only; mount it for writing"
+        return "its file system is mounted read-only; mount it writable"
     if error.errno == errno.EIO:
-        return "its disk has failed; look at the system's log"
+        return "its disk has failed; check the system log"
     return "check that the folder exists and that this user may write to it"

@@ -1,18 +1,18 @@
-"""The lease of an archive's one writer, `<archive>/lock.json`.
+"""The single-writer lease of an archive, `<archive>/lock.json`.
 
-A drain holds it from its first write to its last, and renews it while it lives. After a kill it
-runs out by itself, and the next drain takes it over.
+A drain holds the lease from its first write to its last, and renews it while it runs. After a kill
+the lease expires by itself, and the next drain takes it over.
 
-Locally `lock.json` is made as a hard link, which one of many gets, and changed only under the
-kernel's lock on that very file, which ends with the process: no crash leaves anything but a lease
-that runs out. S3 makes it only where there is none, and replaces it only while it is what was read.
-On another object store, of two drains that take over one lease in the same moment, the one that was
-overwritten finds out at its next renewal. The machines' clocks have to agree to within a part of
-the lease; one that seems to last longer than any could is watched, and taken over when it isn't
-renewed (lease_takeover.py).
+On a local file system, `lock.json` is created as a hard link, which succeeds for only one of many
+processes, and is changed only under the kernel's lock on that file, which ends with the process: a
+crash leaves nothing behind but a lease that expires. On S3, it is created only if it doesn't exist,
+and replaced only if it is unchanged since it was read. On other object stores, if two drains take
+over a lease at the same moment, the one that was overwritten finds out at its next renewal. The
+machines' clocks must agree to within a fraction of the lease; a lease that seems to last longer
+than possible is watched, and taken over if it isn't renewed (lease_takeover.py).
 
-A process that was stopped for longer than its lease can't be kept from writing when it goes on.
-Then Spark's checkpoint and manifest let only one of the two commit a batch.
+A process that was suspended for longer than its lease can't be kept from writing when it resumes.
+In that case, Spark's checkpoint and manifest let only one of the two commit a batch.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ Clock = Callable[[], datetime]
 
 NAME = "lock.json"
 SECONDS = 60.0
-# How long to wait for a lease that others hold for moments; one that was killed runs out.
+# How long to wait for a lease that is held only briefly; the lease of a killed holder expires.
 WAIT_SECONDS = 180.0
-# How often a lease can be released and taken while one drain tries to get it.
+# Maximum number of attempts, in case the lease is released and taken again in between.
 TRIES = 100
-# How often a lease is looked at while it is watched.
+# Number of times a lease is checked while it is watched.
 LOOKS = 30
 
 
 def utc_now() -> datetime:
-    """Return the time."""
+    """Return the current time in UTC."""
     return datetime.now(timezone.utc)
 
 
 def is_renewed_since(
     root: UPath, found: FoundLease, lasts: timedelta, wait: Callable[[float], object]
 ) -> bool:
-    """Watch a lease for its whole length, or until it is changed; tell whether it was."""
+    """Watch a lease for its whole duration; return whether it changed, as soon as it does."""
     for _ in range(LOOKS):
         wait(lasts.total_seconds() / LOOKS)
         if find_lease(root) != found:
@@ -81,13 +81,13 @@ def is_renewed_since(
 
 
 def refuse_while_held(root: UPath, *, clock: Clock = utc_now) -> None:
-    """Refuse to go on while a drain holds the lease.
+    """Raise an error while a drain holds the lease.
 
-    What can't be read isn't held, nor is a lease from the future: whether its holder lives would
-    have to be watched.
+    An unreadable lease doesn't count as held, nor does one from the future: it would have to be
+    watched to find out whether its holder is alive.
 
     Raises:
-        LockedError: Says who holds it.
+        LockedError: When a drain holds it; the message names the drain.
     """
     found, now = _find_held(root, clock), clock()
     if found is not None:
@@ -95,7 +95,7 @@ def refuse_while_held(root: UPath, *, clock: Clock = utc_now) -> None:
 
 
 def is_held(root: UPath, *, clock: Clock = utc_now) -> bool:
-    """Say whether a drain holds the lease, as `refuse_while_held` does."""
+    """Return whether a drain holds the lease, by the rules of `refuse_while_held`."""
     return _find_held(root, clock) is not None
 
 
@@ -122,20 +122,20 @@ def hold_lease(
 ) -> Iterator[Lease]:
     """Take the lease, renew it from a thread while the body runs, and release it.
 
-    The body isn't ended when the lease is lost: `say` gets a line, and `lost` is set.
+    The body isn't stopped when the lease is lost: `say` receives a line, and `lost` is set.
 
     Args:
-        root: The archive's folder; made where there is none, and removed again if it stays empty.
-        run: Who holds it, for people: Airflow's run id, or `terminal`.
-        say: Takes lines about a lease that was taken over or lost.
-        seconds: How long it lasts without renewal; it is renewed every third of that.
-        clock: The time; replaced in tests.
-        wait: Waits for so many seconds, between looks at a lease from the future.
+        root: The archive's folder; created if missing, and removed again if it stays empty.
+        run: Name of the holder for display: Airflow's run id, or `terminal`.
+        say: Receives lines about a lease that was taken over or lost.
+        seconds: Duration of the lease without renewal; it is renewed every third of that.
+        clock: Returns the time; replaced in tests.
+        wait: Waits for a number of seconds, between checks of a lease from the future.
 
     Raises:
-        LockedError: When another holds it.
-        ArchiveError: When the folder can't be written, or the lock in it can't be read.
-        StoreUnavailableError: When the archive's object store doesn't answer.
+        LockedError: When another drain holds it.
+        ArchiveError: When the folder can't be written, or its lock.json can't be read.
+        StoreUnavailableError: When the archive's object store doesn't respond.
     """
     require_reachable(root)
     made = [folder for folder in (root, *root.parents) if is_local(root) and not folder.exists()]
@@ -152,7 +152,7 @@ def hold_lease(
             thread.join()
             lease.release()
     finally:
-        # Innermost first; the first one that isn't empty ends it.
+        # Innermost first; stops at the first folder that isn't empty.
         with suppress(OSError):
             for folder in made:
                 folder.rmdir()
@@ -166,10 +166,10 @@ def wait_for_lease(
     say: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
 ) -> Iterator[Lease]:
-    """Take a lease that others hold for moments only; as `hold_lease`, but wait for it.
+    """Take a lease as `hold_lease` does, but wait while another process briefly holds it.
 
     Raises:
-        LockedError: When another still holds it after `wait_seconds`.
+        LockedError: When another process still holds it after `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     with ExitStack() as stack:
@@ -185,12 +185,12 @@ def wait_for_lease(
 
 
 class Lease:
-    """One holder's view of a lease.
+    """One holder's view of the lease.
 
     Attributes:
-        path: Where it is.
-        token: Tells this holder's lease from every other.
-        lost: Set when it is no longer this holder's.
+        path: Path of the lock.json.
+        token: Distinguishes this holder's lease from all others.
+        lost: Set when this holder no longer has the lease.
     """
 
     def __init__(
@@ -215,13 +215,14 @@ class Lease:
         self._acquired_at = self._expires_at = clock()
 
     def acquire(self) -> None:
-        """Take the lease, or take over one that ran out.
+        """Take the lease, or take over one that has expired.
 
-        One from the future is watched for its whole length, and taken over when it isn't renewed.
+        A lease from the future is watched for its whole duration, and taken over if it isn't
+        renewed.
 
         Raises:
-            LockedError: When another holds it.
-            ArchiveError: When the folder can't be written, or the lock in it can't be read.
+            LockedError: When another drain holds it.
+            ArchiveError: When the folder can't be written, or its lock.json can't be read.
         """
         watched: FoundLease | None = None
         for _ in range(TRIES):
@@ -231,18 +232,18 @@ class Lease:
                 return
             found = find_lease(self._root)
             if found is None:
-                # Released in this moment.
+                # Released just now.
                 continue
             is_renewed = None if watched is None else found != watched
             takeover = found.takeover(now, self._lasts, token=self.token, is_renewed=is_renewed)
             if takeover is Takeover.OWN:
-                # The store had written it before its answer was lost.
+                # The store had written it, but its response was lost.
                 self._expires_at = found.expires_at or now
                 return
             if takeover is Takeover.WATCH:
                 self._say(
-                    f"{self._root}: {found.in_future(now, self._lasts)}. The lease is watched for "
-                    f"{duration_text(self._lasts.total_seconds())}: a holder that lives renews it"
+                    f"{self._root}: {found.in_future(now, self._lasts)}. Watching the lease for "
+                    f"{duration_text(self._lasts.total_seconds())}: a live holder would renew it"
                 )
                 is_renewed_since(self._root, found, self._lasts, self._wait)
                 watched = found
@@ -252,10 +253,10 @@ class Lease:
             if self._replace(found):
                 self._say(f"{self._root}: took over the lease of {found}, which {_why(takeover)}")
                 return
-        raise ArchiveError(f"{self.path} can neither be made nor read; remove it")
+        raise ArchiveError(f"{self.path} can neither be created nor read; remove it")
 
     def _replace(self, found: FoundLease) -> bool:
-        """Put this lease in the place of one that still is what was read."""
+        """Replace a lease with this one if it is unchanged since it was read."""
         with _alone(self.path) as alone:
             return (
                 alone
@@ -268,20 +269,20 @@ class Lease:
             return _locked(self._root, found, now, self._lasts)
         return ArchiveError(
             f"{self.path} holds {found.content[:40]!r}, expected the lease of a drain; remove "
-            f"it if no drain runs, or try again after {_iso(found.written_at + self._lasts)}"
+            f"it if no drain is running, or try again after {_iso(found.written_at + self._lasts)}"
         )
 
     def keep(self, ended: threading.Event) -> None:
-        """Renew until the end, or until the lease is lost."""
+        """Renew the lease until `ended` is set or the lease is lost."""
         while not self.lost.is_set() and not ended.wait(self._lasts.total_seconds() / 3):
             self.renew()
 
     def renew(self) -> None:
-        """Let the lease last its full time from now; says so when it is lost."""
+        """Extend the lease to its full duration from now; report it if the lease is lost."""
         try:
             with _alone(self.path):
                 now, found = self._clock(), find_lease(self._root)
-                # One that ran out isn't renewed: another may already count on that.
+                # An expired lease isn't renewed: another process may already be taking it over.
                 if found is None or found.token != self.token or now >= self._expires_at:
                     self._lose(found)
                     return
@@ -291,13 +292,13 @@ class Lease:
                 else:
                     self._lose(find_lease(self._root))
         except Exception as error:
-            # Each store has errors of its own, and none may end the thread that renews.
+            # Each store has its own exceptions, and none may kill the renewing thread.
             self._say(f"{self._root}: the lease couldn't be renewed: {error}")
             if self._clock() >= self._expires_at:
                 self._lose(None)
 
     def release(self) -> None:
-        """Remove the lease if it still is this holder's."""
+        """Remove the lease if this holder still has it."""
         try:
             with _alone(self.path):
                 found = find_lease(self._root)
@@ -306,7 +307,7 @@ class Lease:
                 elif not self.lost.is_set():
                     self._lose(found)
         except Exception as error:
-            self._say(f"{self.path} couldn't be removed ({error}); it runs out by itself")
+            self._say(f"{self.path} couldn't be removed ({error}); the lease expires by itself")
 
     def _document(self, expires_at: datetime) -> dict[str, Any]:
         return {
@@ -320,21 +321,21 @@ class Lease:
     def _lose(self, found: FoundLease | None) -> None:
         self.lost.set()
         if found is None:
-            seen = "lock.json is gone or out of reach"
+            seen = "lock.json is missing or unreachable"
         elif found.token == self.token:
-            seen = f"it ran out at {_iso(self._expires_at)} before it was renewed"
+            seen = f"it expired at {_iso(self._expires_at)} before it was renewed"
         else:
-            seen = f"it is {found}'s now"
+            seen = f"it now belongs to {found}"
         self._say(
             f"{self._root}: THE LEASE IS LOST: {seen}. Another drain may write at the same time; "
-            "Spark lets one of them commit a batch and fails the other, so start no third one, "
-            "and validate when both have ended"
+            "Spark lets only one of them commit a batch and fails the other, so don't start a "
+            "third one, and validate when both have finished"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLease:
-    """A `lock.json` as it was read; the fields are None when it holds no lease."""
+    """A `lock.json` as read; the optional fields are None if it doesn't hold a lease."""
 
     content: bytes
     written_at: datetime
@@ -351,7 +352,7 @@ class FoundLease:
         return f"{self.holder} (run {self.run})"
 
     def ends_at(self, lasts: timedelta) -> datetime:
-        """Return until when it lasts; of what is no lease, until when one could."""
+        """Return when the lease expires; for an unreadable one, the latest possible time."""
         return self.expires_at or self.written_at + lasts
 
     def takeover(
@@ -362,7 +363,7 @@ class FoundLease:
         token: str = "",
         is_renewed: bool | None = None,
     ) -> Takeover:
-        """Decide whether it may be taken over, as `may_take_over` does."""
+        """Decide whether the lease may be taken over; see `may_take_over`."""
         return may_take_over(
             is_own=bool(token) and self.token == token,
             expires_at=self.ends_at(lasts),
@@ -372,27 +373,27 @@ class FoundLease:
         )
 
     def in_future(self, now: datetime, lasts: timedelta) -> str:
-        """Return how far it is in the future, for people; empty where the clocks may agree."""
+        """Describe how far the lease is in the future; empty if the clocks may agree."""
         ends_at = self.ends_at(lasts)
         ahead = clock_ahead(ends_at, now, lasts)
         if not ahead:
             return ""
         return (
-            f"the lease of {self} lasts until {_iso(ends_at)}, but by this machine's clock it is "
+            f"the lease of {self} lasts until {_iso(ends_at)}, but this machine's clock says "
             f"{_iso(now)}: one of the two clocks is wrong by "
             f"{duration_text(ahead.total_seconds())} or more"
         )
 
 
 def find_lease(root: UPath) -> FoundLease | None:
-    """Read the `lock.json` in a folder; None when there is none.
+    """Read the `lock.json` in a folder; None if there is none.
 
     Raises:
         ArchiveError: When it can't be read.
     """
     path = root / NAME
     try:
-        # First: what was written after it is noticed, at the latest by the store.
+        # First, so that a later write is detected, at the latest by the store.
         version = version_of(path)
         content = read_bytes(path)
         written_at = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
@@ -417,7 +418,7 @@ def find_lease(root: UPath) -> FoundLease | None:
 
 
 def _time(text: str) -> datetime:
-    # Without an offset it would be another time on each machine.
+    # Without an offset, it would mean a different time on each machine.
     if (time := datetime.fromisoformat(text)).tzinfo is None:
         raise ValueError(text)
     return time
@@ -429,8 +430,8 @@ def _iso(time: datetime | None) -> str:
 
 def _why(takeover: Takeover) -> str:
     if takeover is Takeover.RAN_OUT:
-        return "ran out"
-    return "is from the future and wasn't renewed for as long as a lease lasts"
+        return "expired"
+    return "is from the future and wasn't renewed for the full duration of a lease"
 
 
 def _locked(root: UPath, found: FoundLease, now: datetime, lasts: timedelta) -> LockedError:
@@ -438,7 +439,7 @@ def _locked(root: UPath, found: FoundLease, now: datetime, lasts: timedelta) -> 
     return LockedError(
         f"{root} is being drained by {found} since {_iso(found.acquired_at)}, expected no other "
         f"drain; its lease lasts until {_iso(found.expires_at)} and is renewed while it runs. Try "
-        "again when it has ended; if it was killed, when its lease has run out"
+        "again when it has finished or, if it was killed, when its lease has expired"
         + (f". It was renewed while it was watched, and {in_future}; set it" if in_future else "")
     )
 
@@ -447,14 +448,14 @@ def _holder() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        # A container may run as a user that has no name.
+        # A container may run as a user without a name.
         user = f"user {os.getuid()}"
     return f"{user} on {socket.gethostname()}, process {os.getpid()}"
 
 
 @contextmanager
 def _alone(path: UPath) -> Iterator[bool]:
-    """Keep others from changing a file; False when it was replaced or removed in this moment."""
+    """Lock a file against other writers; yield False if it was just replaced or removed."""
     if not is_local(path):
         yield True
         return
@@ -466,7 +467,7 @@ def _alone(path: UPath) -> Iterator[bool]:
     except OSError as error:
         raise ArchiveError(f"{path} can't be opened: {error.strerror or error}") from error
     with file:
-        # Some network file systems have no such lock; looking again has to do there.
+        # Some network file systems don't support locks; the check below has to suffice there.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield _is_at(path, file.fileno())
@@ -474,7 +475,7 @@ def _alone(path: UPath) -> Iterator[bool]:
 
 def _is_at(path: UPath, descriptor: int) -> bool:
     try:
-        # Opened, not only asked for: NFS answers that from its cache.
+        # Opened, not just stat'ed: NFS answers a stat from its cache.
         with open(str(path), "rb") as file:
             return os.path.samestat(os.fstat(descriptor), os.fstat(file.fileno()))
     except FileNotFoundError:

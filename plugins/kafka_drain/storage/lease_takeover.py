@@ -1,8 +1,8 @@
-"""Whether a lease that is found may be taken over. Opens nothing.
+"""Decision whether an existing lease may be taken over. Opens nothing.
 
-Times alone don't decide about a lease that ends later than any could by this machine's clock: one
-of two clocks is wrong, and it may be this one. What counts then is whether the lease is renewed,
-which its holder does three times in its length.
+If a lease ends later than possible by this machine's clock, the times alone don't decide: one of
+the two clocks is wrong, and it may be this one. What counts then is whether the lease is renewed,
+which its holder does three times during its duration.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ __all__ = ["Takeover", "clock_ahead", "may_take_over"]
 
 
 class Takeover(Enum):
-    """What may be done about a lease that is found."""
+    """The action to take on an existing lease."""
 
-    #: It is the taker's own.
+    #: The lease already belongs to the caller.
     OWN = "own"
-    #: It ran out, by the clock.
+    #: The lease has expired by the clock.
     RAN_OUT = "ran out"
-    #: It is from the future and wasn't renewed while it was watched for its whole length.
+    #: The lease is from the future and wasn't renewed while it was watched for its full duration.
     NOT_RENEWED = "not renewed"
-    #: Somebody holds it.
+    #: Another process holds the lease.
     HELD = "held"
-    #: It is from the future: to be watched for its whole length.
+    #: The lease is from the future and must be watched for its full duration.
     WATCH = "watch"
 
 
@@ -36,15 +36,15 @@ def may_take_over(
     lasts: timedelta,
     is_renewed: bool | None,
 ) -> Takeover:
-    """Decide about a lease. Whose run it is doesn't matter: an attempt before may still write.
+    """Decide about a lease. Whose run it is doesn't matter: a previous attempt may still write.
 
     Args:
-        is_own: Whether it has the taker's own token.
-        expires_at: Until when it lasts by its holder's clock; of a file that holds no lease, until
-            when one would that was written as it was.
+        is_own: Whether it has the caller's own token.
+        expires_at: When it expires by its holder's clock; for a file that holds no lease, when a
+            lease written at the same time would expire.
         now: The time by this machine's clock.
-        lasts: How long a lease lasts without renewal.
-        is_renewed: Whether it was changed while it was watched for so long; None for not watched.
+        lasts: Duration of a lease without renewal.
+        is_renewed: Whether it changed while it was watched for that long; None if not watched.
     """
     if is_own:
         return Takeover.OWN
@@ -56,10 +56,10 @@ def may_take_over(
 
 
 def clock_ahead(expires_at: datetime, now: datetime, lasts: timedelta) -> timedelta:
-    """Return by how much its holder's clock is ahead at least; nothing where it may agree.
+    """Return the minimum by which the holder's clock is ahead; zero if the clocks may agree.
 
-    Clocks that differ by less than a lease's length are taken for right: it runs out by itself
-    within twice its length then.
+    Clocks that differ by less than the duration of a lease are assumed to be right: in that case
+    the lease expires by itself within twice its duration.
     """
     ahead = expires_at - now - lasts
     return ahead if ahead > lasts else timedelta(0)

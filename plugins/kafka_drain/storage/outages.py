@@ -1,4 +1,4 @@
-"""Errors of object stores, told from those of damaged bytes; imports no store's package."""
+"""Telling object store errors from damaged bytes, without importing any store's package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_drain.errors import StoreUnavailableError
 
 __all__ = ["lies_in_store", "naming_outages"]
 
-#: What stores are read with: these have errors of their own.
+#: Packages that stores are accessed with; they raise their own exceptions.
 _CLIENTS = {
     *("aiobotocore", "aiohttp", "asyncio", "azure", "botocore"),
     *("fsspec", "gcsfs", "google", "s3fs"),
@@ -17,20 +17,20 @@ _CLIENTS = {
 
 
 def lies_in_store(path: object) -> bool:
-    """Whether a path is one of a store, and not of this machine's file systems."""
+    """Return whether a path is in an object store rather than on a file system."""
     # Only fsspec's paths have a protocol.
     return getattr(path, "protocol", "") not in ("", "file")
 
 
 @contextmanager
 def naming_outages(path: object) -> Iterator[None]:
-    """Let what a store doesn't answer be no error of the file that was asked for.
+    """Report a store's failure as an outage, not as an error of the requested file.
 
     Args:
-        path: What is read; of a path on this machine nothing is changed.
+        path: The path being read; errors of local paths pass unchanged.
 
     Raises:
-        StoreUnavailableError: In place of the store's own error.
+        StoreUnavailableError: Replaces the store's own exception.
     """
     try:
         yield
@@ -40,8 +40,8 @@ def naming_outages(path: object) -> Iterator[None]:
         if not lies_in_store(path) or not _is_outage(error):
             raise
         raise StoreUnavailableError(
-            f"{path} can't be read of its store: {type(error).__name__}: {error}; check that the "
-            "store runs, and that the credentials may read"
+            f"{path} can't be read from its store: {type(error).__name__}: {error}; check that "
+            "the store is running, and that the credentials allow reading"
         ) from error
 
 
@@ -50,5 +50,5 @@ def _is_outage(error: Exception) -> bool:
         return True
     if isinstance(error, (ConnectionError, PermissionError, TimeoutError)):
         return True
-    # pyarrow's, for bytes that aren't the format's, has no number.
+    # pyarrow's errors for bytes of the wrong format have no errno.
     return isinstance(error, OSError) and error.errno is not None

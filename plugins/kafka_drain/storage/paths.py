@@ -1,6 +1,6 @@
-"""Where an archive lies: on a file system of this machine, mounted ones included, or in a store.
+"""Locations of archives: on a local file system, including mounted ones, or in an object store.
 
-An object store has no folders, no rename and no links; what is written there appears whole.
+An object store has no folders, renames or links; what is written there appears all at once.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ __all__ = [
     "sync_folder",
 ]
 
-#: What fsspec's file systems of the stores are installed with.
+#: Packages that provide fsspec's file systems for the stores.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
 
 _READ_AHEAD = 8 << 20
 
-#: A disk takes in many files at a time in little more time than one.
+#: A disk syncs many files concurrently in little more time than one.
 _SYNC_LANES = 16
 
-#: What botocore raises when it finds no credentials, or half of them.
+#: botocore's exceptions for missing or incomplete credentials.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
 
 
 def locate(path: str | os.PathLike[str] | UPath) -> UPath:
-    """Name a place by its path or URL; it need not exist.
+    """Return a location by its path or URL; it need not exist.
 
     Raises:
         MachineError: When the package for the URL's store isn't installed.
@@ -57,31 +57,31 @@ def locate(path: str | os.PathLike[str] | UPath) -> UPath:
         scheme = str(path).partition("://")[0]
         raise MachineError(
             f"{path} needs the Python package {_PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
-            "install it beside kafka-drain, for S3 as kafka-drain[s3]"
+            "install it alongside kafka-drain, for S3 as kafka-drain[s3]"
         ) from error
     return found
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    # Others write to the same archive: a listing from a moment ago is wrong.
+    # Other processes write to the same archive, so a cached listing may be stale.
     options: dict[str, Any] = {"use_listings_cache": False}
     if scheme in S3_SCHEMES:
-        # s3fs would read 50 MiB ahead, of each of the files that are read at a time.
+        # By default, s3fs would read 50 MiB ahead in each open file.
         options["default_block_size"] = _READ_AHEAD
     return options
 
 
 def is_local(path: UPath) -> bool:
-    """Whether a path is one of this machine's file systems, mounted ones included."""
+    """Return whether a path is on a file system of this machine, including mounted ones."""
     return path.protocol in ("", "file")
 
 
 def make_folder(path: UPath, *, durable: bool = False) -> None:
-    """Make a folder and those above it; a store needs none, and might make a bucket of it.
+    """Create a folder and its parents; does nothing in a store, which might create a bucket.
 
     Args:
         path: The folder.
-        durable: Whether it has to be there after a power cut, too.
+        durable: Whether it must survive a power cut.
     """
     if not is_local(path):
         return
@@ -92,7 +92,7 @@ def make_folder(path: UPath, *, durable: bool = False) -> None:
 
 
 def sync_folder(path: UPath) -> None:
-    """Let the names in a folder of this machine be there after a power cut.
+    """Make the directory entries of a local folder survive a power cut.
 
     Raises:
         OSError: When the disk fails.
@@ -101,7 +101,7 @@ def sync_folder(path: UPath) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        # Some network file systems sync files alone.
+        # Some network file systems sync only files.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -109,17 +109,17 @@ def sync_folder(path: UPath) -> None:
 
 
 def sync_files(root: UPath, paths: Iterable[str]) -> None:
-    """Let files that others wrote, and the names that lead to them, be there after a power cut.
+    """Make files written by others, and the folders that lead to them, survive a power cut.
 
-    Spark's sink leaves that to the operating system, which takes half a minute. A store has what it
-    answered for.
+    Spark's sink leaves syncing to the operating system, which takes half a minute. In a store,
+    an acknowledged write is already durable.
 
     Args:
         root: The archive's folder.
         paths: The files, relative to it.
 
     Raises:
-        ArchiveError: When a file isn't there, or the disk fails.
+        ArchiveError: When a file is missing, or the disk fails.
     """
     if not is_local(root):
         return
@@ -140,40 +140,40 @@ def sync_files(root: UPath, paths: Iterable[str]) -> None:
     except OSError as error:
         raise ArchiveError(
             f"{error.filename or root} can't be written to its disk: {error.strerror or error}; "
-            "nothing was sealed. Look at the system's log, then validate again"
+            "nothing was sealed. Check the system log, then validate again"
         ) from error
 
 
 def _folders_of(file: str) -> list[str]:
-    """Return the folders of a file, from the archive's own: ``, `data` and `data/topic=t`."""
+    """Return all folders of a file, starting with the archive: ``, `data` and `data/topic=t`."""
     parts = file.split("/")[:-1]
     return ["/".join(parts[:length]) for length in range(len(parts) + 1)]
 
 
 def read_bytes(path: UPath) -> bytes:
-    """Return the whole of a small file, as it was at one moment.
+    """Return the content of a small file at one point in time.
 
-    Of an object that is opened, s3fs asks first and reads then: one that is replaced between the
-    two is an error.
+    Opening an object with s3fs takes two requests, info and read, and fails if the object is
+    replaced between them.
 
     Raises:
-        FileNotFoundError: When there is none.
+        FileNotFoundError: When the file doesn't exist.
     """
     return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
 
 
 def hadoop_path(path: UPath) -> str:
-    """Return a path as Spark's file systems take it: what others call s3, Hadoop calls s3a."""
+    """Return a path in Hadoop's form: s3 URLs become s3a."""
     text = str(path)
     return "s3a://" + text.removeprefix("s3://") if text.startswith("s3://") else text
 
 
 def require_reachable(root: UPath) -> None:
-    """Ask an object store for an archive, so that what is wrong with the store is said plainly.
+    """Check that an archive's object store can be reached, so that errors name the cause.
 
     Raises:
-        ArchiveError: When the bucket doesn't exist, or the credentials don't allow it.
-        StoreUnavailableError: When the store doesn't answer, or no credentials were found.
+        ArchiveError: When the bucket doesn't exist, or the credentials don't allow access.
+        StoreUnavailableError: When the store doesn't respond.
     """
     if is_local(root):
         return
@@ -181,30 +181,30 @@ def require_reachable(root: UPath) -> None:
     try:
         root.fs.ls(root.path, detail=False)
     except FileNotFoundError as error:
-        # Nothing lies below the path: a new archive, or no such bucket.
+        # Nothing below the path: either a new archive, or no such bucket.
         try:
             if root.fs.exists(bucket):
                 return
         except OSError:
             pass
         raise ArchiveError(
-            f"{bucket} doesn't exist; make the bucket, or correct the archive's URL"
+            f"{bucket} doesn't exist; create the bucket, or correct the archive's URL"
         ) from error
     except PermissionError as error:
         raise ArchiveError(
             f"{root} can't be listed: {error}; check the credentials (AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, a profile or a role), and that they may list and read"
+            "AWS_SECRET_ACCESS_KEY, a profile or a role), and that they allow listing and reading"
         ) from error
     except Exception as error:
-        # Each store has errors of its own: no answer, no such host, no credentials.
+        # Each store has its own exceptions: no response, no such host, no credentials.
         name = type(error).__name__
         if name in _NO_LOGIN:
             raise ArchiveError(
                 f"{root} can't be opened: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-                "or AWS_PROFILE, give this machine a role, or name an Airflow connection as the "
+                "or AWS_PROFILE, give this machine a role, or set an Airflow connection as the "
                 "pipeline's archive_conn_id"
             ) from error
         raise StoreUnavailableError(
             f"{root} can't be reached: {name}: {error}; check AWS_ENDPOINT_URL and AWS_REGION, and "
-            "that the store runs"
+            "that the store is running"
         ) from error

@@ -1,7 +1,8 @@
-"""Archives in an object store: what Spark needs for one, and how an Airflow connection opens it.
+"""Archives in an object store: Spark's settings for it, and how an Airflow connection opens it.
 
-AWS's own variables say how S3 is reached (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …): the Python side,
-Spark's driver and every process that they start read them, and no command line shows them.
+AWS's own environment variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) define how S3 is reached:
+the Python side, Spark's driver and all their child processes read them, and no command line
+exposes them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ __all__ = ["S3_SCHEMES", "scheme_of", "spark_conf_for", "variables_of"]
 S3_SCHEMES = ("s3", "s3a")
 
 _CLOUD = "org.apache.spark.internal.io.cloud"
-#: Without renames, which an object store only has as copies: the checkpoint's files appear when
-#: they are closed (HADOOP-16906), and data files when the job is committed (HADOOP-13786).
+#: Avoids renames, which an object store can only do as copies: checkpoint files appear when they
+#: are closed (HADOOP-16906), and data files when the job is committed (HADOOP-13786).
 _WITHOUT_RENAMES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_CLOUD}.AbortableStreamBasedCheckpointFileManager"
@@ -26,11 +27,11 @@ _WITHOUT_RENAMES = {
     "spark.sql.sources.commitProtocolClass": f"{_CLOUD}.PathOutputCommitProtocol",
     "spark.sql.parquet.output.committer.class": f"{_CLOUD}.BindingParquetOutputCommitter",
     "spark.hadoop.fs.s3a.committer.name": "magic",
-    # Kept in memory while they are sent: a container's disk may be small and read-only.
+    # Buffered in memory during upload: a container's disk may be small and read-only.
     "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
 }
 
-#: What the connection's login, password and extra are called in the environment.
+#: Environment variables for the entries of the connection's extra.
 _EXTRA = {
     "aws_session_token": "AWS_SESSION_TOKEN",
     "region_name": "AWS_REGION",
@@ -45,15 +46,15 @@ def scheme_of(archive: str) -> str:
 
 
 def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark's configuration for an archive's store; nothing for one on a file system.
+    """Return Spark's configuration for an archive's store; empty for a file system.
 
     Args:
         archive: The archive's path or URL.
-        environment: Where AWS's variables are looked for. Credentials aren't: Spark's driver reads
-            them itself.
+        environment: Source of AWS's variables. Credentials aren't taken from it: Spark's driver
+            reads them itself.
 
     Raises:
-        ConfigError: When AWS_ENDPOINT_URL is no URL, or holds a password.
+        ConfigError: When AWS_ENDPOINT_URL isn't a URL, or contains a password.
     """
     if scheme_of(archive) not in S3_SCHEMES:
         return {}
@@ -62,11 +63,11 @@ def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, st
     if endpoint:
         _check_endpoint(endpoint)
         conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
-        # As botocore does: stores at addresses of their own seldom have a name for each bucket.
+        # Same as botocore: stores at custom endpoints rarely have a host name per bucket.
         conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if region or endpoint:
-        # A store with an address of its own takes any; S3A would ask AWS for it.
+        # A custom endpoint accepts any region; without one, S3A would ask AWS for it.
         conf["spark.hadoop.fs.s3a.endpoint.region"] = region or "us-east-1"
     return conf
 
@@ -79,37 +80,38 @@ def _check_endpoint(endpoint: str) -> None:
         )
     if parts.password or parts.username:
         raise ConfigError(
-            "AWS_ENDPOINT_URL holds a user or a password, which would be seen in process lists; "
-            "give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "AWS_ENDPOINT_URL contains a user or a password, which process lists would show; "
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
         )
 
 
 def variables_of(
     conn_id: str, login: str | None, password: str | None, extra: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return an Airflow connection of type Amazon Web Services as AWS's variables.
+    """Return the environment variables for an Airflow connection of type Amazon Web Services.
 
     Args:
-        conn_id: The connection's id, for messages.
-        login: The access key's id; None for what the worker's environment or role has.
-        password: The secret access key.
+        conn_id: Id of the connection, for messages.
+        login: Access key id; None to use the worker's environment or role.
+        password: Secret access key.
         extra: `region_name`, `endpoint_url`, `aws_session_token`, `profile_name`.
 
     Raises:
-        ConfigError: When something else is in `extra`, such as `role_arn`, or half a key is given.
+        ConfigError: When `extra` has any other key, such as `role_arn`, or only half a key pair is
+            given.
     """
     if bool(login) != bool(password):
         raise ConfigError(
             f"the Airflow connection {conn_id!r} has {'a login' if login else 'a password'} "
-            f"without {'a password' if login else 'a login'}; the access key's id is the login, "
-            "the secret access key the password"
+            f"without {'a password' if login else 'a login'}; the login is the access key id, "
+            "the password the secret access key"
         )
     unknown = sorted(extra.keys() - _EXTRA.keys())
     if unknown:
         raise ConfigError(
             f"the Airflow connection {conn_id!r} has {', '.join(unknown)} in its extra, which "
-            f"kafka-drain doesn't know; accepted: {', '.join(_EXTRA)}. A role is given to the "
-            "worker itself, or named by a profile (profile_name)"
+            f"kafka-drain doesn't support; accepted: {', '.join(_EXTRA)}. To use a role, assign it "
+            "to the worker itself, or name a profile (profile_name)"
         )
     found = {_EXTRA[name]: str(value) for name, value in extra.items() if value}
     if login and password:

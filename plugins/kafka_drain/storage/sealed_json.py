@@ -1,6 +1,8 @@
-"""One line of JSON that ends in its own SHA-256, taken over all bytes before `,"sha256":`.
+"""Sealed JSON: one line that ends in its own SHA-256, taken over all bytes before `,"sha256":`.
 
-Receipts and republish plans are written so: one changed byte is found. Opens nothing.
+Receipts and republish plans have this form, so that a single changed byte is detected.
+
+Opens nothing.
 """
 
 from __future__ import annotations
@@ -12,32 +14,32 @@ from typing import Any
 __all__ = ["SEALED_END", "SealError", "seal", "unseal"]
 
 _SEAL = b',"sha256":"'
-#: How a sealed file ends.
+#: End of a sealed file.
 SEALED_END = b'"}\n'
 _SEAL_BYTES = len(_SEAL) + 64 + len(SEALED_END)
 
 
 class SealError(ValueError):
-    """Raised when bytes aren't those that were sealed."""
+    """Raised when bytes differ from what was sealed."""
 
 
 def seal(document: dict[str, Any]) -> bytes:
-    """Return a JSON object as its file holds it."""
+    """Return the sealed bytes of a JSON object."""
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
 
 
 def unseal(content: bytes) -> dict[str, Any]:
-    """Check a file's bytes and return the JSON object, with its hash as `sha256`.
+    """Verify a file's bytes and return the JSON object, with its hash as `sha256`.
 
     Raises:
-        SealError: When a byte was changed, or it never was sealed.
+        SealError: When a byte was changed, or the content was never sealed.
     """
     body, end = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if not end.startswith(_SEAL) or not end.endswith(SEALED_END):
-        raise SealError(f"{len(content)} bytes, which don't end in their own SHA-256")
+        raise SealError(f"{len(content)} bytes that don't end in their own SHA-256")
     written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
     if hashlib.sha256(body).hexdigest() != written:
-        raise SealError("its bytes don't have the SHA-256 that it ends in")
+        raise SealError("the SHA-256 at its end doesn't match its bytes")
     document: dict[str, Any] = json.loads(content)
     return document

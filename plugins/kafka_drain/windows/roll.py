@@ -33,7 +33,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.offset_checks import held_ranges
-from kafka_drain.proof.topic_lives import read_from
+from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
 

@@ -37,7 +37,7 @@ from kafka_drain.proof.content_checks import Taken, compare_content, content_of,
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.proof.sealing import Identity, seal_window
-from kafka_drain.proof.topic_lives import refuse_other_lives
+from kafka_drain.proof.topic_ids import refuse_other_lives
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.errors import too_far_records
 from kafka_drain.spark.job import SparkJob

@@ -1,1 +1,1 @@
-"""The forms of Airflow's Trigger dialogue."""
+"""The forms in Airflow's Trigger dialog."""

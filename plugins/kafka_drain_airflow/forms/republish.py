@@ -1,4 +1,4 @@
-"""The form of a `republish_<name>` DAG: a field for each option of a republish."""
+"""The form of a `republish_<name>` DAG: one field per republish option."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["apply_param", "republish_params", "time_param"]
 
 
 def republish_params(pipeline: Pipeline) -> dict[str, Param]:
-    """Return the fields by the operator's parameter, in their order."""
+    """Return the form's fields, in order, by the name of the operator's parameter."""
     beside = f"{pipeline.name}_republished"
-    # A form lets choose from examples; topics of a pattern are typed, one a line.
+    # The form offers the examples for selection; topics of a pattern are typed in, one per line.
     known = list(pipeline.topics or pipeline.assign or {})
     of_pipeline: dict[str, dict[str, Any]] = {
         "target_topic": {
@@ -25,7 +25,8 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
         "topics": {"examples": known} if known else {},
     }
     apply = apply_param(
-        "On: send. Off: only log what would be sent. What is sent to Kafka can't be taken back."
+        "On: send the records. Off: only log what would be sent. Records sent to Kafka can't be "
+        "taken back."
     )
     return {"apply": apply} | {
         name: Param(**(_field(option) | of_pipeline.get(name, {})))
@@ -34,7 +35,7 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
 
 
 def _field(option: dict[str, Any]) -> dict[str, Any]:
-    """Return a field of the form; one that may be left empty is null then."""
+    """Return a field of the form; an optional field that is left empty is null."""
     field = {key: value for key, value in option.items() if key not in ("flags", "metavar")}
     if not field["default"] and field["type"] in ("string", "array", "object"):
         field |= {"default": None, "type": ["null", field["type"]]}
@@ -42,17 +43,17 @@ def _field(option: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_param(description: str) -> Param:
-    """Return the field by which a form does what it plans."""
+    """Return the field that makes a run execute its plan."""
     return Param(default=False, type="boolean", title="Apply", description=description)
 
 
 def time_param(title: str, description: str, section: str) -> Param:
-    """Return a field for a moment, which the form lets pick from a calendar."""
+    """Return a field for a point in time, with a calendar picker in the form."""
     return Param(
         default=None,
         type=["null", "string"],
         format="date-time",
         title=title,
         section=section,
-        description=f"{description} As text: 2026-11-21T13:00:00.250Z, to the millisecond.",
+        description=f"{description} Format: 2026-11-21T13:00:00.250Z, to the millisecond.",
     )

@@ -1,1 +1,1 @@
-"""What Airflow shows of a task and tells others: progress, links, metrics, lineage, events."""
+"""What Airflow shows and publishes about a task: progress, links, metrics, lineage, events."""

@@ -1,4 +1,4 @@
-"""What the DAGs that run on an archive are told: events of its asset (Airflow 2's datasets)."""
+"""Asset events (Airflow 2: dataset events) of an archive, for the DAGs that are scheduled on it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["archive_asset", "replaced_alias", "tell_replaced", "tell_validated"]
 
 
 def archive_asset(pipeline: Pipeline) -> Asset:
-    """Return the asset of a pipeline's archive: each validation's event is of it."""
+    """Return the asset of a pipeline's archive, for which each validation emits an event."""
     archive = pipeline.archive
     return Asset(archive if "://" in archive else f"file://{archive}")
 
 
 def replaced_alias(pipeline: Pipeline) -> AssetAlias:
-    """Return the outlet of tasks that replace or delete files of the archive, and often don't.
+    """Return the outlet for tasks that sometimes replace or delete files of the archive.
 
-    An asset as outlet would get an event from each of their runs.
+    It is an alias because an asset as outlet would get an event from every run of these tasks.
     """
     return AssetAlias(f"{pipeline.name}_replaced")
 
 
 def tell_validated(outlets: Sequence[Any], context: Any, extra: dict[str, Any]) -> None:
-    """Let the events of a validation's outlets have what it has found."""
+    """Attach a validation's result to the events of its outlets."""
     for outlet in outlets if "outlet_events" in context else ():
         context["outlet_events"][outlet].extra = extra
 
@@ -35,13 +35,13 @@ def tell_validated(outlets: Sequence[Any], context: Any, extra: dict[str, Any]) 
 def tell_replaced(
     outlets: Sequence[Any], context: Any, pipeline: Pipeline, figures: dict[str, Any]
 ) -> None:
-    """Let an archive's asset have an event that sealed nothing new, and says which files changed.
+    """Emit an event for an archive's asset that reports replaced files and no new segments.
 
     Args:
-        outlets: The task's; of them the alias.
-        context: The task's.
-        pipeline: Whose archive.
-        figures: What was done, as JSON types.
+        outlets: The task's outlets; only the alias is used.
+        context: The task's context.
+        pipeline: The pipeline that owns the archive.
+        figures: The result of the task, as JSON types.
     """
     for outlet in outlets if "outlet_events" in context else ():
         if isinstance(outlet, AssetAlias):

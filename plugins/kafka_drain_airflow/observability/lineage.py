@@ -1,6 +1,6 @@
-"""What operators tell OpenLineage: Kafka's topics and the archive, as the spec names datasets.
+"""OpenLineage facets: Kafka topics and archives, named as OpenLineage's spec names datasets.
 
-Only where Airflow's provider for OpenLineage is installed; it asks operators when they have ended.
+Used only if Airflow's OpenLineage provider is installed, which queries operators on completion.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What a task has read and written.
+    """The datasets that a task read and wrote.
 
     Attributes:
-        inputs: What it read.
-        outputs: What it wrote, and how many records.
+        inputs: Datasets that it read.
+        outputs: Number of records by the dataset to which they were written.
     """
 
     inputs: Sequence[Name]
     outputs: Mapping[Name, int]
 
     def to_openlineage(self) -> OperatorLineage[Any, Any]:
-        """Return it as Airflow's provider wants it."""
+        """Return the lineage in the form that Airflow's provider expects."""
         from airflow.providers.openlineage.extractors import OperatorLineage
         from openlineage.client.event_v2 import InputDataset, OutputDataset
         from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
@@ -61,13 +61,13 @@ class Lineage:
 def drain_lineage(
     bootstrap_servers: str, topics: Iterable[str], archive: str, records: int
 ) -> Lineage:
-    """Return the lineage of a drain that wrote so many records of some topics."""
+    """Return the lineage of a drain: its topics, and the number of records it wrote."""
     cluster = topic_names(bootstrap_servers)
     return Lineage([(cluster, topic) for topic in sorted(topics)], {archive_name(archive): records})
 
 
 def group_lineage(drains: Iterable[Lineage]) -> Lineage:
-    """Return the lineage of several drains in one task."""
+    """Return the combined lineage of several drains in one task."""
     drains = list(drains)
     return Lineage(
         list(dict.fromkeys(name for drain in drains for name in drain.inputs)),
@@ -76,21 +76,21 @@ def group_lineage(drains: Iterable[Lineage]) -> Lineage:
 
 
 def republish_lineage(bootstrap_servers: str, archive: str, records: Mapping[str, int]) -> Lineage:
-    """Return the lineage of a republish that sent so many records to each topic."""
+    """Return the lineage of a republish, given the number of records sent to each topic."""
     cluster = topic_names(bootstrap_servers)
     outputs = {(cluster, topic): number for topic, number in records.items()}
     return Lineage([archive_name(archive)], outputs)
 
 
 def topic_names(bootstrap_servers: str) -> str:
-    """Return the namespace of a cluster's topics: `kafka://` and one of its addresses."""
+    """Return the namespace of a cluster's topics: `kafka://` and one of its bootstrap addresses."""
     first = min(address.strip() for address in bootstrap_servers.split(","))
     address = first.rpartition("//")[2]
     return f"kafka://{address if ':' in address else f'{address}:9092'}"
 
 
 def archive_name(archive: str) -> Name:
-    """Return an archive's namespace and name: of a folder `file` and its path."""
+    """Return an archive's namespace and name: for a local folder, `file` and its path."""
     url = urlsplit(archive)
     if not url.scheme or url.scheme == "file":
         return "file", url.path.rstrip("/")

@@ -1,6 +1,7 @@
-"""What operators tell Airflow's metrics, by StatsD or OpenTelemetry: gauges with stable names.
+"""Gauges for Airflow's metrics (StatsD or OpenTelemetry), with stable names.
 
-Each is `kafka_drain.<pipeline>.<name>`, with the tag `pipeline`; docs/airflow-ui.md lists them.
+Each is named `kafka_drain.<pipeline>.<name>` and tagged with `pipeline`; docs/airflow-ui.md lists
+them.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ _OVERVIEW = ("records", "offsets", "files", "bytes", "lag", "unsealed_segments")
 
 
 def tell_drain(pipeline: str, result: Mapping[str, Any]) -> None:
-    """Tell what a drain did: drain.offsets, .records, .seconds, .offsets_per_second."""
+    """Report a drain: drain.offsets, .records, .seconds, .offsets_per_second."""
     _tell(pipeline, {f"drain.{name}": result.get(name) for name in _DRAIN})
 
 
 def tell_republish(pipeline: str, result: Mapping[str, Any]) -> None:
-    """Tell what a republish did: republish.records, .seconds, .records_per_second."""
+    """Report a republish: republish.records, .seconds, .records_per_second."""
     _tell(pipeline, {f"republish.{name}": result.get(name) for name in _REPUBLISH})
 
 
 def tell_overview(
     pipeline: str, overview: Mapping[str, Any], seconds: float, now: datetime | None = None
 ) -> None:
-    """Tell how an archive stands after a validation.
+    """Report an archive's state after a validation.
 
-    archive.records, .offsets, .files, .bytes, .lag (offsets), .unsealed_segments, .complete (1 or
-    0), .hours_to_expiry (where it is known), .gaps.<reason> (offsets), .findings.<reason>, and
+    Sets archive.records, .offsets, .files, .bytes, .lag (offsets), .unsealed_segments, .complete (1
+    or 0), .hours_to_expiry (if known), .gaps.<reason> (offsets), .findings.<reason>, and
     validate.seconds.
     """
     told: dict[str, float | None] = {f"archive.{name}": overview.get(name) for name in _OVERVIEW}
@@ -50,7 +51,7 @@ def tell_overview(
 
 
 def _tell(pipeline: str, gauges: Mapping[str, float | None]) -> None:
-    # A dot would be a level of the name.
+    # A dot would add a level to the name.
     level = re.sub(r"[^A-Za-z0-9_-]", "_", pipeline)
     for name, value in gauges.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""The link from a validation's task instance to its report, in Airflow's UI."""
+"""The link in Airflow's UI from a validation's task instance to its report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 
-from kafka_drain_airflow.pages.addresses import page_url
+from kafka_drain_airflow.addresses import page_url
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
@@ -19,16 +19,16 @@ REPORT_KEY = "report"
 
 
 class ReportLink(BaseOperatorLink):
-    """The button Report of a task instance that wrote a report, also of one that failed.
+    """The Report button of a task instance that wrote a report, even if the task failed.
 
-    In Airflow 3 the worker asks for it when the task has ended, and Airflow keeps it as an XCom; in
-    Airflow 2 the webserver asks, each time.
+    In Airflow 3 the worker requests the link when the task has finished, and Airflow stores it as
+    an XCom; in Airflow 2 the webserver requests it each time.
     """
 
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the report's address at this Airflow; empty, and so no button, without one."""
+        """Return the report's URL in this Airflow; empty, which hides the button, without one."""
         if not XCom.get_value(ti_key=ti_key, key=REPORT_KEY):
             return ""
         query = {"run_id": ti_key.run_id, "task_id": ti_key.task_id}

@@ -1,4 +1,4 @@
-"""How far a running task has got, kept as its XCom for pages to show."""
+"""Progress of a running task, stored as an XCom for the pages to show."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
 
 #: XCom of a running task: job, name, done, total, unit, percent, rate, left, spark_ui, at.
 PROGRESS_KEY = "progress"
-#: XCom of a running task: address of its Spark application's UI.
+#: XCom of a running task: URL of its Spark application's UI.
 SPARK_UI_KEY = "spark_ui"
-#: It is written at most so often: a write is a request to Airflow's API server.
+#: Minimum time between two writes: each is a request to Airflow's API server.
 SECONDS = 3.0
 
 # Work whose progress is shown, if it has a name.
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def is_progress(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether an XCom's value is what a task keeps: anybody's task may write any."""
+    """Return whether an XCom's value is a valid progress document: any task may write any XCom."""
     return (
         isinstance(value, dict)
         and all(type(value.get(name)) is int for name in _NUMBERS)
@@ -39,11 +39,11 @@ def is_progress(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 class TaskProgress:
-    """Listens to what a task says, and keeps how far it has got.
+    """Reads a task's output lines and stores its progress.
 
     Args:
-        task_instance: The task's; None to keep nothing.
-        clock: Seconds; replaced in tests.
+        task_instance: The running task instance; None to store nothing.
+        clock: Returns seconds; replaced in tests.
     """
 
     def __init__(self, task_instance: Any, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class TaskProgress:
         self._spark_ui = ""
 
     def hear(self, line: str) -> None:
-        """Take in a line; most say nothing of progress."""
+        """Process an output line; most lines carry no progress."""
         if self._task_instance is None:
             return
         if isinstance(line, SparkUiLine):
@@ -77,6 +77,6 @@ class TaskProgress:
         try:
             self._task_instance.xcom_push(key=key, value=value)
         except Exception as error:
-            # A picture isn't worth a task.
-            log.warning("progress isn't kept: %s: %s", type(error).__name__, error)
+            # Failing to show progress must not fail the task.
+            log.warning("can't store progress: %s: %s", type(error).__name__, error)
             self._task_instance = None

@@ -1,1 +1,1 @@
-"""The operators, each usable alone in a DAG of your own."""
+"""The operators, each of which can be used on its own in custom DAGs."""

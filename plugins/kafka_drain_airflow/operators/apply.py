@@ -1,4 +1,4 @@
-"""What the operators share that send, replace or delete: they show a plan, and do it when told."""
+"""Base of the operators that send, replace or delete: they show a plan, and apply it on request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["ApplyOperator"]
 
 
 class ApplyOperator(SparkJobOperator):
-    """Plans, and does what it planned where it is told to.
+    """Makes a plan, and applies it if told to.
 
-    :param apply: whether to do it; otherwise only the plan is logged (templated)
-    :param is_dry_run: deprecated, and goes away in 0.4: the opposite of ``apply`` (templated)
+    :param apply: whether to apply the plan; otherwise it is only logged (templated)
+    :param is_dry_run: deprecated, removed in 0.4: the opposite of ``apply`` (templated)
     """
 
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "apply", "is_dry_run")
 
-    #: Whether it acts where nothing says so, as it did before 0.2; from 0.4 on none does.
+    #: Whether the plan is applied if ``apply`` isn't set, as before 0.2; always False from 0.4 on.
     acts_untold: ClassVar[bool] = False
 
     def __init__(
@@ -36,25 +36,25 @@ class ApplyOperator(SparkJobOperator):
         self.is_dry_run = is_dry_run
 
     def applies(self) -> bool:
-        """Whether to do what is planned.
+        """Return whether to apply the plan.
 
         Raises:
-            ConfigError: When it is told neither true nor false.
+            ConfigError: If the value is neither true nor false.
         """
         if self.is_dry_run is not None:
-            self._deprecated("dry_run goes away in 0.4: set apply, its opposite")
+            self._deprecated("dry_run will be removed in 0.4; set apply, its opposite")
             return not is_true("dry_run", self.is_dry_run)
         if self.apply is None:
             if self.acts_untold:
-                self._deprecated("acts without apply, and from 0.4 on won't: set it")
+                self._deprecated("applies its plan without apply set; from 0.4 on it won't: set it")
             return self.acts_untold
         return is_true("apply", self.apply)
 
     def say_dry_run(self) -> None:
-        """Say that nothing was done, and how it is."""
-        self.say("dry run: nothing was changed; apply does it")
+        """Log that nothing was changed, and how to apply the plan."""
+        self.say("dry run: nothing was changed; set apply to apply the plan")
 
     def _deprecated(self, what: str) -> None:
-        """Warn in the task's log too: Python shows such warnings to nobody who runs a DAG."""
+        """Warn, and also log: Python's deprecation warnings don't reach the users of a DAG."""
         warnings.warn(f"{type(self).__name__}: {what}", DeprecationWarning, stacklevel=3)
         self.log.warning("%s: %s", type(self).__name__, what)

@@ -1,4 +1,4 @@
-"""Drain Kafka to the archive with Spark: from the cursor on, or a window."""
+"""Drain Kafka to the archive with Spark: from the cursor, or a window."""
 
 from __future__ import annotations
 
@@ -30,26 +30,25 @@ __all__ = ["KafkaDrainOperator"]
 class KafkaDrainOperator(SparkJobOperator):
     """Drain what Kafka holds now with one `Trigger.AvailableNow` query, and return its result.
 
-    Checks first what preflight checks. Starts no Spark when nothing is new. Holds the
-    archive's lease while it writes: a second drain is refused.
+    Repeats the preflight checks first, and doesn't start Spark if nothing is new. Holds the
+    archive's lease while it writes, so a second drain is refused.
 
-    In a backfill's run it drains the run's data interval instead: what no receipt covers of it is
-    read in one batch, proven and sealed as a window. Several windows may be drained at once.
+    In a backfill run it drains the run's data interval instead: the part that no receipt covers is
+    read in one batch, proven and sealed as a window. Several windows may be drained in parallel.
 
-    Returns archive, batches, offsets, records, seconds, offsets_per_second,
-    offsets_behind_latest, start, end, spark_version, session_seconds and, where values are decoded,
-    values; of a window: archive,
-    window, start, end, offsets, to_drain, ahead, covered_by, records and receipt.
+    Returns archive, batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest,
+    start, end, spark_version, session_seconds and, if values are decoded, values; for a window:
+    archive, window, start, end, offsets, to_drain, ahead, covered_by, records and receipt.
 
     :param pipeline: the pipeline
-    :param log_level: level of Spark's Kafka and sink classes for this run, such as ``DEBUG``; None
-        for the pipeline's (templated)
-    :param acknowledge_expired: expired offsets that are accepted and skipped, as
+    :param log_level: log level of Spark's Kafka and sink classes for this run, such as ``DEBUG``;
+        None for the pipeline's setting (templated)
+    :param acknowledge_expired: expired offsets to accept and skip, as
         ``topic:partition:start-end`` (templated)
-    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param mode: ``window`` to drain a window in a run that isn't a backfill run (templated)
     :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
-    :param window_end: end of the window, which isn't part of it (templated)
-    :param force: drain the window's own files again, and replace them (templated)
+    :param window_end: exclusive end of the window (templated)
+    :param force: drain the window's own files again and replace them (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -83,13 +82,13 @@ class KafkaDrainOperator(SparkJobOperator):
         self.force = force
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the drain; its progress goes to the task's log.
+        """Run the drain and log its progress.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what.
-            SparkJobError: When Spark failed; a retry goes on where the last batch ended.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
-            LockedError: When another drain holds the archive's lease; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what.
+            SparkJobError: If Spark failed; a retry resumes after the last committed batch.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
+            LockedError: If another drain holds the archive's lease; a retry may help.
         """
         with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)

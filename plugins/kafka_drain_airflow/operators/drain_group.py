@@ -27,9 +27,9 @@ __all__ = ["DoneOperator", "KafkaDrainGroupOperator"]
 
 
 class DoneOperator(BaseOperator):
-    """Does nothing, and so succeeds when all tasks before it have.
+    """Does nothing, so it succeeds when all of its upstream tasks have succeeded.
 
-    Airflow's EmptyOperator is in another package with each major version.
+    Airflow's EmptyOperator moves to a different package with each major version.
     """
 
     def execute(self, context: Context) -> None:
@@ -37,13 +37,13 @@ class DoneOperator(BaseOperator):
 
 
 class KafkaDrainGroupOperator(SparkJobOperator):
-    """Drain what Kafka holds now for several pipelines, one after the other in one Spark session.
+    """Drain what Kafka holds now for several pipelines, one after another in one Spark session.
 
-    Checks each pipeline first, and holds each archive's lease. Starts no Spark when nothing is new
-    in any. What fails in one pipeline stops no other; the task fails at its end, naming them, and a
-    retry only drains what is missing.
+    Checks each pipeline first, and holds each archive's lease. Doesn't start Spark if no pipeline
+    has anything new. A failure in one pipeline doesn't stop the others; at the end the task fails
+    and names the failed pipelines, and a retry drains only what is missing.
 
-    Returns the result of each pipeline by its name, as `KafkaDrainOperator` returns one.
+    Returns each pipeline's result, as `KafkaDrainOperator` returns it, by the pipeline's name.
 
     :param pipelines: the pipelines; they share Spark's connection and configuration
     """
@@ -55,12 +55,12 @@ class KafkaDrainGroupOperator(SparkJobOperator):
         self.pipelines = list(pipelines)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the drains; their progress goes to the task's log.
+        """Run the drains and log their progress.
 
         Raises:
-            AirflowFailException: When something has to be changed first, in each pipeline that
-                failed; says what.
-            SparkJobError: When a retry can help one of them.
+            AirflowFailException: If the user has to change something first for every pipeline that
+                failed; the message says what.
+            SparkJobError: If a retry can help at least one of them.
         """
         from kafka_drain.drain.group import open_group, raise_failures, run_group
         from kafka_drain.spark.job import private_folder

@@ -1,4 +1,4 @@
-"""Roll, compact and delete by age, once a day."""
+"""Roll generations, compact files and delete by age, once a day."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ __all__ = ["MaintainOperator"]
 
 
 class MaintainOperator(ApplyOperator):
-    """Keep an archive in order: close the open generation when it is due, put small files together.
+    """Maintain an archive: close the open generation when it is due, and compact small files.
 
-    Closes the generation between two drains, when its manifest has more lines than
-    ``max_manifest_lines`` or it is older than ``max_generation_days``. Then rewrites small files of
-    closed generations and of windows as files of ``target_file_bytes``, sorted by offset, proves
-    them, and removes the small ones. With ``retention_days``, deletes files whose newest record is
-    older, and seals that. It can be killed at any point: the next run goes on.
+    Closes the generation between two drains when its manifest has more than ``max_manifest_lines``
+    lines or it is older than ``max_generation_days``. Then rewrites small files of closed
+    generations and of windows as files of ``target_file_bytes``, sorted by offset, proves them, and
+    removes the small files. With ``retention_days``, deletes files whose newest record is older and
+    seals the deletion. It can be killed at any point: the next run resumes its work.
 
-    Where files were replaced or deleted, the archive's asset gets an event that says so, by the
-    alias among the outlets.
+    If files were replaced or deleted, the archive's asset gets an event with the details, through
+    the alias among the outlets.
 
-    Returns archive, rolled, windows (that were sealed), files_removed, and files_before,
-    bytes_before, files_after and bytes_after; in a dry run what it would do.
+    Returns archive, rolled, windows (the ones it sealed), files_removed, and files_before,
+    bytes_before, files_after and bytes_after; in a dry run, the plan.
 
     :param pipeline: the pipeline
-    :param apply: whether to do it; otherwise only the plan is logged (templated)
+    :param apply: whether to apply the plan; otherwise it is only logged (templated)
     """
 
     acts_untold = True
     ui_color = "#eeeeee"
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the maintenance; its progress goes to the task's log.
+        """Run the maintenance and log its progress.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what.
-            SparkJobError: When Spark failed; a retry starts again.
-            LockedError: When another maintenance is at it; a retry may help.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what.
+            SparkJobError: If Spark failed; a retry starts again.
+            LockedError: If another maintenance is running; a retry may help.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
         from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
@@ -64,7 +64,7 @@ class MaintainOperator(ApplyOperator):
                 run=context["run_id"],
                 say=self.say,
             )
-        # Also without a window: a run that was killed has sealed what this one has removed.
+        # Even if no window was sealed: this run may remove files that a killed run has replaced.
         if figures["files_removed"]:
             tell_replaced(self.outlets, context, self.pipeline, figures)
         return figures

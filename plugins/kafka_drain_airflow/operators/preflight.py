@@ -1,4 +1,4 @@
-"""Before a drain: is everything there, does it belong together, what is there to do?"""
+"""Checks before a drain: is everything available and consistent, and what will be drained?"""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["PreflightOperator"]
 
 
 class PreflightOperator(BaseOperator):
-    """Check that a drain or a window can run, and log what it will do. Changes nothing.
+    """Check that a drain or a window can run, and log its plan. Changes nothing.
 
-    Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings; of a
+    Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings; for a
     window: archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
     :param pipeline: the pipeline
-    :param acknowledge_expired: expired offsets that are accepted, as
-        ``topic:partition:start-end`` (templated)
-    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param acknowledge_expired: expired offsets to accept, as ``topic:partition:start-end``
+        (templated)
+    :param mode: ``window`` to drain a window in a run that isn't a backfill run (templated)
     :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
-    :param window_end: end of the window, which isn't part of it (templated)
-    :param force: whether the window's own files are drained again (templated)
+    :param window_end: exclusive end of the window (templated)
+    :param force: whether to drain the window's own files again (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -70,8 +70,8 @@ class PreflightOperator(BaseOperator):
         """Run the checks.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
         from kafka_drain.drain.preflight import DrainPlan, preflight
         from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill

@@ -1,4 +1,4 @@
-"""Drain archived offsets again, and replace the old files."""
+"""Drain archived offsets again and replace the old files."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ __all__ = ["ReprocessOperator"]
 
 
 class ReprocessOperator(ApplyOperator):
-    """Drain what is archived from a batch, a time or an offset on again, as the pipeline says now.
+    """Drain archived records again, from a batch, time or offset, with the pipeline's settings.
 
-    A dry run unless it is told to apply: it shows offsets, files and bytes, and whether Kafka holds
-    all of them, without which it is refused. Otherwise it closes the generation, drains into
-    windows, each proven to hold every record of the files that it stands for, and removes these
-    files. It can be killed at any point: a retry, or the same run again, goes on.
+    A dry run unless told to apply: it logs offsets, files and bytes, and is refused if Kafka no
+    longer holds all of the records. With apply, it closes the generation, drains into windows, each
+    of which is proven to hold every record of the files it replaces, and then removes these files.
+    It can be killed at any point: a retry, or another run with the same settings, resumes it.
 
-    Returns archive, since, windows, waiting, offsets, records, files and bytes (of what is
-    replaced), removed_files and removed_bytes.
+    Returns archive, since, windows, waiting, offsets, records, files and bytes (of the replaced
+    files), removed_files and removed_bytes.
 
-    With ``abandon``, it ends a reprocess that was begun and can't end: what that hasn't sealed
-    goes, archived files stay. Returns archive, since, and the number of sealed and of unsealed
-    windows.
+    With ``abandon``, it ends a reprocess that was started and can't finish: windows that aren't
+    sealed are removed, archived files stay. Returns archive, since, and the number of sealed and of
+    unsealed windows.
 
-    :param pipeline: the pipeline; its format and partition_by are those of the new files
-    :param from_batch: the first batch, such as ``7``, or ``1:7`` of generation 1 (templated)
-    :param from_time: the batch with the first record of this time or later, ISO 8601 (templated)
-    :param from_offsets: the batch with the first of these, ``topic:partition:offset`` (templated)
-    :param abandon: whether to end a reprocess that was begun (templated)
-    :param apply: whether to do it; otherwise only the plan is logged (templated)
+    :param pipeline: the pipeline; its format and partition_by apply to the new files
+    :param from_batch: the first batch, such as ``7``, or ``1:7`` in generation 1 (templated)
+    :param from_time: start at the batch with the first record of this time or later, ISO 8601
+        (templated)
+    :param from_offsets: start at the batch with the first of these offsets,
+        ``topic:partition:offset`` (templated)
+    :param abandon: whether to end a reprocess that was started (templated)
+    :param apply: whether to apply the plan; otherwise it is only logged (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -66,13 +68,13 @@ class ReprocessOperator(ApplyOperator):
         self.abandon = abandon
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the reprocess; its progress goes to the task's log.
+        """Run the reprocess and log its progress.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what.
-            SparkJobError: When Spark failed; a retry drains what isn't sealed.
-            LockedError: When a drain holds the archive's lease; a retry may help.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what.
+            SparkJobError: If Spark failed; a retry drains what isn't sealed.
+            LockedError: If a drain holds the archive's lease; a retry may help.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.windows.reprocess.plan import parse_cut
@@ -113,7 +115,7 @@ class ReprocessOperator(ApplyOperator):
         from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 
         if self.from_batch or self.from_time or listed(self.from_offsets):
-            raise ConfigError("abandon ends the reprocess that was begun; leave its start out")
+            raise ConfigError("abandon ends the reprocess that was started; don't set a start")
         plan = plan_abandon(Archive.at(self.pipeline.archive))
         self.say_plan(plan.lines())
         if self.applies():

@@ -1,4 +1,4 @@
-"""Republish files of an archive to Kafka."""
+"""Republish an archive's files to Kafka."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ __all__ = ["RepublishToKafkaOperator"]
 
 @contextmanager
 def no_second_try(republish: Republish) -> Iterator[None]:
-    """Let a republish that sends at least once fail for good: a retry would send again."""
+    """Fail without retries if delivery is at-least-once, because a retry would send again."""
     try:
         yield
     except TransientError as error:
         if republish.plan.delivery != "at_least_once":
             raise
         raise AirflowFailException(
-            f"{type(error).__name__}: {error}. Some records may be in the target: as delivery is "
-            "at_least_once, a retry would send them again. Look there first, then clear this task"
+            f"{type(error).__name__}: {error}. Some records may already be in the target, and with "
+            "delivery at_least_once a retry would send them again; check the target before "
+            "clearing this task"
         ) from error
 
 
 def _records_of_targets(shards: Iterable[Shard]) -> dict[str, int]:
-    """Return how many records each target topic gets."""
+    """Return the number of records for each target topic."""
     records: Counter[str] = Counter()
     for shard in shards:
         records[shard.target] += shard.records
@@ -55,21 +56,21 @@ def _records_of_targets(shards: Iterable[Shard]) -> dict[str, int]:
 
 
 class RepublishToKafkaOperator(ApplyOperator):
-    """Send sealed records of an archive to Kafka, exactly once, and prove it by reading them back.
+    """Send an archive's sealed records to Kafka exactly once, and prove it by reading them back.
 
-    A retry, or a task that is cleared, goes on with its run: what was sent isn't sent again, and a
-    run that has its receipt sends nothing.
+    A retry or a cleared task resumes its run: records that were sent aren't sent again, and a run
+    that already has a receipt sends nothing.
 
-    In a backfill's run it sends the records whose timestamps lie in the run's data interval, unless
-    it is told otherwise.
+    In a backfill run it sends the records whose timestamps lie in the run's data interval, unless
+    from_time or to_time is set.
 
-    Returns the plan; with the receipt's fields and records_sent when it was not a dry run.
+    Returns the plan, plus the receipt's fields and records_sent if it wasn't a dry run.
 
     :param pipeline: the pipeline whose archive is republished
-    :param apply: whether to send; otherwise only the plan is logged (templated)
+    :param apply: whether to send; otherwise the plan is only logged (templated)
 
-    The other arguments are the options of a republish; each is templated, and has its default
-    where it is None or empty.
+    The other arguments are the republish options. Each is templated; None and empty mean its
+    default.
     """
 
     template_fields: Sequence[str] = (
@@ -112,14 +113,14 @@ class RepublishToKafkaOperator(ApplyOperator):
         self._republish: Republish | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Plan, and where it is told to, send, verify and write the receipt.
+        """Make a plan; with apply, send the records, verify them and write the receipt.
 
         Raises:
-            AirflowFailException: When something has to be changed first; says what, and how much
-                was sent.
-            DeliveryError: When Kafka failed again and again; a retry goes on where this one ended.
-            KafkaUnavailableError: When Kafka doesn't answer; a retry may help.
-            NotSealedError: When a drain wasn't validated yet; a retry may help.
+            AirflowFailException: If the user has to change something first; the message says what,
+                and how much was sent.
+            DeliveryError: If Kafka failed repeatedly; a retry resumes where this try ended.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
+            NotSealedError: If a drain hasn't been validated yet; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
@@ -163,7 +164,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             return republish.plan.summary() | written
 
     def on_kill(self) -> None:
-        """End what sends, and abort its open transactions: consumers needn't wait behind them."""
+        """Stop the senders and abort open transactions, so that consumers don't have to wait."""
         if self._engines is not None:
             self._engines.stop()
         super().on_kill()
@@ -171,7 +172,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             self._republish.abort()
 
     def _request(self, context: Context) -> RepublishRequest:
-        """Put the request together of what was given, what forms leave empty left out."""
+        """Build the request from the given arguments, without those that a form left empty."""
         asked: dict[str, Any] = {}
         for name, field in RepublishRequest.model_fields.items():
             given = getattr(self, name)
@@ -187,7 +188,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         return request.model_copy(update={"run_name": self._run_name(context, request.follow)})
 
     def _run_name(self, context: Context, follow: bool) -> str:
-        """Return the run's name: the same for each try of this task in this DAG run."""
+        """Return the run's name, which is the same for every try of this task in this DAG run."""
         if follow:
             return f"{self.dag_id} {self.task_id}"
         mapped = getattr(context["ti"], "map_index", -1)

@@ -1,4 +1,4 @@
-"""What the operators that start Spark jobs share."""
+"""Base of the operators that start Spark jobs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["SparkJobOperator"]
 class SparkJobOperator(BaseOperator):
     """Runs kafka-drain's Spark applications through the pipeline's Spark connection.
 
-    What it planned is among its rendered templates in Airflow's UI, as ``plan``.
+    Its plan is shown among the rendered templates in Airflow's UI, as ``plan``.
 
     :param pipeline: the pipeline
     """
 
     template_fields: Sequence[str] = ("plan",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "md"}
-    # Airflow shows a template as it was before the task ran, unless it is told otherwise.
+    # By default, Airflow shows templates as they were before the task ran.
     overwrite_rtif_after_execution = True
     operator_extra_links: Collection[BaseOperatorLink] = (ArchiveLink(), SparkUiLink())
 
@@ -46,33 +46,33 @@ class SparkJobOperator(BaseOperator):
         self._spark: SparkSubmit | None = None
 
     def pre_execute(self, context: Any) -> None:
-        """Let the archive's button be there while the task runs, and its progress be kept."""
+        """Show the Archive button while the task runs, and start storing its progress."""
         super().pre_execute(context)
         show_archive(context, self)
         self._progress = TaskProgress(context.get("ti"))
 
     def say_plan(self, lines: Iterable[str]) -> None:
-        """Log what a task is going to do, and keep it for Airflow's UI."""
+        """Log the task's plan, and keep it for Airflow's UI."""
         said = list(lines)
         for line in said:
             self.say(line)
         self.plan = "\n".join(f"- {line}" for line in said)
 
     def say(self, line: str) -> None:
-        """Log a line, and take in how far the task has got."""
+        """Log a line, and store the progress it reports."""
         self._progress.hear(line)
         self.log.info("%s", line)
 
     def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any] | None:
-        """Return what the task has read and written: Airflow's OpenLineage provider asks for it."""
+        """Return what the task read and wrote, for Airflow's OpenLineage provider."""
         return self._lineage.to_openlineage() if self._lineage else None
 
     def run_application(self, application: SparkApplication) -> None:
-        """Run an application and wait for its end; what it prints goes to the task's log.
+        """Run a Spark application to completion; its output goes to the task's log.
 
         Raises:
-            ConfigError: When the Spark connection doesn't exist, or asks for another deploy mode.
-            SparkJobError: When spark-submit ended with an error.
+            ConfigError: If the Spark connection doesn't exist, or sets an unsupported deploy mode.
+            SparkJobError: If spark-submit ended with an error.
         """
         from kafka_drain.spark.runner import SparkSubmit
 
@@ -82,6 +82,6 @@ class SparkJobOperator(BaseOperator):
         self._spark(application)
 
     def on_kill(self) -> None:
-        """End spark-submit, where it runs."""
+        """Stop spark-submit if it is running."""
         if self._spark is not None:
             self._spark.stop()

@@ -25,34 +25,36 @@ if TYPE_CHECKING:
 
 __all__ = ["ValidateManifestOperator"]
 
-#: As Airflow calls one for a failed task: a notifier, or a function.
+#: A notifier or a function, called in the same way as Airflow's callbacks for failed tasks.
 AlertCallback = Callable[[Any], Any]
 
 
 class ValidateManifestOperator(SparkJobOperator):
-    """Validate a pipeline's archive, seal what is proven, and write a report into it.
+    """Validate a pipeline's archive, seal what is proven, and write a report into the archive.
 
-    Collects all findings, then fails once. Its outlets' asset events carry the summary, and of each
-    segment that was sealed and not told yet: offsets, files, records and the receipt with its hash.
+    Collects all findings, then fails once. The asset events of its outlets carry the summary and,
+    for each sealed segment that wasn't published yet, its offsets, files, records, and the receipt
+    with its hash.
 
-    More than 10,000 new files are read by a Spark application, all others in this process.
+    If there are more than 10,000 new files, a Spark application reads them; otherwise this process
+    does.
 
-    In a run that drains a window it proves that nothing of the window is left to drain and that its
-    files are those that were sealed, and leaves the rest to the scheduled drains.
+    In a run that drains a window, it proves that nothing in the window is left to drain and that
+    the window's files are those that were sealed; the rest is left to the scheduled drains.
 
-    Returns the summary: verdict, files, bytes, records, offsets, reasons, report; of a window:
+    Returns the summary: verdict, files, bytes, records, offsets, reasons, report; for a window:
     archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
     :param pipeline: the pipeline
     :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
-    :param on_alert_callback: called with the task's context, and ``alerts`` in it, when somebody
-        should be told: a notifier or a function, or several. Each alert has a ``kind`` (``LOST``,
+    :param on_alert_callback: one or more notifiers or functions, called with the task's context
+        plus ``alerts`` when something needs attention. Each alert has a ``kind`` (``LOST``,
         ``DAMAGED``, ``STALLED`` or ``EXPIRING``) and a ``message``
-    :param acknowledge_expired: expired offsets that are accepted, as
-        ``topic:partition:start-end`` (templated)
-    :param mode: ``window`` for a window in a run that isn't a backfill's (templated)
+    :param acknowledge_expired: expired offsets to accept, as ``topic:partition:start-end``
+        (templated)
+    :param mode: ``window`` to validate a window in a run that isn't a backfill run (templated)
     :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
-    :param window_end: end of the window, which isn't part of it (templated)
+    :param window_end: exclusive end of the window (templated)
     """
 
     template_fields: Sequence[str] = ("acknowledge_expired", "mode", "window_start", "window_end")
@@ -87,8 +89,8 @@ class ValidateManifestOperator(SparkJobOperator):
         """Run the validation.
 
         Raises:
-            AirflowFailException: When the archive is not complete; names reasons and report.
-            KafkaUnavailableError: When a gap has to be explained and Kafka doesn't answer.
+            AirflowFailException: If the archive isn't complete; names the reasons and the report.
+            KafkaUnavailableError: If a gap has to be explained and Kafka doesn't answer.
         """
         with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
@@ -104,6 +106,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import note_overview, raise_findings, write_report
+        from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_overview
@@ -121,9 +124,9 @@ class ValidateManifestOperator(SparkJobOperator):
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:
-            # A failed task returns nothing, and its report is the one that is wanted.
+            # A failed task returns nothing, and its report is the one users need most.
             context["ti"].xcom_push(key=REPORT_KEY, value=path)
-        for line in report.lines():
+        for line in report_lines(report):
             self.log.info("%s", line)
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)
@@ -131,7 +134,7 @@ class ValidateManifestOperator(SparkJobOperator):
         self._alert(context, alerts_of(report.findings, overview, utc_now()))
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
-        # Also what an attempt has sealed that failed since, or a command at a terminal.
+        # Includes segments sealed by an attempt that failed afterwards, or by the command line.
         sealed = list(publication.receipts(report.sealed))
         extra = summary | {"segments": segment_events(sealed)}
         tell_validated(self.outlets, context, extra)
@@ -139,12 +142,12 @@ class ValidateManifestOperator(SparkJobOperator):
         return summary
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
-        """Tell those who asked to be told; one who can't be reached stops no proof."""
+        """Call the alert callbacks; a callback that fails doesn't stop the validation."""
         for callback in self.on_alert_callback if alerts else ():
             try:
                 callback({**context, "alerts": alerts})
             except Exception:
-                self.log.exception("%r failed; it should have told of %s", callback, alerts)
+                self.log.exception("%r failed; undelivered alerts: %s", callback, alerts)
 
     def _validate_window(
         self, cluster: KafkaCluster, interval: Interval, context: Context

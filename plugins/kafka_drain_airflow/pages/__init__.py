@@ -1,1 +1,1 @@
-"""The pages that the plugin adds to Airflow, for both of its majors."""
+"""The pages that the plugin adds to Airflow 2 and 3."""

@@ -1,4 +1,4 @@
-"""The plugin's pages of Airflow 2's webserver, below `/kafka-drain`, and their menu item."""
+"""The plugin's pages for Airflow 2's webserver, below `/kafka-drain`, and their menu item."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from airflow.www.auth import has_access_dag, has_access_view
 from airflow.www.extensions.init_auth_manager import get_auth_manager
 from flask import Blueprint, Response, request
 
+from kafka_drain_airflow.addresses import URL_PREFIX
 from kafka_drain_airflow.pages import answers as page_answers
-from kafka_drain_airflow.pages.addresses import URL_PREFIX
 from kafka_drain_airflow.pages.answers import Answer
 
 __all__ = ["MENU_ITEM", "blueprint"]
@@ -24,29 +24,30 @@ MENU_ITEM = {
     "label": "Kafka archives",
     "category": RESOURCE_BROWSE_MENU,
     "href": "kafka_drain.archives",
-    # The name is what a role needs the right to see in the menu. One of its own would be nobody's
-    # but Admin's: who may see DAGs there may see their archives.
+    # The name of the resource that a role needs menu access to. With a resource of its own, only
+    # Admin would see the item: whoever may see DAGs in the menu may also see their archives.
     "name": RESOURCE_DAG,
 }
 
-# Airflow asks nobody for a login on a plugin's pages: each has to do it. Without one, Airflow leads
-# to its login; without the right to read the DAG's XComs, to its start page.
+# Airflow doesn't require a login for a plugin's pages, so each page checks access itself. Without
+# a login, Airflow redirects to its login page; without read access to the DAG's XComs, to its home
+# page.
 _may_read = has_access_dag("GET", DagAccessEntity.XCOM)
 
 
 @blueprint.get("/archives")
 @has_access_view()
 def archives() -> Response:
-    """Return the page of all archives whose DAGs the user may read."""
+    """Return the page that lists all archives whose DAGs the user may read."""
     with create_session() as session:
         return _response(page_answers.archives(session, _readable(session)))
 
 
-# As Airflow's REST API: whatever login that takes, 401 without one.
+# Like Airflow's REST API: accepts the same logins, and returns 401 without one.
 @blueprint.get("/api/archives")
 @requires_access_view(AccessView.WEBSITE)
 def archives_as_json() -> Response:
-    """Return the same as JSON."""
+    """Return the list of archives as JSON."""
     with create_session() as session:
         return _response(page_answers.archives_as_json(session, _readable(session)))
 
@@ -62,7 +63,7 @@ def archive_of(dag_id: str) -> Response:
 @blueprint.get("/archives/<dag_id>/receipts/<int:generation>/<name>")
 @_may_read
 def receipt(dag_id: str, generation: int, name: str) -> Response:
-    """Return a receipt as it was sealed."""
+    """Return a receipt exactly as it was sealed."""
     with create_session() as session:
         return _response(page_answers.receipt(session, dag_id, generation, name))
 
@@ -70,7 +71,7 @@ def receipt(dag_id: str, generation: int, name: str) -> Response:
 @blueprint.get("/archives/<dag_id>/report")
 @_may_read
 def newest_report(dag_id: str) -> Response:
-    """Return the newest report of a drain's archive, in the system's colours or given ones."""
+    """Return the newest report of a drain's archive, in the system's colors or the given ones."""
     with create_session() as session:
         colours = request.args.get("colours", "")
         return _response(page_answers.newest_report(session, dag_id, colours))
@@ -88,12 +89,12 @@ def report(dag_id: str) -> Response:
 
 
 def _readable(session: Any) -> set[str]:
-    """Return the DAGs that the user may read."""
+    """Return the ids of the DAGs that the user may read."""
     return set(get_auth_manager().get_permitted_dag_ids(methods=["GET"], session=session))
 
 
 def _response(answer: Answer) -> Response:
-    """Return an answer in Flask's words."""
+    """Convert an answer to a Flask response."""
     return Response(
         answer.content, answer.status, dict(answer.headers), content_type=answer.media_type
     )

@@ -1,4 +1,4 @@
-"""The plugin's pages of Airflow 3's API server, below `/kafka-drain`."""
+"""The plugin's pages for Airflow 3's API server, below `/kafka-drain`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from kafka_drain_airflow.pages.answers import Answer
 
 __all__ = ["app"]
 
-# Airflow mounts a plugin's application without any authentication: each route asks for it itself,
-# 401 without a login, 403 without the right to read the DAG's XComs.
+# Airflow mounts a plugin's application without authentication, so each route checks access itself:
+# 401 without a login, 403 without read access to the DAG's XComs.
 app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
 
 _MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.XCOM))]
 
 
-# Without the right to read a DAG, its archive isn't among them.
+# Archives of DAGs that the user may not read are left out.
 @app.get("/archives", response_class=HTMLResponse)
 def archives(session: SessionDep, user: GetUserDep) -> Response:
-    """Return the page of all archives."""
+    """Return the page that lists all archives."""
     return _response(page_answers.archives(session, _readable(session, user)))
 
 
 @app.get("/api/archives")
 def archives_as_json(session: SessionDep, user: GetUserDep) -> Response:
-    """Return the same as JSON."""
+    """Return the list of archives as JSON."""
     return _response(page_answers.archives_as_json(session, _readable(session, user)))
 
 
@@ -44,7 +44,7 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
 
 @app.get("/archives/{dag_id}/receipts/{generation}/{name}", dependencies=_MAY_READ)
 def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Response:
-    """Return a receipt as it was sealed."""
+    """Return a receipt exactly as it was sealed."""
     return _response(page_answers.receipt(session, dag_id, generation, name))
 
 
@@ -52,7 +52,7 @@ def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Res
 def newest_report(
     dag_id: str, session: SessionDep, colours: Literal["", "dark", "light"] = ""
 ) -> Response:
-    """Return the newest report of a drain's archive, in the system's colours or given ones."""
+    """Return the newest report of a drain's archive, in the system's colors or the given ones."""
     return _response(page_answers.newest_report(session, dag_id, colours))
 
 
@@ -69,14 +69,14 @@ def report(
 
 
 def _readable(session: Any, user: Any) -> set[str]:
-    """Return the DAGs that a user may read.
+    """Return the ids of the DAGs that a user may read.
 
-    Airflow's own dependency for it looks for the login in the application, and a plugin's is
-    another one than Airflow's.
+    Airflow's own dependency for this looks for the login in the application object, and a plugin's
+    application is separate from Airflow's.
     """
     return get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
 
 
 def _response(answer: Answer) -> Response:
-    """Return an answer in FastAPI's words."""
+    """Convert an answer to a FastAPI response."""
     return Response(answer.content, answer.status, dict(answer.headers), answer.media_type)

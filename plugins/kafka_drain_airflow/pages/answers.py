@@ -1,6 +1,6 @@
-"""What the plugin's pages answer, whichever Airflow's server asks.
+"""Responses of the plugin's pages, shared by the servers of Airflow 2 and 3.
 
-Who may ask is the server's business: nothing here looks at a login.
+The servers check access; nothing in this module looks at a login.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kafka_drain.pages.overview import ArchiveRow, overview_page
 from kafka_drain.pages.placing import NOTHING
 from kafka_drain.pages.rendering import coloured, render
 from kafka_drain.storage.paths import read_bytes
+from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.observability.task_links import KINDS
-from kafka_drain_airflow.pages.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.pages.archives import find, find_all, page_beside, placed_findings
 from kafka_drain_airflow.pages.database import (
     PREFIX,
@@ -46,24 +46,24 @@ __all__ = [
     "report",
 ]
 
-#: What a page around a report may choose.
+#: Color schemes that a page which embeds a report may choose.
 COLOURS = ("dark", "light")
 
 HEADERS = {
-    # A report names topics and paths, which others chose: nothing in it may ever run or load.
+    # Names of topics and paths in a report are untrusted: nothing in it may run or load.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'; sandbox",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # A task that is cleared writes its report anew.
+    # A task that is cleared overwrites its report.
     "Cache-Control": "private, no-cache",
 }
 _HASH = base64.b64encode(hashlib.sha256(render("frame.js").encode()).digest()).decode()
 PAGE_HEADERS = HEADERS | {
-    # Nothing runs but the page's own script, and nothing is loaded.
+    # Only the page's own script may run, and nothing is loaded.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
     f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
-    # The newest report, below an archive's page.
+    # An archive's page embeds the newest report.
     "frame-src 'self'",
 }
 _HTML, _JSON, _TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
@@ -73,13 +73,13 @@ _histories = Histories()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server sends.
+    """A response for a server to send.
 
     Attributes:
         content: The body.
-        media_type: What it is, as the header Content-Type says it.
-        status: HTTP's.
-        headers: All others.
+        media_type: Value of the Content-Type header.
+        status: HTTP status code.
+        headers: All other headers.
     """
 
     content: str | bytes
@@ -89,13 +89,13 @@ class Answer:
 
 
 def archives(session: Any, dag_ids: Collection[str]) -> Answer:
-    """Return the page of the archives of some DAGs."""
+    """Return the page that lists the archives of the given DAGs."""
     page = overview_page(_rows(session, dag_ids, dag_ids), datetime.now(timezone.utc), home_url())
     return Answer(page, headers=PAGE_HEADERS)
 
 
 def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
-    """Return the same as JSON: name, archive, verdict, problem and overview of each."""
+    """Return the list as JSON: name, archive, verdict, problem and overview of each archive."""
     now = datetime.now(timezone.utc)
     rows = [
         {
@@ -115,13 +115,13 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     """Return the page of a drain's archive.
 
     Args:
-        session: Of Airflow's database.
-        dag_id: The drain's DAG.
-        readable: The DAGs whose runs and progress may be shown.
+        session: Session of Airflow's database.
+        dag_id: Id of the drain's DAG.
+        readable: Ids of the DAGs whose runs and progress may be shown.
     """
     rows = _rows(session, [dag_id], readable)
     if not rows:
-        return _not_found(f"{dag_id} is no DAG that drains to an archive.")
+        return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
     [row], history, placed = rows, History(), NOTHING
     if not row.problem:
         try:
@@ -139,12 +139,14 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
 
 
 def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
-    """Return a receipt as it was sealed."""
+    """Return a receipt exactly as it was sealed."""
     root = archives_of(session, [dag_id]).get(dag_id)
     if root is None or find(root).problem:
-        return _not_found(f"{dag_id} is no DAG that drains to an archive that can be read here.")
+        return _not_found(
+            f"{dag_id} isn't a DAG that drains to an archive that this server can read."
+        )
     owner = Archive.at(root).generation(generation)
-    # Only what the folder lists is opened, whatever the address says.
+    # Only files that the folder lists are opened, whatever the URL says.
     if name not in owner.receipt_names():
         return _not_found(f"Generation {generation} of {root} has no receipt {name}.")
     return Answer(read_bytes(owner.folder / "receipts" / name), _JSON)
@@ -154,19 +156,19 @@ def newest_report(session: Any, dag_id: str, colours: str = "") -> Answer:
     """Return the newest report of a drain's archive.
 
     Args:
-        session: Of Airflow's database.
-        dag_id: The drain's DAG.
-        colours: `dark` or `light`; anything else for the system's.
+        session: Session of Airflow's database.
+        dag_id: Id of the drain's DAG.
+        colours: `dark` or `light`; anything else means the system's color scheme.
     """
     root = archives_of(session, [dag_id]).get(dag_id)
     if root is None:
-        return _not_found(f"{dag_id} is no DAG that drains to an archive.")
+        return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
     found = find(root)
     if found.overview is None:
         return _not_found(found.problem or f"{root} has not been validated yet.")
     page = page_beside(f"{root}/{found.overview.get('report')}")
     if page is None:
-        return _not_found(f"The report of {root} is gone.")
+        return _not_found(f"The report of {root} no longer exists.")
     return Answer(coloured(page.read_bytes(), colours if colours in COLOURS else ""))
 
 

@@ -1,4 +1,4 @@
-"""What Airflow's server reads of archives for its pages: of stores it knows, and not for ever."""
+"""Read archives for the pages in Airflow's server: only known stores, and with a time limit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from kafka_drain.storage.paths import is_local, locate, require_reachable
 
 __all__ = ["Found", "find", "find_all", "page_beside", "placed_findings"]
 
-# Not http and the like: the server would ask whatever address it is given.
+# No http or similar schemes: the server would send requests to arbitrary addresses.
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
-#: So long a store may take to answer, in seconds.
+#: Time limit for a store's answer, in seconds.
 PATIENCE = 10.0
 
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
@@ -30,14 +30,14 @@ _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of an archive: what its validation left, or why that can't be read."""
+    """What is known about an archive: its last validation's overview, or why it can't be read."""
 
     overview: dict[str, Any] | None = None
     problem: str = ""
 
 
 def find_all(archives: Sequence[str]) -> list[Found]:
-    """Return what is known of some archives, all read at once: a store takes its time."""
+    """Read several archives in parallel, because stores are slow, and return what is known."""
     reading = [_readers.submit(find, archive) for archive in archives]
     wait(reading, timeout=PATIENCE)
     return [_found(future) for future in reading]
@@ -46,34 +46,34 @@ def find_all(archives: Sequence[str]) -> list[Found]:
 def _found(future: Future[Found]) -> Found:
     if not future.done():
         future.cancel()
-        return Found(problem=f"the store didn't answer within {PATIENCE:g} s")
+        return Found(problem=f"the store didn't respond within {PATIENCE:g} s")
     return future.result()
 
 
 def find(archive: str) -> Found:
-    """Return what is known of an archive."""
+    """Return what is known about an archive."""
     try:
         root = locate(archive)
         if not is_local(root) and root.protocol not in STORES:
-            return Found(problem=f"{archive} is in no store that this server asks")
+            return Found(problem=f"{archive} isn't in a store that this server may access")
         require_reachable(root)
         return Found(read_overview(root))
     except (KafkaDrainError, OSError, ValueError, ImportError) as error:
-        # What the worker can read, this server may not: another machine, other credentials.
+        # The worker may be able to read it: it is another machine with other credentials.
         return Found(problem=f"this server can't read {archive}: {error}")
 
 
 def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: History) -> Placed:
-    """Return where lies what the last validation of an archive found.
+    """Return the locations of the findings of an archive's last validation.
 
     Raises:
-        ReceiptError: When a receipt is damaged.
+        ReceiptError: If a receipt is damaged.
     """
     if not overview or overview["verdict"] == "complete":
         return NOTHING
     document = UPath(f"{archive}/{overview.get('report')}")
     try:
-        # What names another file than a report is none.
+        # A path that doesn't name a report is ignored.
         found = page_beside(str(document)) and read_document(document, "findings", "gaps")
     except (KafkaDrainError, OSError):
         found = None
@@ -87,7 +87,7 @@ def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: H
 def page_beside(path: object) -> UPath | None:
     """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
 
-    Who may write XComs may have written the path: no other file is ever served.
+    The path may come from anyone who may write XComs, so no other file is ever served.
 
     Args:
         path: Path of the report's JSON document.
@@ -97,7 +97,7 @@ def page_beside(path: object) -> UPath | None:
     try:
         page = UPath(path.removesuffix(".json") + ".html")
         if is_local(page) and page.is_absolute():
-            # Where links and dots lead to is what counts.
+            # Check the path after resolving links and dots.
             page = UPath(Path(page.path).resolve())
         elif page.protocol not in STORES or "::" in path or ".." in path.split("/"):
             return None
@@ -106,5 +106,5 @@ def page_beside(path: object) -> UPath | None:
         archive = page.parent.parent / "archive.json"
         return page if archive.is_file() and page.is_file() else None
     except (OSError, ValueError, ImportError):
-        # No such file, no right to read it, no file system of that name.
+        # The file doesn't exist, may not be read, or has an unknown file system.
         return None

@@ -1,6 +1,6 @@
-"""What Airflow's metadata database knows of archives: of which DAG, how its runs went.
+"""Queries of Airflow's metadata database: archives, their DAGs, and the state of their runs.
 
-Airflow 2 has datasets where Airflow 3 has assets; what differs is named once, at the top.
+Airflow 2 has datasets where Airflow 3 has assets; the imports hide the differences.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sqlalchemy import and_, case, func, select
 
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.overview import Doing, Run, shown_task
+from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import GROUP
 from kafka_drain_airflow.observability.task_links import VALIDATION as GROUP_VALIDATION
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
-from kafka_drain_airflow.pages.addresses import run_url
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetModel, TaskOutletAssetReference
@@ -54,18 +54,18 @@ __all__ = [
     "report_of",
 ]
 
-#: The drains whose archives are listed, by their DAGs' ids, and the tasks that drain and validate.
+#: Prefix of the DAG ids whose archives are listed, and the ids of their drain and validation tasks.
 PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
-#: When a run's state was last another one. Its date says nothing of that: one of long ago is run
-#: by a backfill, or cleared and run again.
+#: When a run's state last changed. The run's logical date can't tell: a run with an old date may
+#: belong to a backfill, or may have been cleared.
 CHANGED_AT = func.coalesce(DagRun.end_date, DagRun.start_date, DagRun.queued_at, RUN_TIME)
 RUNS = 8
-#: Drains are looked for among so many of the newest.
+#: Number of newest XComs among which drains are looked up.
 NEWEST = 40
 
 
 def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
-    """Return the archives of some DAGs, as their validations name them as outlets."""
+    """Return the archives of the given DAGs, taken from the outlets of their validation tasks."""
     query = (
         select(TaskOutletAssetReference.dag_id, AssetModel.uri)
         .join(AssetModel, AssetModel.id == ASSET_ID)
@@ -85,7 +85,7 @@ def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
 
 
 def groups_of(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the DAGs of groups that drain for some pipelines, by the pipelines' own drains."""
+    """Return the group DAGs that drain pipelines, by the id of each pipeline's own drain DAG."""
     validations = {f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}": name for name in dag_ids}
     query = (
         select(TaskOutletAssetReference.dag_id, TaskOutletAssetReference.task_id)
@@ -104,11 +104,11 @@ def groups_of(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
 
 
 def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, list[Run]]:
-    """Return the last runs of archives, the one that ended or began last at the end.
+    """Return the last runs for each archive; the one that changed most recently is last.
 
     Args:
-        session: Of Airflow's database.
-        dags: The DAGs that drain to an archive, by its name.
+        session: Session of Airflow's database.
+        dags: Ids of the DAGs that drain to an archive, by the archive's name.
     """
     names: dict[str, list[str]] = {}
     for name, together in dags.items():
@@ -144,7 +144,7 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
         words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
         began, ended = (at.isoformat() if at else "" for at in (row.start_date, row.end_date))
         for name in names[row.dag_id]:
-            # Others of a group may have failed in the same run.
+            # Other pipelines of a group may have failed in the same run.
             key = (row.dag_id, row.run_id, _validation(name, row.dag_id))
             run = Run(str(row.state), words, link, began, ended, key in validated)
             found.setdefault(name, []).append(run)
@@ -152,20 +152,20 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
 
 
 def _validation(name: str, dag_id: str) -> str:
-    """Return the id of the task of a DAG that validates an archive, by its own drain's name."""
+    """Return the id of a DAG's task that validates an archive, given the archive's drain DAG."""
     return VALIDATION if dag_id == name else f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}"
 
 
 def _are_of(runs: Any) -> Any:
-    """Return what task instances of some runs meet."""
+    """Return the join condition for the task instances of the given runs."""
     return and_(TaskInstance.dag_id == runs.c.dag_id, TaskInstance.run_id == runs.c.run_id)
 
 
 def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
-    """Return how far the newest run of each DAG has got: by the task of it that says most of it."""
+    """Return the progress of each DAG's newest run, taken from its most informative task."""
     age = func.row_number().over(
         partition_by=DagRun.dag_id,
-        # What runs comes before what has ended meanwhile.
+        # Running runs come before those that have finished meanwhile.
         order_by=(case((DagRun.state == "running", 0), else_=1), CHANGED_AT.desc()),
     )
     runs = (
@@ -199,7 +199,7 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
 
 
 def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Drained]:
-    """Return what the newest drains of a DAG, or of groups for its pipeline, told, oldest first."""
+    """Return the results of a DAG's newest drains and of its pipeline's groups, oldest first."""
     query = (
         select(XComModel.dag_id, XComModel.value, XComModel.timestamp)
         .where(XComModel.dag_id.in_([dag_id, *groups]), XComModel.task_id == DRAIN)
@@ -215,7 +215,7 @@ def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Dra
     return [
         Drained(at.isoformat(), result["offsets"], result["seconds"])
         for result, at in of_pipeline
-        # Drains of windows tell other things, and anybody's task may tell any.
+        # Window drains return other fields, and any task may write any XCom.
         if isinstance(result, dict)
         and isinstance(result.get("offsets"), int)
         and isinstance(result.get("seconds"), int | float)
@@ -223,15 +223,15 @@ def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Dra
 
 
 def _of_group(result: object, dag_id: str) -> object:
-    """Return what a group's drain told of one pipeline, named by its own drain."""
+    """Return a group drain's result for one pipeline, given the pipeline's own drain DAG."""
     return result.get(dag_id.removeprefix(PREFIX)) if isinstance(result, dict) else None
 
 
 def report_of(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> object:
-    """Return what a task instance has noted as its report's path: anybody's task may note any.
+    """Return the report path that a task instance stored; any task may write any XCom.
 
     Raises:
-        LookupError: When it has noted nothing.
+        LookupError: If it stored none.
     """
     query = select(XComModel.value).where(
         XComModel.dag_id == dag_id,
@@ -243,28 +243,28 @@ def report_of(session: Any, dag_id: str, run_id: str, task_id: str, map_index: i
     found = session.execute(query).first()
     if found is None:
         raise LookupError(
-            f"Task {task_id} of {dag_id}, run {run_id}, has written no report; its log says why."
+            f"Task {task_id} of {dag_id}, run {run_id}, wrote no report; its log says why."
         )
     return plain(found.value)
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads texts, numbers, lists and dicts; a pickle that names code is refused."""
+    """Reads strings, numbers, lists and dicts; refuses a pickle that references code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+        raise pickle.UnpicklingError(f"{module}.{name} isn't a plain value")
 
 
 def plain(value: object) -> object:
-    """Return an XCom's value, which the database holds as JSON or as itself.
+    """Decode an XCom's value, which the database stores as JSON or natively.
 
-    Airflow 2 holds bytes: JSON, or a pickle where `enable_xcom_pickling` is set. What isn't plain
-    is returned as it is held: nothing that a task has written is run here.
+    Airflow 2 stores bytes: JSON, or a pickle if `enable_xcom_pickling` is set. A value that isn't
+    plain is returned as stored: nothing that a task has written is executed here.
     """
     try:
         if isinstance(value, bytes) and value.startswith(pickle.PROTO):
             return _PlainUnpickler(io.BytesIO(value)).load()
         return json.loads(value) if isinstance(value, (str, bytes)) else value
     except Exception:
-        # A broken pickle raises whatever it likes.
+        # A broken pickle may raise anything.
         return value

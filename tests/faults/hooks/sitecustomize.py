@@ -1,9 +1,9 @@
-"""Makes transactions small, so that a short run decides many; and several processes pay.
+"""Make transactions small, so that a short run commits many, and several processes are used.
 
-Notes who goes on with a chain of which a part was committed before: the attempt and the process.
+Records which attempt and process resumes a chain that was partly committed before.
 
-Python imports this in each process whose PYTHONPATH holds this folder: the command, the processes
-that it starts, and those of Spark's executors. The code that runs is the product's.
+Python imports this in each process whose PYTHONPATH contains this folder: the command, the
+processes that it starts, and those of Spark's executors. They run the product's own code.
 """
 
 import importlib.util

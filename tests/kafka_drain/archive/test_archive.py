@@ -124,7 +124,7 @@ def test_archive_document_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"format_version": 2}', "has archive format 2, this kafka-drain reads format 1"),
+        ('{"format_version": 2}', "has archive format 2, but this kafka-drain reads format 1"),
         ("{}", "has archive format None"),
         ("{", "isn't JSON"),
         ("[]", "expected a JSON object"),

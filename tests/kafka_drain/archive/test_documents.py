@@ -66,7 +66,9 @@ def test_document_content_as_read(kind: type[Document], tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_document_of_another_format(kind: type[Document], tmp_path: Path) -> None:
     """A document of a later format is refused by its version, whatever else it says."""
-    with pytest.raises(ArchiveError, match="format 2, this kafka-drain reads format 1; use the re"):
+    with pytest.raises(
+        ArchiveError, match="format 2, but this kafka-drain reads format 1; use the re"
+    ):
         kind.read(written(tmp_path, {"format_version": 2}))
 
 

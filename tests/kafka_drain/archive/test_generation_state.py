@@ -308,7 +308,7 @@ def test_read_state_manifest_changed(folder: Path, generation: Generation) -> No
 
     assert found(state) == {"manifest_changed": 1}
     assert state.findings[0].where == f"{MANIFEST}/12"
-    assert "has 7 bytes, its receipt says" in state.findings[0].detail
+    assert "has 7 bytes, but its receipt says" in state.findings[0].detail
 
 
 def with_size(line: str, size: int) -> str:

@@ -206,7 +206,7 @@ def test_parse_receipt_other_format(change: dict[str, Any]) -> None:
     """A receipt that is whole, and of another release, is refused and not guessed at."""
     content = sealed(json.loads(BYTES) | change)
 
-    with pytest.raises(ReceiptError, match="isn't a receipt that this release knows"):
+    with pytest.raises(ReceiptError, match="isn't a receipt known to this release"):
         parse_receipt(content)
 
 

@@ -51,21 +51,21 @@ def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int)
     [
         ([], []),
         ([claim("g", 0, 10), claim("w", 10, 20)], []),
-        ([claim("g", 0, 10), claim("w", 9, 20)], [("w", "[9, 10), as g")]),
-        ([claim("w", 9, 20), claim("g", 0, 10)], [("w", "[9, 10), as g")]),
-        ([claim("g", 0, 10), claim("w", 2, 3)], [("w", "[2, 3), as g")]),
+        ([claim("g", 0, 10), claim("w", 9, 20)], [("w", "[9, 10), which g holds too")]),
+        ([claim("w", 9, 20), claim("g", 0, 10)], [("w", "[9, 10), which g holds too")]),
+        ([claim("g", 0, 10), claim("w", 2, 3)], [("w", "[2, 3), which g holds too")]),
         ([claim("g", 0, 10), claim("w", 2, 3, "g")], []),
         # Two windows that stand for one generation don't stand for each other.
         (
             [claim("g", 0, 10), claim("v", 2, 5, "g"), claim("w", 4, 6, "g")],
-            [("w", "[4, 5), as v")],
+            [("w", "[4, 5), which v holds too")],
         ),
         ([claim("g", 0, 10, left=2), claim("w", 2, 4)], []),
-        ([claim("g", 0, 10, left=2), claim("w", 2, 5)], [("w", "[2, 5), as g")]),
+        ([claim("g", 0, 10, left=2), claim("w", 2, 5)], [("w", "[2, 5), which g holds too")]),
         # What is left to windows is left once.
         (
             [claim("g", 0, 10, left=2), claim("v", 2, 4), claim("w", 5, 6)],
-            [("w", "[5, 6), as g")],
+            [("w", "[5, 6), which g holds too")],
         ),
         # Two segments of one generation leave their own each, sealed or not: one or both repaired.
         (
@@ -89,18 +89,18 @@ def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int)
         # What the one leaves isn't the other's.
         (
             [claim("g", 0, 100, left=5), claim("g", 100, 200, left=10), claim("w", 10, 20)],
-            [("w", "[10, 20), as g")],
+            [("w", "[10, 20), which g holds too")],
         ),
         # A window that stands for the generation's files takes nothing of that.
         ([claim("g", 0, 10, left=2), claim("v", 0, 1, "g"), claim("w", 2, 4)], []),
         (
             [claim("g", 0, 9), claim("w", 1, 2), claim("w", 3, 4)],
-            [("w", "[1, 2), [3, 4), as g")],
+            [("w", "[1, 2), [3, 4), which g holds too")],
         ),
         # Behind a short one, a long one still reaches far.
         (
             [claim("g", 0, 99), claim("v", 1, 2, "g"), claim("w", 50, 60)],
-            [("w", "[50, 60), as g")],
+            [("w", "[50, 60), which g holds too")],
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_find_overlaps(claims: list[Claim], expected: list[tuple[str, str]]) -> 
 
     assert {finding.reason for finding in found} <= {Reason.SEGMENT_OVERLAP}
     assert [(f.where, f.detail) for f in found] == [
-        (where, f"holds t-0 {detail} does") for where, detail in expected
+        (where, f"holds t-0 {detail}") for where, detail in expected
     ]
 
 
@@ -119,8 +119,8 @@ def test_find_overlaps_of_each_partition() -> None:
     claims = [Claim(o, "id", tp, OffsetRange(0, 9)) for tp in (P0, P1) for o in ("g", "w")]
 
     assert [finding.detail for finding in find_overlaps(claims)] == [
-        "holds t-0 [0, 9), as g does",
-        "holds t-1 [0, 9), as g does",
+        "holds t-0 [0, 9), which g holds too",
+        "holds t-1 [0, 9), which g holds too",
     ]
 
 
@@ -340,6 +340,6 @@ def test_held_by_windows() -> None:
 
 def test_hole_finding() -> None:
     """A hole is told with the generation that goes on behind it, and the one before."""
-    detail = "goes on with t-0 after [9, 10), which a doesn't hold"
+    detail = "resumes t-0 after [9, 10), which a doesn't hold"
 
     assert hole("b", "a", 9, 10).finding() == Finding(Reason.SEGMENT_HOLE, "b", detail)

@@ -35,7 +35,7 @@ def test_observe_stalled_at_second_run() -> None:
 
     assert stalled_findings(first) == []
     [finding] = stalled_findings(second)
-    assert "offset 10 since 1970-01-01 00:01:40 UTC" in finding.detail
+    assert "offset 10 unchanged since 1970-01-01 00:01:40 UTC" in finding.detail
     assert "8 offsets wait" in finding.detail
 
 

@@ -189,7 +189,7 @@ def test_submit_at_terminal() -> None:
     assert f"\x1b[33m{log}" in seen.sent
     assert bar.startswith("drain a ━━━")
     assert bar.endswith("100 %, 9 of 9 offsets, 3/s")
-    assert "SparkJobError: spark-submit ended with exit code 3" in seen.lines[-1]
+    assert "SparkJobError: spark-submit failed with exit code 3" in seen.lines[-1]
 
 
 SUBMIT = """

@@ -189,7 +189,7 @@ def test_unknown_near() -> None:
     error = unknown("minPartition", 5, ["minPartitions", "startingOffsets"], "option of X")
 
     assert str(error) == (
-        "'minPartition' (value 5) is no option of X; did you mean 'minPartitions'?"
+        "'minPartition' (value 5) isn't a valid option of X; did you mean 'minPartitions'?"
     )
 
 
@@ -197,7 +197,7 @@ def test_unknown_far() -> None:
     """A name that is like no other gets the list."""
     error = unknown("zzz", "v", ["b", "a"], "option of X")
 
-    assert str(error) == "'zzz' (value 'v') is no option of X; accepted: a, b"
+    assert str(error) == "'zzz' (value 'v') isn't a valid option of X; accepted: a, b"
 
 
 def test_refuse() -> None:

@@ -34,11 +34,11 @@ def test_check_group_of_like_pipelines() -> None:
         ),
         (
             [pipeline("a"), pipeline("b", driver_memory="2g")],
-            "pipelines a and b can't be drained by one Spark: driver_memory is '1g' and '2g'",
+            "pipelines a and b can't share a Spark application: driver_memory is '1g' and '2g'",
         ),
         (
             [pipeline("a"), pipeline("b", schedule="@daily")],
-            "schedule is '@hourly' and '@daily'; make them equal, or two groups",
+            "schedule is '@hourly' and '@daily'; make them equal, or make two groups",
         ),
         (
             [pipeline("a"), pipeline("b", spark_conf={"spark.sql.x": "1"})],

@@ -60,7 +60,7 @@ def test_parse_acknowledgements_message() -> None:
 
     assert str(raised.value) == (
         "acknowledge_expired = 't:0:9' is not acceptable; accepted: topic:partition:start-end, "
-        "as the finding names it; the end is not part of it"
+        "as the finding names it; the end is exclusive"
     )
 
 

@@ -137,7 +137,7 @@ def test_pipeline_compression_default_name(file_format: str, expected: str) -> N
 def test_pipeline_unknown_key(written: str, meant: str) -> None:
     """A misspelt key is refused with its value and the key that was meant."""
     assert refusal(**{written: "v17"}) == (
-        f"{written!r} (value 'v17') is no key of a pipeline; did you mean {meant!r}?"
+        f"{written!r} (value 'v17') isn't a valid key of a pipeline; did you mean {meant!r}?"
     )
 
 
@@ -146,7 +146,7 @@ def test_pipeline_unlike_any_key() -> None:
     message = refusal(zzzz=1)
 
     assert message.startswith(
-        "'zzzz' (value 1) is no key of a pipeline; accepted: archive, archive_"
+        "'zzzz' (value 1) isn't a valid key of a pipeline; accepted: archive, archive_"
     )
     assert all(key in message for key in Pipeline.model_fields)
 
@@ -178,7 +178,7 @@ def test_pipeline_not_a_mapping() -> None:
 )
 def test_pipeline_one_source(given: dict[str, Any], message: str) -> None:
     """Exactly one of topics, topic_pattern and assign says what is drained."""
-    assert f"{message}: say exactly one of topics, topic_pattern and assign" == refusal(
+    assert f"{message}: give exactly one of topics, topic_pattern and assign" == refusal(
         **({"topics": None} | given)
     )
 
@@ -226,8 +226,8 @@ def test_pipeline_source_accepted(source: dict[str, Any]) -> None:
         ),
         ("compression", "ZSTD", "zstd, snappy"),
         ("partition_by", "date", "valid list"),
-        ("partition_by", ["minute"], "of topic, date, hour, none twice"),
-        ("partition_by", ["date", "date"], "of topic, date, hour, none twice"),
+        ("partition_by", ["minute"], "any of topic, date, hour, no duplicates"),
+        ("partition_by", ["date", "date"], "any of topic, date, hour, no duplicates"),
         ("source_options", ["x"], "valid dictionary"),
         ("log_levels", "INFO", "valid dictionary"),
         ("jars", "a.jar", "valid list"),
@@ -297,7 +297,7 @@ def test_pipeline_pattern_refused() -> None:
     [
         (
             {"source_options": {"maxOffsetPerTrigger": 5}},
-            "'maxOffsetPerTrigger' (value 5) is no option of Spark's Kafka source; "
+            "'maxOffsetPerTrigger' (value 5) isn't a valid option of Spark's Kafka source; "
             "did you mean 'maxOffsetsPerTrigger'?",
         ),
         (
@@ -310,7 +310,7 @@ def test_pipeline_pattern_refused() -> None:
         ),
         (
             {"sink_options": {"orc.stripe.size": 1 << 20}},
-            "'orc.stripe.size' (value 1048576) is no option of the parquet sink",
+            "'orc.stripe.size' (value 1048576) isn't a valid option of the parquet sink",
         ),
         (
             {"spark_conf": {"spark.sql.session.timeZone": "CET"}},
@@ -318,7 +318,7 @@ def test_pipeline_pattern_refused() -> None:
         ),
         (
             {"log_levels": {"kafak": "INFO"}},
-            "'kafak' (value 'INFO') is no logger; did you mean 'kafka'?",
+            "'kafak' (value 'INFO') isn't a valid logger; did you mean 'kafka'?",
         ),
         ({"log_levels": {"kafka": 5}}, "log_levels.kafka = 5: "),
         (

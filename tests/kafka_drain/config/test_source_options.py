@@ -145,7 +145,7 @@ def test_source_option_unknown() -> None:
         ("endingOffsets", "a drain always ends at the latest offsets"),
         ("endingTimestamp", "a drain always ends at the latest offsets"),
         ("endingOffsetsByTimestamp", "a drain always ends at the latest offsets"),
-        ("kafka.auto.offset.reset", "say startingOffsets instead"),
+        ("kafka.auto.offset.reset", "set startingOffsets instead"),
         ("kafka.enable.auto.commit", "checkpoint"),
         ("kafka.key.deserializer", "bytes"),
         ("kafka.value.deserializer", "bytes"),
@@ -168,7 +168,7 @@ def test_source_option_decided_elsewhere(name: str, instead: str) -> None:
 )
 def test_source_option_of_connection(name: str) -> None:
     """What the connection sets is refused, and its value, maybe a secret, isn't shown."""
-    with pytest.raises(ConfigError, match="say it in the Kafka connection") as raised:
+    with pytest.raises(ConfigError, match="set it in the Kafka connection") as raised:
         check_source_options({name: "hunter2"})
 
     assert name in str(raised.value)
@@ -196,11 +196,11 @@ def test_source_option_of_connection(name: str) -> None:
         ),
         (
             {"minOffsetsPerTrigger": 11, "maxOffsetsPerTrigger": 10},
-            "minOffsetsPerTrigger = 11 is above maxOffsetsPerTrigger = 10",
+            "minOffsetsPerTrigger = 11 exceeds maxOffsetsPerTrigger = 10",
         ),
         (
             {"minOffsetsPerTrigger": "100", "maxOffsetsPerTrigger": "20"},
-            "minOffsetsPerTrigger = 100 is above maxOffsetsPerTrigger = 20",
+            "minOffsetsPerTrigger = 100 exceeds maxOffsetsPerTrigger = 20",
         ),
         ({"maxTriggerDelay": "5m"}, "maxTriggerDelay has no effect without minOffsetsPerTrigger"),
         (

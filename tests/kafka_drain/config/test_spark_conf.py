@@ -60,9 +60,9 @@ def test_spark_conf_own() -> None:
             "local",
             "doesn't belong in spark_conf: it comes from the Spark connection",
         ),
-        ("spark.jars", "a.jar", "say jars=[…] in the pipeline"),
+        ("spark.jars", "a.jar", "set jars=[…] in the pipeline"),
         ("spark.jars.packages", "a:b:1", "nothing is downloaded during a run"),
-        ("spark.submit.pyFiles", "a.zip", "kafka-drain sends its own package"),
+        ("spark.submit.pyFiles", "a.zip", "kafka-drain ships its own package"),
         (
             "spark.sql.session.timeZone",
             "Europe/Berlin",
@@ -88,7 +88,7 @@ def test_spark_conf_own() -> None:
         (
             "spark.kafka.consumer.cache.capcity",
             5,
-            "(value 5) is no Kafka setting of Spark; "
+            "(value 5) isn't a valid Kafka setting of Spark; "
             "did you mean 'spark.kafka.consumer.cache.capacity'?",
         ),
     ],
@@ -134,7 +134,7 @@ def test_log_levels_unknown_logger() -> None:
         check_log_levels({"kafka-client": "INFO"})
 
     assert str(raised.value) == (
-        "'kafka-client' (value 'INFO') is no logger; did you mean 'kafka-clients'?"
+        "'kafka-client' (value 'INFO') isn't a valid logger; did you mean 'kafka-clients'?"
     )
 
 

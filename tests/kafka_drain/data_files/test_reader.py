@@ -660,7 +660,7 @@ def test_read_offsets_time_beyond(tmp_path: Path) -> None:
 
 def test_read_records_time_beyond(tmp_path: Path) -> None:
     """A record whose time can't be represented isn't read with another time."""
-    with pytest.raises(TimestampError, match=r"a record's time can't be read .*only those"):
+    with pytest.raises(TimestampError, match=r"a record's time can't be read .*only times"):
         list(read_records(write_orc_far(tmp_path), "orc", BATCH_BYTES))
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.sink_options import writer_defaults
 from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
@@ -82,8 +83,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "kafka.fetch.max.wait.ms": "10",
     }
     assert spec.writer_options == {
-        "compression": "zstd",
-        "parquet.enable.dictionary": "false",
+        **writer_defaults("parquet", "zstd"),
         "path": "/x/generations/0001/data",
         "checkpointLocation": "/x/generations/0001/checkpoint",
     }
@@ -159,7 +159,10 @@ def test_drain_spec_survives_its_file(tmp_path: Path) -> None:
             "FetchPosition{offset=110} is out of range for partition t-0)",
             DataLossError,
         ),
-        ("values.columns can't be columns: [PARSE_SYNTAX_ERROR] …; correct it", ConfigError),
+        (
+            "values.columns can't be converted to columns: [PARSE_SYNTAX_ERROR] …; correct it",
+            ConfigError,
+        ),
         ("Job aborted: No space left on device", SparkJobError),
         (None, SparkJobError),
     ],

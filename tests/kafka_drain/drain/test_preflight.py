@@ -138,7 +138,9 @@ def test_preflight_archive_is_file(tmp_path: Path, folder: Path) -> None:
     """A file in the place of the archive's folder is refused."""
     folder.write_text("mine")
 
-    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "archive is a file, expected")
+    refuse(
+        tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "archive is a file, not a folder"
+    )
 
 
 def test_preflight_archive_below_file(tmp_path: Path, folder: Path) -> None:
@@ -150,7 +152,7 @@ def test_preflight_archive_below_file(tmp_path: Path, folder: Path) -> None:
         pipeline_to(tmp_path / "parent" / "x" / "archive"),
         cluster_of(),
         ArchiveError,
-        r"archive can't be made: .*parent is a file, expected a folder",
+        r"archive can't be created: .*parent is a file, not a folder",
     )
 
 
@@ -182,7 +184,7 @@ def test_preflight_new_archive(tmp_path: Path, folder: Path, made: bool) -> None
     assert {A0: 3, A1: 0} == plan.starting_offsets == plan.start
     assert plan.end == {A0: 30, A1: 5}
     assert plan.offsets == 32
-    assert "generation 1, which this drain opens" in plan.lines()[0]
+    assert "generation 1 (opened by this drain)" in plan.lines()[0]
 
 
 # identity
@@ -210,7 +212,8 @@ def test_preflight_other_cluster(tmp_path: Path, folder: Path) -> None:
         pipeline_to(folder),
         cluster_of(id="cluster-2"),
         ArchiveError,
-        "from Kafka cluster cluster-1, the connection 'kafka_default' leads to cluster cluster-2",
+        "from Kafka cluster cluster-1, but the connection 'kafka_default' leads to cluster "
+        "cluster-2",
     )
 
 
@@ -223,7 +226,7 @@ def test_preflight_topic_made_again(tmp_path: Path, folder: Path) -> None:
         pipeline_to(folder),
         cluster_of(topic_ids={"a": "new-id"}),
         TopicError,
-        r"topic a was deleted and made again .*new-id, the archive has id-of-a",
+        r"topic a was deleted and recreated .*new-id, the archive has id-of-a",
     )
 
 
@@ -238,8 +241,8 @@ def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "orc"}, r"holds parquet .*the pipeline says orc"),
-        ({"partition_by": ["topic"]}, r"\['topic', 'date'\], the pipeline says .*\['topic'\]"),
+        ({"format": "orc"}, r"holds parquet .*but the pipeline says orc"),
+        ({"partition_by": ["topic"]}, r"\['topic', 'date'\], but the pipeline says .*\['topic'\]"),
     ],
 )
 def test_preflight_format_changed(
@@ -352,7 +355,7 @@ def test_preflight_cursor_expired(tmp_path: Path, folder: Path, first: int) -> N
         pipeline_to(folder),
         cluster_of(first=first),
         DataLossError,
-        rf"no longer holds .* drained: a-0 \[20, {first}\); retention passed the cursor",
+        rf"no longer holds .* drained yet: a-0 \[20, {first}\); retention has passed the cursor",
     )
 
 
@@ -386,7 +389,9 @@ def test_preflight_log_truncated(tmp_path: Path, folder: Path, fail_on_data_loss
     drained_archive(folder)
     pipeline = pipeline_to(folder, source_options={"failOnDataLoss": fail_on_data_loss})
 
-    refuse(tmp_path, pipeline, cluster_of(end=19), DataLossError, "a-0 ends at 19, drained to 20")
+    refuse(
+        tmp_path, pipeline, cluster_of(end=19), DataLossError, "a-0 ends at 19, drained up to 20"
+    )
 
 
 def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Path) -> None:
@@ -396,7 +401,7 @@ def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Pa
 
     refuse(
         *(tmp_path, pipeline_to(folder), cluster, OpenTransactionError),
-        "a-0 is readable to 19, drained from 20",
+        "a-0 is readable up to 19, drained from 20",
     )
 
 
@@ -429,7 +434,7 @@ def test_preflight_topic_no_longer_named(tmp_path: Path, folder: Path) -> None:
         pipeline_to(folder, topics=["b"]),
         cluster,
         CheckpointError,
-        "drained a-0, a-1, which pipeline 'p' doesn't name any more",
+        "has drained a-0, a-1, which pipeline 'p' no longer names",
     )
 
 
@@ -449,7 +454,7 @@ def test_preflight_assigned_partition_missing(tmp_path: Path, folder: Path) -> N
         pipeline,
         cluster_of(),
         TopicError,
-        "assign names a-7, which doesn't exist; topics have a: 2 partitions",
+        "assign names partitions that don't exist: a-7; topics have a: 2 partitions",
     )
 
 
@@ -667,7 +672,7 @@ def test_preflight_retention_shorter_than_schedule(tmp_path: Path) -> None:
     [warning] = preflight(pipeline_to(tmp_path / "new"), cluster).warnings
 
     assert "topic a keeps records for 10 min 0 s" in warning
-    assert "drains every 60 min 0 s" in warning or "drains every 1 h" in warning
+    assert "drained every 60 min 0 s" in warning or "drained every 1 h" in warning
 
 
 @pytest.mark.parametrize("retention", ["-1", "86400000"])

@@ -76,7 +76,7 @@ def test_cluster_client_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.01)
     cluster.__dict__["_admin"] = StuckAdmin()
 
-    with pytest.raises(KafkaUnavailableError, match="no answer from Kafka at broker:9092"):
+    with pytest.raises(KafkaUnavailableError, match="no response from Kafka at broker:9092"):
         cluster.latest([ORDERS], "read_uncommitted")
     assert "_admin" not in cluster.__dict__
 
@@ -127,5 +127,5 @@ def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
     monkeypatch.setattr(KafkaCluster, "_admin", FakeAdmin(OFFSET_INVALID))
-    with pytest.raises(KafkaUnavailableError, match="no answer from Kafka at broker:9092"):
+    with pytest.raises(KafkaUnavailableError, match="no response from Kafka at broker:9092"):
         cluster.latest([ORDERS], "read_uncommitted")

@@ -44,7 +44,7 @@ def test_kafka_config_servers_alone() -> None:
 @pytest.mark.parametrize("settings", [{}, {"bootstrap.servers": ""}, {"client.id": "x"}])
 def test_kafka_config_without_servers(settings: dict[str, str]) -> None:
     """Without servers the message says where they belong."""
-    with pytest.raises(ConfigError, match=r"no bootstrap\.servers; put it into the connection's"):
+    with pytest.raises(ConfigError, match=r"no bootstrap\.servers; add it to the connection's"):
         KafkaConfig(settings)
 
 

@@ -224,7 +224,7 @@ def test_parse_log_outside(written: str) -> None:
 
 def test_parse_log_no_log() -> None:
     """A name that is no manifest file's is the caller's mistake."""
-    with pytest.raises(ValueError, match=r"\.9\.crc is no manifest file's name"):
+    with pytest.raises(ValueError, match=r"\.9\.crc isn't the name of a manifest file"):
         parse_log(".9.crc", b"v1", DATA)
 
 
@@ -311,7 +311,7 @@ def test_assemble_duplicate() -> None:
 
     assert list(manifest.files) == ["a"]
     assert [
-        Finding(Reason.MANIFEST_DUPLICATE, f"{WHERE}/1", "a is listed in 0 already")
+        Finding(Reason.MANIFEST_DUPLICATE, f"{WHERE}/1", "a is already listed in 0")
     ] == findings
 
 

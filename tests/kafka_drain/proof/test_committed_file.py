@@ -61,7 +61,7 @@ READS: list[Callable[[Any], object]] = [
 )
 def test_read_store_unavailable(read: Callable[[Any], object], error: Exception) -> None:
     """A store that doesn't answer is transient, and says nothing about its files."""
-    with pytest.raises(StoreUnavailableError, match="can't be read of its store"):
+    with pytest.raises(StoreUnavailableError, match="can't be read from its store"):
         read(StoredFile(error))
 
 

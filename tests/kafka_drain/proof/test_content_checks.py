@@ -123,9 +123,9 @@ def test_excused_offsets(
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (Content.CHANGED, f"has records with fingerprint {B}, Spark read {A}"),
-        (Content.FEWER, "has 1,000 records, Spark read 2,000"),
-        (Content.MORE, "has 1,000 records, Spark read 2,000"),
+        (Content.CHANGED, f"has records with fingerprint {B}; Spark read {A}"),
+        (Content.FEWER, "has 1,000 records; Spark read 2,000"),
+        (Content.MORE, "has 1,000 records; Spark read 2,000"),
     ],
 )
 def test_difference(verdict: Content, expected: str) -> None:

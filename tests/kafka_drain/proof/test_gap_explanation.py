@@ -191,7 +191,7 @@ def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
     found = gap_findings([Gap(TP, R(3, 7), reason, is_acknowledged)])
 
     if is_acknowledged:
-        detail = "[3, 7) is in no file; expired, and acknowledged"
+        detail = "[3, 7) is in no file; expired and acknowledged"
         assert found == [Finding(Reason.OFFSET_EXPIRED, TP, detail)]
     elif reason.harmless:
         assert found == []

@@ -108,7 +108,7 @@ def test_check_offsets_other_batch() -> None:
     parts = [Segment(0, 0, {A: R(0, 4)}), Segment(1, 1, {A: R(4, 8)})]
 
     assert [
-        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [4, 6) of t-0, batch 0 read [0, 4)")
+        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [4, 6) of t-0; batch 0 read [0, 4)")
     ] == check_offsets(parts, [held(A, "x", [3, 4, 5], 0)])
 
 
@@ -119,7 +119,7 @@ def test_check_offsets_forgotten_batch(batch: int | None) -> None:
 
     assert [
         Finding(
-            Reason.OFFSET_OUTSIDE, "x", "holds [1, 2), [8, 10) of t-0, the generation read [2, 8)"
+            Reason.OFFSET_OUTSIDE, "x", "holds [1, 2), [8, 10) of t-0; the generation read [2, 8)"
         )
     ] == check_offsets(parts, [held(A, "x", [1, 2, 7, 8, 9], batch)])
 
@@ -137,7 +137,7 @@ def test_check_offsets_partition_before_added() -> None:
     parts = [Segment(0, 0, {A: R(0, 4)}), Segment(1, 1, {A: R(4, 8), B: R(0, 5)})]
 
     assert [
-        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [0, 5) of t-1, batch 0 read nothing")
+        Finding(Reason.OFFSET_OUTSIDE, "x", "holds [0, 5) of t-1; batch 0 read nothing")
     ] == check_offsets(parts, [held(B, "x", [0, 1, 2, 3, 4], 0)])
 
 
@@ -158,7 +158,7 @@ def test_check_duplicates_within_file() -> None:
 def test_check_duplicates_between_files() -> None:
     """Offsets that two files hold are named with both paths."""
     assert [
-        Finding(Reason.OFFSET_DUPLICATE, "y", "holds [3, 5) of t-0, which x holds as well")
+        Finding(Reason.OFFSET_DUPLICATE, "y", "holds [3, 5) of t-0, which x also holds")
     ] == check_duplicates([held(A, "y", [3, 4, 5]), held(A, "x", [0, 1, 2, 3, 4])])
 
 
@@ -177,7 +177,7 @@ def test_check_duplicates_long_range_behind() -> None:
     findings = check_duplicates(files)
 
     assert {"a", "b"} == {finding.where for finding in findings}
-    assert all("which long holds as well" in finding.detail for finding in findings)
+    assert all("which long also holds" in finding.detail for finding in findings)
 
 
 def test_missing_offsets_by_segment() -> None:
@@ -332,4 +332,4 @@ def test_check_offsets_outside_shown(offsets: list[int], shown: str) -> None:
     """Three ranges are named, and how many more there are."""
     [finding] = check_offsets([Segment(0, 0, {B: R(0, 1)})], [held(A, "x", offsets, 0)])
 
-    assert finding.detail == f"holds {shown} of t-0, batch 0 read nothing"
+    assert finding.detail == f"holds {shown} of t-0; batch 0 read nothing"

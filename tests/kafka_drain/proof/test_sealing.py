@@ -196,7 +196,10 @@ def test_check_link_first() -> None:
     assert check_link(second, None, "ab" * 32, "w") == []
     [found] = check_link(second, None, "cd" * 32, "w")
     assert (found.reason, found.where) == (Reason.RECEIPT_CHANGED, "w")
-    assert "was sealed after receipt abababababab, the one before is cdcdcdcdcdcd" in found.detail
+    assert (
+        "was sealed after receipt abababababab, but the previous receipt is cdcdcdcdcdcd"
+        in found.detail
+    )
 
 
 def test_check_link_hole() -> None:
@@ -206,7 +209,7 @@ def test_check_link_hole() -> None:
     [found] = check_link(third, first, first.sha256, "w")
 
     assert found.reason is Reason.RECEIPT_HOLE
-    assert found.detail == "seals from batch 2, the one before ends at 0"
+    assert found.detail == "starts with batch 2, but the previous receipt ends at 0"
 
 
 def test_check_link_twice() -> None:

@@ -9,14 +9,8 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.proof.topic_lives import (
-    Life,
-    ReadFrom,
-    life_of,
-    other_lives,
-    read_from,
-    write_read_from,
-)
+from kafka_drain.proof.topic_ids import ReadFrom, read_from, write_read_from
+from kafka_drain.proof.topic_lives import Life, life_of, other_lives
 from kafka_drain.storage.json_files import write_document
 
 OLD, NEW = "old", "new"
@@ -53,7 +47,7 @@ def test_other_lives() -> None:
     assert found == [
         "b has topic id 9, the archive has 2",
         "c has topic id 7, the archive has 3",
-        "d doesn't exist any more, the archive has 4",
+        "d no longer exists, the archive has 4",
     ]
     assert other_lives(meant, ["a"], {}, {"a": "1"}) == []
 

@@ -49,7 +49,7 @@ def test_validate_fewer_than_spark_read(
     for _ in range(2):
         report = validate_archive(archive, golden_cluster())
         assert summary(errors(report.findings)) == {"content_changed": 1}
-        assert f"has 16 records, Spark read {16 + missing}" in errors(report.findings)[0].detail
+        assert f"has 16 records; Spark read {16 + missing}" in errors(report.findings)[0].detail
         assert report.receipts_written == 0
 
 

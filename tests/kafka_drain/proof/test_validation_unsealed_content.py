@@ -170,7 +170,7 @@ def test_validate_beside_drain(archive: Archive, generation: Generation, lost: N
         assert report.records == 2 * NEXT
         note_batch(generation, 14, both, END, NEXT)
 
-    assert any("batch 14 and later ones wait" in line for line in said)
+    assert any("batch 14 and later batches aren't sealed yet" in line for line in said)
     rewrite(both[0], altered(P0), generation)
     report = validate_archive(archive, golden_cluster())
     assert (summary(report.findings)["records_changed"], report.receipts_written) == (2, 0)
@@ -202,7 +202,7 @@ def test_validate_after_drain_was_killed(archive: Archive, generation: Generatio
     assert report.receipts_written == 1
     [found] = report.findings
     assert (str(found.reason), found.reason.severity) == ("content_unknown", "warning")
-    assert "batch 14 has 16 records that nobody can compare" in found.detail
+    assert "batch 14 has 16 records that can't be verified" in found.detail
 
 
 # what has expired
@@ -247,7 +247,7 @@ def test_validate_fewer_by_what_expired_since(
 
     assert (errors(report.findings), report.receipts_written) == ([], 1)
     [found] = [f for f in report.findings if str(f.reason) == "content_unknown"]
-    assert "has 12 records, Spark read 16" in found.detail
+    assert "has 12 records; Spark read 16" in found.detail
 
 
 # notes of other batches

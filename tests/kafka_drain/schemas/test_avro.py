@@ -110,8 +110,8 @@ NODE = {
             {"type": "record", "name": "R", "fields": [{"name": "n", "type": "null"}]},
             "R.n can only be null",
         ),
-        ({"type": "map"}, "{'type': 'map'} is no schema"),
-        (7, "7 is no schema"),
+        ({"type": "map"}, "{'type': 'map'} isn't a schema"),
+        (7, "7 isn't a schema"),
     ],
 )  # fmt: skip
 def test_why_no_columns(schema: Any, why: str) -> None:

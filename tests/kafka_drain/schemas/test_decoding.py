@@ -104,7 +104,7 @@ def test_plan_values_contains_itself(registry: FakeRegistry, tmp_path: Path) -> 
     assert plan.spec == {"encoding": "avro", "reader": V2, "writers": {"7": V1, "9": V2}}
     assert list(plan.warnings) == [
         "values of schema id 12 aren't decoded: Order contains itself",
-        "the columns are those of schema id 9, as 12 can't be columns",
+        "the columns are those of schema id 9, because 12 can't be converted to columns",
     ]
 
 
@@ -162,7 +162,7 @@ def test_plan_values_other_registry(registry: FakeRegistry, tmp_path: Path) -> N
         other.register("orders-value", 2, V1)
         other.register("orders-value", 9, V1)
 
-        with pytest.raises(ConfigError, match=r"schema id 9 is another schema here"):
+        with pytest.raises(ConfigError, match=r"schema id 9 is a different schema here"):
             plan_values(pipeline, archive, generation, SchemaRegistry(other.settings))
 
 
@@ -189,7 +189,7 @@ def test_plan_values_files(tmp_path: Path) -> None:
     [
         (None, "can't be read"),
         ("{", "isn't an Avro schema"),
-        (json.dumps(NODE), "makes no columns: Order contains itself"),
+        (json.dumps(NODE), "can't be converted to columns: Order contains itself"),
     ],
 )
 def test_plan_values_bad_reader(text: str | None, says: str, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_plan_values_columns_changed(tmp_path: Path) -> None:
 
     assert plan.spec == before
     [warning] = plan.warnings
-    assert "are decoded as before in generation 1" in warning
+    assert "are decoded with the old settings in generation 1" in warning
 
 
 def test_frozen_values(registry: FakeRegistry, tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_frozen_values(registry: FakeRegistry, tmp_path: Path) -> None:
     [
         ({"encoding": "avro"}, "give registry_conn_id, or schema_files"),
         ({"encoding": "json"}, "values.columns is missing"),
-        ({"encoding": "json", "columns": "a INT", "subjects": ["a"]}, "values.subjects is for"),
-        (BY_REGISTRY | {"columns": "a INT"}, "values.columns is for encoding 'json'"),
+        ({"encoding": "json", "columns": "a INT", "subjects": ["a"]}, "values.subjects requires"),
+        (BY_REGISTRY | {"columns": "a INT"}, "values.columns requires encoding 'json'"),
         ({"encoding": "avro", "schema_files": {"-1": "/x"}}, "values.schema_files.-1"),
         ({"encoding": "avro", "schema_files": {"1": "/x"}, "subjects": ["a"]}, "registry_conn_id"),
         ({"encoding": "protobuf"}, "values.encoding = 'protobuf'"),

@@ -96,7 +96,7 @@ def test_registry_login_refused(registry: FakeRegistry) -> None:
     """A wrong login is named without showing it."""
     client = SchemaRegistry({"url": registry.url, "basic.auth.user.info": "reader:wr0ng"})
 
-    with pytest.raises(AuthenticationError, match=r"refuses the login \(401\)") as caught:
+    with pytest.raises(AuthenticationError, match=r"rejects the login \(401\)") as caught:
         client.schemas("orders-value")
     assert "wr0ng" not in f"{caught.value!r} {client!r}"
 
@@ -111,7 +111,7 @@ def test_registry_unwell(registry: FakeRegistry) -> None:
     """A registry that fails is asked three times, and a retry may help."""
     registry.fails = 503
 
-    with pytest.raises(RegistryUnavailableError, match="answers 503"):
+    with pytest.raises(RegistryUnavailableError, match="returned 503"):
         SchemaRegistry(registry.settings).live_versions("orders-value")
     assert len(registry.asked) == 3
 
@@ -121,16 +121,16 @@ def test_registry_not_there() -> None:
     with fake_registry() as gone:
         settings = gone.settings
 
-    with pytest.raises(RegistryUnavailableError, match="doesn't answer"):
+    with pytest.raises(RegistryUnavailableError, match="doesn't respond"):
         SchemaRegistry(settings).live_versions("orders-value")
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "no usable url"),
-        ({"url": "registry:8081"}, "no usable url"),
-        ({"url": "https://me:s3cr3t@registry"}, "put it into basic.auth.user.info"),
+        ({}, "no valid url"),
+        ({"url": "registry:8081"}, "no valid url"),
+        ({"url": "https://me:s3cr3t@registry"}, "move it to basic.auth.user.info"),
         ({"url": "http://registry", "basic.auth.user_info": "s3cr3t"}, "basic.auth.user.info"),
     ],
 )
@@ -145,5 +145,5 @@ def test_registry_missing_ca(registry: FakeRegistry, tmp_path: Path) -> None:
     """A CA file that isn't there is named, not taken for an unreachable registry."""
     settings = {**registry.settings, "ssl.ca.location": str(tmp_path / "ca.pem")}
 
-    with pytest.raises(ConfigError, match=r"ssl.ca.location = .*ca.pem' is no file"):
+    with pytest.raises(ConfigError, match=r"ssl.ca.location = .*ca.pem' isn't a file"):
         SchemaRegistry(settings).live_versions("orders-value")

@@ -24,7 +24,7 @@ LAST_MS = 9_223_372_036_854_775
     ("message", "kind", "says"),
     [
         ("[KAFKA_DATA_LOSS.X] …", DataLossError, "Kafka lost offsets while the drain ran"),
-        ("values.columns can't be columns", ConfigError, "values.columns"),
+        ("values.columns can't be converted to columns", ConfigError, "values.columns"),
         (
             f"Job aborted (java.lang.RuntimeException: {UNKEPT}a-1 offset 7: its timestamp …)",
             SourceRecordError,
@@ -33,12 +33,13 @@ LAST_MS = 9_223_372_036_854_775
         (
             "Job aborted (java.lang.ArithmeticException: long overflow)",
             SourceRecordError,
-            "^a-0 offset 3: the timestamp is beyond what Spark can hold",
+            "^a-0 offset 3: the timestamp is outside the years -290,308 to 294,247 that Spark can "
+            "represent",
         ),
         (
             "Job aborted (java.lang.OutOfMemoryError: Java heap space)",
             SparkJobError,
-            "hadn't enough memory.*raise driver_memory, which is 1g",
+            "ran out of memory.*raise driver_memory, currently 1g",
         ),
         ("GC overhead limit exceeded", SparkJobError, "driver_memory"),
         ("No space left on device", SparkJobError, "^the drain failed in Spark: No space left"),
@@ -57,12 +58,12 @@ def test_spark_error_too_far_not_found() -> None:
     """A time that nobody finds any more is told without its record."""
     error = spark_error("long overflow", what="drain", memory="1g", too_far=list)
 
-    assert "of which partition, Spark doesn't say" in str(error)
+    assert "a record (Spark doesn't report its partition)" in str(error)
 
 
 def test_no_result_of_memory() -> None:
     """A job that the system killed is told with what to do where memory was the reason."""
-    assert "driver_memory, which is 1g" in str(no_result("window", "1g"))
+    assert "driver_memory, currently 1g" in str(no_result("window", "1g"))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_require_java_home_unsupported(
     fake_java(tmp_path / "jdk" / "bin", prints("11.0.2"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
 
-    with pytest.raises(MachineError, match="is Java 11, expected Java 17 or 21"):
+    with pytest.raises(MachineError, match="is Java 11; expected Java 17 or 21"):
         require_java()
 
 
@@ -76,7 +76,7 @@ def test_require_java_home_empty_folder(
     fake_java(bin_folder, prints("17.0.1"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
 
-    with pytest.raises(MachineError, match=r"JAVA_HOME is .*nothing, where no bin/java is"):
+    with pytest.raises(MachineError, match=r"JAVA_HOME is .*nothing, which has no bin/java"):
         require_java()
 
 
@@ -85,13 +85,13 @@ def test_require_java_unsupported(bin_folder: Path, version: str, major: int) ->
     """Other versions are refused with what was seen, what is expected and what to do."""
     fake_java(bin_folder, prints(version))
 
-    with pytest.raises(MachineError, match=rf"is Java {major}, expected Java 17 or 21\. Install"):
+    with pytest.raises(MachineError, match=rf"is Java {major}; expected Java 17 or 21\. Install"):
         require_java()
 
 
 def test_require_java_missing(bin_folder: Path) -> None:
     """Without any Java the message says what to install."""
-    with pytest.raises(MachineError, match=r"No Java found.* set JAVA_HOME to the folder"):
+    with pytest.raises(MachineError, match=r"No Java found.* set JAVA_HOME to its folder"):
         require_java()
 
 
@@ -115,5 +115,5 @@ def test_require_java_no_version(bin_folder: Path) -> None:
     """A java that names no version is refused with what it printed."""
     fake_java(bin_folder, "echo hello")
 
-    with pytest.raises(MachineError, match=r"names no version, it printed: hello\."):
+    with pytest.raises(MachineError, match=r"printed no version: hello\."):
         require_java()

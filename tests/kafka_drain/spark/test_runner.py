@@ -90,7 +90,7 @@ def test_spark_submit_passes_lines(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_spark_submit_failed() -> None:
     """An error is an error, by its exit code."""
-    with pytest.raises(SparkJobError, match="spark-submit ended with exit code 3"):
+    with pytest.raises(SparkJobError, match="spark-submit failed with exit code 3"):
         run(Program("raise SystemExit(3)"))
 
 
@@ -158,9 +158,9 @@ def test_spark_submit_stopped_without_any() -> None:
         (0, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
         (1, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
         (1, {"error": "java.lang.X"}, SparkJobError, "the job failed in Spark: java.lang.X"),
-        (0, None, SparkJobError, "ended before the job wrote a result"),
-        (1, None, SparkJobError, "ended before the job wrote a result"),
-        (1, {"records": 3}, SparkJobError, "spark-submit ended with exit code 1"),
+        (0, None, SparkJobError, "spark-submit exited before the job wrote a result"),
+        (1, None, SparkJobError, "spark-submit exited before the job wrote a result"),
+        (1, {"records": 3}, SparkJobError, "spark-submit failed with exit code 1"),
     ],
 )
 def test_job_result(

@@ -146,9 +146,9 @@ def test_write_text_synced(
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (errno.ENOSPC, "No space left on device; make room on its disk"),
-        (errno.EDQUOT, "Disk quota exceeded; make room on its disk, or raise the quota"),
-        (errno.EROFS, "Read-only file system; its file system is mounted for reading only"),
+        (errno.ENOSPC, "No space left on device; free disk space"),
+        (errno.EDQUOT, "Disk quota exceeded; free disk space, or raise the quota"),
+        (errno.EROFS, "Read-only file system; its file system is mounted read-only"),
         (errno.EIO, "Input/output error; its disk has failed"),
         (errno.EACCES, "Permission denied; check that .+ this user may write to it"),
     ],

@@ -161,7 +161,7 @@ def test_acquire_held(root: UPath, make_lease: Any, clock: Clock, said: list[str
         f"process {os.getpid()} (run scheduled__1)",
         "since 2026-01-01T12:00:00.000+00:00",
         "until 2026-01-01T12:01:00.000+00:00",
-        "Try again when it has ended",
+        "Try again when it has finished",
     ):
         assert fragment in str(error.value)
     with pytest.raises(LockedError):
@@ -182,7 +182,7 @@ def test_acquire_stale(root: UPath, make_lease: Any, clock: Clock, said: list[st
     assert lock(root)["token"] == taker.token
     assert lock(root)["acquired_at"] == "2026-01-01T12:01:00.000+00:00"
     assert len(said) == 1
-    assert f"process {os.getpid()} (run scheduled__1), which ran out" in said[0]
+    assert f"process {os.getpid()} (run scheduled__1), which expired" in said[0]
     assert names(root) == ["archive.json", "lock.json"]
 
 
@@ -225,7 +225,9 @@ def test_acquire_unreadable(
     os.utime(str(path), (NOON.timestamp(), NOON.timestamp()))
     clock.move(59)
 
-    with pytest.raises(ArchiveError, match=r"lock\.json holds b.* remove it if no drain runs, or"):
+    with pytest.raises(
+        ArchiveError, match=r"lock\.json holds b.* remove it if no drain is running, or"
+    ):
         make_lease().acquire()
     assert path.read_bytes() == content
 
@@ -249,7 +251,7 @@ def test_acquire_leads_nowhere(root: UPath, make_lease: Any) -> None:
     """A lock.json that is neither there nor free ends in an error, not in a loop."""
     os.symlink("nowhere", str(root / "lock.json"))
 
-    with pytest.raises(ArchiveError, match="neither be made nor read; remove it"):
+    with pytest.raises(ArchiveError, match="neither be created nor read; remove it"):
         make_lease().acquire()
 
 
@@ -285,7 +287,11 @@ def test_hold_lease_renews(root: UPath, clock: Clock) -> None:
 
 @pytest.mark.parametrize(
     ("happened", "says"),
-    [("taken", "(run second)'s now"), ("removed", "is gone"), ("garbled", "can't be read")],
+    [
+        ("taken", "(run second). Another drain"),
+        ("removed", "is missing"),
+        ("garbled", "can't be read"),
+    ],
 )
 def test_renew_no_longer_ours(
     root: UPath, make_lease: Any, clock: Clock, said: list[str], happened: str, says: str
@@ -320,7 +326,7 @@ def test_renew_too_late(root: UPath, make_lease: Any, clock: Clock, said: list[s
     lease.renew()
 
     assert lease.lost.is_set()
-    assert "ran out at 2026-01-01T12:01:00.000+00:00 before it was renewed" in said[0]
+    assert "expired at 2026-01-01T12:01:00.000+00:00 before it was renewed" in said[0]
     assert lock(root) == before
     lease.release()
     assert names(root) == ["archive.json"]
@@ -363,7 +369,7 @@ def test_release_of_another(root: UPath, make_lease: Any, clock: Clock, said: li
 
     assert lock(root)["token"] == following.token
     assert late.lost.is_set()
-    assert "(run following)'s now" in said[-1]
+    assert "(run following). Another drain" in said[-1]
 
 
 def test_hold_lease_lost(root: UPath, said: list[str]) -> None:
@@ -460,7 +466,7 @@ def test_open_drain_to_file(cluster: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with (
-        pytest.raises(ArchiveError, match="is a file, expected a folder"),
+        pytest.raises(ArchiveError, match="is a file, not a folder"),
         open_drain(pipeline_to(tmp_path / "file"), cluster, tmp_path, run="r", say=print),
     ):
         pytest.fail("wasn't refused")
@@ -563,7 +569,7 @@ def test_acquire_from_future_not_renewed(
     assert lock(root)["token"] == taker.token
     assert lock(root)["expires_at"] == "2026-01-01T12:01:00.000+00:00"
     assert "lasts until 2029-04-15T12:01:00.000+00:00" in said[0]
-    assert "by this machine's clock it is 2026-01-01T12:00:00.000+00:00" in said[0]
+    assert "this machine's clock says 2026-01-01T12:00:00.000+00:00" in said[0]
     assert "wrong by 1,200 days 0 h or more" in said[0]
     assert "run scheduled__1), which is from the future and wasn't renewed" in said[1]
 

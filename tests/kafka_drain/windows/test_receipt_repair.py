@@ -551,7 +551,9 @@ def test_archive_document_lost(copy: Path) -> None:
     remove("archive.json")(copy)
 
     for refused in (archive.require, lambda: preflight(pipeline, golden_cluster())):
-        with pytest.raises(ArchiveError, match=r"lost its archive.json; run `kafka-drain repair"):
+        with pytest.raises(
+            ArchiveError, match=r"is missing its archive.json; run `kafka-drain repair"
+        ):
             refused()
 
 

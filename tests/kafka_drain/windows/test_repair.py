@@ -136,7 +136,7 @@ def test_run_repair_spark_failed(archive: Archive, lost: str) -> None:
     """A repair whose job failed has sealed nothing; the next one uses its window."""
     spark = Spark(ROWS, fails=1)
 
-    with pytest.raises(SparkJobError, match="ended before the window wrote"):
+    with pytest.raises(SparkJobError, match="before the window wrote"):
         repaired(archive, spark)
 
     assert archive.snapshot().sealed == []

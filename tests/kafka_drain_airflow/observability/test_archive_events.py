@@ -1,4 +1,4 @@
-"""Events of an archive's asset: what is told, and through which outlet."""
+"""Asset events of an archive: their content, and the outlets through which they are emitted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIPELINE = Pipeline(name="orders", topics=["orders"], archive="/archives/orders"
 
 
 class FakeOutlet:
-    """What Airflow gives a task for one of its outlets."""
+    """A fake of what Airflow gives a task for one of its outlets."""
 
     def __init__(self) -> None:
         self.extra: dict[str, Any] = {}
@@ -34,7 +34,7 @@ class FakeOutlet:
     [("/archives/orders", "file:///archives/orders"), ("s3://bucket/orders", "s3://bucket/orders")],
 )
 def test_archive_asset_uri(archive: str, uri: str) -> None:
-    """The asset is where the archive lies, as a URI."""
+    """The asset's URI is the location of the archive."""
     asset = archive_asset(Pipeline(name="orders", topics=["orders"], archive=archive))
 
     assert isinstance(asset, Asset)
@@ -42,7 +42,7 @@ def test_archive_asset_uri(archive: str, uri: str) -> None:
 
 
 def test_tell_replaced_by_alias() -> None:
-    """Replaced files are told of by the alias alone: other outlets have an event anyway."""
+    """Replaced files are reported only through the alias: other outlets get an event anyway."""
     alias, other = replaced_alias(PIPELINE), Asset("file:///elsewhere")
     outlets = [FakeOutlet(), FakeOutlet()]
     context = {"outlet_events": {alias: outlets[0], other: outlets[1]}}
@@ -54,7 +54,7 @@ def test_tell_replaced_by_alias() -> None:
 
 
 def test_tell_validated_extra() -> None:
-    """What a validation has found is the extra of its outlets' events."""
+    """A validation's result is the extra of its outlets' events."""
     asset, outlet = archive_asset(PIPELINE), FakeOutlet()
 
     tell_validated([asset], {"outlet_events": {asset: outlet}}, {"segments": [1]})
@@ -63,6 +63,6 @@ def test_tell_validated_extra() -> None:
 
 
 def test_tell_without_events() -> None:
-    """A task that is run without Airflow's events tells nobody, and goes on."""
+    """A task that runs without Airflow's events emits nothing, and doesn't fail."""
     tell_validated([archive_asset(PIPELINE)], {}, {"segments": []})
     tell_replaced([replaced_alias(PIPELINE)], {}, PIPELINE, {})

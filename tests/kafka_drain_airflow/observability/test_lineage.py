@@ -1,4 +1,4 @@
-"""What OpenLineage is told, in the provider's own types."""
+"""Lineage reported to OpenLineage, in the provider's own types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_drain_airflow.observability.lineage import (
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# In a process of its own: importing Airflow changes logging and warnings for good.
+# In a separate process: importing Airflow changes logging and warnings permanently.
 EXTRACT = """
 import json, warnings
 warnings.simplefilter("ignore")
@@ -50,7 +50,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What Airflow's provider takes from the operators, by task."""
+    """The lineage that Airflow's provider gets from the operators, by task."""
     ended = subprocess.run(
         [sys.executable, "-c", EXTRACT],
         env={
@@ -83,7 +83,7 @@ def test_lineage_of_republish(told: Any) -> None:
 
 
 def test_lineage_of_nothing(told: Any) -> None:
-    """A task that moved nothing tells nothing."""
+    """A task that moved nothing reports no lineage."""
     assert told["idle"] is None
 
 
@@ -96,7 +96,7 @@ def test_lineage_of_nothing(told: Any) -> None:
     ],
 )
 def test_topic_names(servers: str, namespace: str) -> None:
-    """A cluster has one name, in whatever order its addresses are given."""
+    """A cluster has one name, regardless of the order of its addresses."""
     assert topic_names(servers) == namespace
 
 
@@ -110,12 +110,12 @@ def test_topic_names(servers: str, namespace: str) -> None:
     ],
 )
 def test_archive_name(archive: str, name: tuple[str, str]) -> None:
-    """An archive's name is of the kind that OpenLineage's specification has for its store."""
+    """An archive's name follows OpenLineage's naming convention for its store."""
     assert archive_name(archive) == name
 
 
 def test_group_lineage() -> None:
-    """Drains in one task have each topic once, and each archive with its own records."""
+    """The drains in one task list each topic once, and each archive with its own record count."""
     found = group_lineage(
         [
             drain_lineage("b:9092", ["t1", "t2"], "/archives/p", 7),

@@ -1,4 +1,4 @@
-"""What operators tell Airflow's metrics."""
+"""Gauges that operators send to Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
 
 class Gauges:
-    """A StatsD of which only the last values are known."""
+    """A fake StatsD that keeps only the last values."""
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
@@ -38,7 +38,7 @@ def overview(**keys: Any) -> dict[str, Any]:
 
 
 def test_tell_overview(told: Gauges) -> None:
-    """A validation tells how the archive stands, by stable names."""
+    """A validation reports the archive's state under stable names."""
     metrics.tell_overview("orders", overview(gaps={"control": 5}), 1.5)
 
     assert told.values == {
@@ -56,7 +56,7 @@ def test_tell_overview(told: Gauges) -> None:
 
 
 def test_tell_overview_findings(told: Gauges) -> None:
-    """What is wrong is told by reason, what Kafka will delete in hours; what isn't known isn't."""
+    """Findings are reported by reason, along with the hours to expiry; unknown values aren't."""
     seen = overview(
         verdict="findings",
         findings={"file_missing": 2},
@@ -73,7 +73,7 @@ def test_tell_overview_findings(told: Gauges) -> None:
 
 
 def test_tell_drain(told: Gauges) -> None:
-    """A drain tells what it did; a pipeline's name is one level of the metric's."""
+    """A drain reports its figures; a pipeline's name is a single level of the metric's name."""
     result = {"offsets": 10, "records": 9, "seconds": 2.0, "offsets_per_second": 5, "start": "{}"}
 
     metrics.tell_drain("eu.orders", result)
@@ -88,7 +88,7 @@ def test_tell_drain(told: Gauges) -> None:
 
 
 def test_tell_republish(told: Gauges) -> None:
-    """A republish tells what it sent, and how fast."""
+    """A republish reports the number of records sent and the rate."""
     metrics.tell_republish("orders", {"records": 9, "seconds": 2.0, "records_per_second": 4})
 
     assert told.values == {

@@ -1,4 +1,4 @@
-"""Where the buttons of a task instance lead to."""
+"""The targets of a task instance's buttons."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kafka_drain_airflow.observability.task_links import archive_address
         ("maintain_a/b", "maintain", "MaintainOperator", "/archives/drain_a%2Fb"),
         ("drain_group_g", "validate_a", "ValidateManifestOperator", "/archives/drain_a"),
         ("drain_group_g", "drain", "KafkaDrainGroupOperator", "/archives"),
-        # A pipeline of such a name.
+        # A pipeline whose name looks like this.
         ("drain_group_g", "drain", "KafkaDrainOperator", "/archives/drain_group_g"),
         ("other_a", "validate", "ValidateManifestOperator", ""),
         ("drain", "drain", "KafkaDrainOperator", ""),
     ],
 )
 def test_archive_address(dag_id: str, task_id: str, task_type: str, page: str) -> None:
-    """A task leads to its archive's page, a group's drain to that of all archives."""
+    """A task links to its archive's page, a group's drain to the page of all archives."""
     address = archive_address(dag_id, task_id, task_type)
 
     assert address.endswith(page)

@@ -1,4 +1,4 @@
-"""How far a task has got, from what it says."""
+"""Progress of a task, parsed from its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Task:
 
 
 def heard(*lines: str, seconds: float = SECONDS, task: Task | None = None) -> list[dict[str, Any]]:
-    """Return what is kept when a line comes every so many seconds."""
+    """Return what is stored when lines arrive at a given interval in seconds."""
     task = task or Task()
     times = iter(range(1000))
     progress = TaskProgress(task, lambda: next(times) * seconds)
@@ -51,7 +51,7 @@ def heard(*lines: str, seconds: float = SECONDS, task: Task | None = None) -> li
     unit=st.sampled_from(["offsets", "records", "source partitions"]),
 )
 def test_hear_property(done: int, total: int, seconds: float, unit: str) -> None:
-    """Whatever a job says of its progress is understood."""
+    """Every progress line that a job can print is understood."""
     clock = iter([0.0, seconds, seconds, seconds])
     progress = Progress(unit, total, lambda: next(clock))
 
@@ -77,12 +77,12 @@ def test_hear_property(done: int, total: int, seconds: float, unit: str) -> None
     ],
 )
 def test_is_progress_of_others(value: Any) -> None:
-    """What somebody else has written under that key isn't shown."""
+    """A value that another task wrote under that key isn't shown."""
     assert not is_progress(value)
 
 
 def test_hear_not_too_often() -> None:
-    """A write is a request: not each line is one, but the last one is."""
+    """Because a write is a request, not every line is written, but the last one always is."""
     lines = [f"drain a: {n} of 100 offsets ({n} %)" for n in range(1, 101)]
 
     kept = heard(*lines, seconds=SECONDS / 10)
@@ -95,7 +95,7 @@ def test_hear_not_too_often() -> None:
     [
         "drain a: 100 offsets planned",
         "26/11/22 WARN 5 of 6 tasks (80 %) failed",
-        "drain a: nothing new, Kafka holds no offset that is not drained",
+        "drain a: nothing new; every offset that Kafka holds is drained",
         "",
         # Work whose progress isn't shown, or that has no name.
         "maintain a: 5 of 6 bytes (83 %)",
@@ -103,12 +103,12 @@ def test_hear_not_too_often() -> None:
     ],
 )
 def test_hear_other_lines(line: str) -> None:
-    """What isn't progress is passed on, and kept by nobody."""
+    """Lines without progress are not stored."""
     assert heard(line) == []
 
 
 def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
-    """Where it can't be kept, the task goes on, and says so once."""
+    """If progress can't be stored, the task continues and logs it once."""
     task = Task(fails=True)
     lines = [f"drain a: {n} of 9 offsets (0 %)" for n in range(9)]
 
@@ -116,16 +116,16 @@ def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
         heard(*lines, task=task)
 
     assert len(task.pushed) == 1
-    assert caplog.messages == ["progress isn't kept: ConnectionError: no API server"]
+    assert caplog.messages == ["can't store progress: ConnectionError: no API server"]
 
 
 def test_hear_without_task() -> None:
-    """Outside of a task there is nobody to tell."""
+    """Outside of a task, nothing is stored."""
     TaskProgress(None).hear("drain a: 1 of 2 offsets (50 %)")
 
 
 def test_hear_spark_ui() -> None:
-    """Where Spark's UI is, is kept at once, and with the progress from then on."""
+    """The Spark UI's URL is stored immediately, and with all later progress."""
     task = Task()
     [before, after] = heard(
         "drain a: 0 of 10 offsets (0 %)",

@@ -1,4 +1,4 @@
-"""Operators that send, replace or delete act where they are told to."""
+"""Operators that send, replace or delete apply their plan only if told to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# In a process of its own: importing Airflow changes logging and warnings for good.
+# In a separate process: importing Airflow changes logging and warnings permanently.
 ASK = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -33,23 +33,38 @@ REPUBLISH, MAINTAIN, REPROCESS = (
     "MaintainOperator",
     "ReprocessOperator",
 )
-#: Operator and arguments of each case; whether it acts, and what it is warned of.
+#: By case: operator and arguments, whether it applies the plan, and the expected warning.
 CASES: dict[str, tuple[str, dict[str, Any], bool, str]] = {
     "told": (REPUBLISH, {"apply": True}, True, ""),
     "told by a template": (REPUBLISH, {"apply": "True"}, True, ""),
     "told not to": (MAINTAIN, {"apply": False}, False, ""),
-    # Until 0.4: a mirror that silently sends nothing any more would be found late.
-    "untold republish": (REPUBLISH, {}, True, "acts without apply, and from 0.4 on won't: set it"),
-    "untold maintenance": (MAINTAIN, {}, True, "acts without apply, and from 0.4 on won't: set it"),
+    # Until 0.4: a mirror that silently stopped sending would be noticed too late.
+    "untold republish": (
+        REPUBLISH,
+        {},
+        True,
+        "applies its plan without apply set; from 0.4 on it won't: set it",
+    ),
+    "untold maintenance": (
+        MAINTAIN,
+        {},
+        True,
+        "applies its plan without apply set; from 0.4 on it won't: set it",
+    ),
     "untold reprocess": (REPROCESS, {}, False, ""),
-    "old": (REPROCESS, {"is_dry_run": False}, True, "dry_run goes away in 0.4: set apply, its"),
-    "old dry run": (REPUBLISH, {"is_dry_run": "true"}, False, "dry_run goes away in 0.4: set"),
+    "old": (REPROCESS, {"is_dry_run": False}, True, "dry_run will be removed in 0.4; set apply"),
+    "old dry run": (
+        REPUBLISH,
+        {"is_dry_run": "true"},
+        False,
+        "dry_run will be removed in 0.4; set",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Whether each case acts, and what it warns of."""
+    """Whether each case applies its plan, and its warnings."""
     asked = {case: (operator, arguments) for case, (operator, arguments, *_) in CASES.items()}
     ended = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(asked)],
@@ -68,7 +83,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("case", CASES)
 def test_applies(case: str, answers: Any) -> None:
-    """An operator acts where `apply` says so; older spellings are heard, with a warning."""
+    """An operator applies its plan if `apply` says so; older spellings work, with a warning."""
     operator, _, acts, warning = CASES[case]
     found, warned = answers[case]
 

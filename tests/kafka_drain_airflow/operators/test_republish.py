@@ -1,4 +1,4 @@
-"""The republish operator takes what the request has."""
+"""The republish operator accepts all options of a republish request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPERATOR = Path(__file__).parents[3] / "plugins/kafka_drain_airflow/operators/re
 
 
 def test_arguments_are_the_options() -> None:
-    """Airflow reads a signature, and so do editors: it names each option, in their order."""
+    """The signature, which Airflow and editors read, lists all options in order."""
     [init] = (
         node
         for node in ast.walk(ast.parse(OPERATOR.read_text()))
@@ -20,6 +20,6 @@ def test_arguments_are_the_options() -> None:
 
     names = [argument.arg for argument in init.args.kwonlyargs]
     assert names == [*RepublishRequest.model_fields]
-    # What isn't given is what the request has as its default.
+    # Arguments that aren't given have the request's default.
     defaults = {ast.unparse(default) for default in init.args.kw_defaults if default}
     assert defaults == {"None"}

@@ -1,4 +1,4 @@
-"""What a validation that fails has said before, and to whom."""
+"""What a failing validation has reported before it fails, and to whom."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.kafka_drain.golden import golden_copy, seal
 def test_validate_operator_tells_what_failed_attempt_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sealed by an attempt that failed is in the event of the one that succeeds, once."""
+    """Segments sealed by a failed attempt are in the event of the next successful one, once."""
     archive = golden_copy(tmp_path / "archive")
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
@@ -52,7 +52,7 @@ def test_validate_operator_tells_what_failed_attempt_sealed(
 
 @pytest.fixture
 def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Exception, Any, Any]:
-    """The error of a validation with a finding, its XComs, and the contexts of who asked."""
+    """The error of a validation with a finding, its XComs, and the alert callbacks' contexts."""
     archive = tmp_path / "archive"
     Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
     found = [Finding(Reason.FILE_MISSING, "a", "b")]
@@ -79,7 +79,7 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Exception, 
 
 
 def test_validate_operator_failed_names_report(failed: Any) -> None:
-    """A validation that fails has named its report before."""
+    """A validation that fails has published its report's path before."""
     error, pushed, _ = failed
 
     assert type(error).__name__ == "AirflowFailException"
@@ -88,7 +88,7 @@ def test_validate_operator_failed_names_report(failed: Any) -> None:
 
 
 def test_validate_operator_failed_alerts(failed: Any) -> None:
-    """Who asked is told of what is wrong, although another one couldn't be."""
+    """A callback gets the alerts even if another callback failed."""
     _, _, [context] = failed
 
     assert context["run_id"] == "failed run"

@@ -1,4 +1,4 @@
-"""The pages of Airflow 2's webserver, below an address with a path: rights, menu, links."""
+"""The pages in Airflow 2's webserver, below a base URL with a path: permissions, menu, links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for name in ("a", "b"):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
-    """What an Airflow of its own answers, by user and address."""
+    """Responses of a separate Airflow, by user and URL."""
     folder = tmp_path_factory.mktemp("flask")
     root = sealed_copy(folder / "archive").root
     report = root / "reports" / "run_1.json"
@@ -76,7 +76,7 @@ def test_archives_of_dag_files(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archives_in_menu(answers: dict[str, PageAnswer]) -> None:
-    """Who sees DAGs in the menu sees the archives, and nobody else."""
+    """Users who see DAGs in the menu see the archives, and no one else does."""
     item = f'<a href="{ARCHIVES}">Kafka archives</a>'
 
     assert item in answers["home"].text
@@ -85,7 +85,7 @@ def test_archives_in_menu(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_report_linked(answers: dict[str, PageAnswer]) -> None:
-    """The button Report of a task instance leads to its report."""
+    """The Report button of a task instance links to its report."""
     url = json.loads(answers["link"].text)["url"]
 
     assert url == f"{BASE}/kafka-drain/reports/drain_a?run_id=run+1&task_id=validate"
@@ -93,7 +93,7 @@ def test_report_linked(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archives_to_guest(answers: dict[str, PageAnswer]) -> None:
-    """Who may read one DAG sees its archive, and nothing of others."""
+    """A user who may read one DAG sees its archive, and nothing of others."""
     assert "drain_b" not in answers[f"guest {ARCHIVES}"].text
     assert "drain_a" in answers[f"guest {ARCHIVES}"].text
     assert [answers[f"guest {url}"].status for url in OWN] == [200, 404, 200, 200]
@@ -105,14 +105,14 @@ def test_archives_to_guest(answers: dict[str, PageAnswer]) -> None:
 
 @pytest.mark.parametrize("url", [*OWN, *OTHERS])
 def test_archive_without_right_to_xcoms(answers: dict[str, PageAnswer], url: str) -> None:
-    """Who may read DAGs but no XComs has no archive's page, report or receipt."""
+    """A user who may read DAGs but no XComs can't see an archive's page, report or receipt."""
     assert answers[f"without_xcoms {url}"].status == 302
     assert answers[f"without_xcoms {url}"].headers["location"] == f"{BASE}/home"
 
 
 @pytest.mark.parametrize("url", [ARCHIVES, f"{BASE}/kafka-drain/api/archives", *OWN, *OTHERS])
 def test_archives_without_role(answers: dict[str, PageAnswer], url: str) -> None:
-    """A login without rights is told nothing; without a login, the pages lead to it."""
+    """A user without permissions sees nothing; without a login, the pages redirect to it."""
     refused, answer = answers[f"homeless {url}"], answers[f"{NOBODY} {url}"]
 
     assert refused.status == 403

@@ -1,4 +1,4 @@
-"""The page of all archives, asked of a real Airflow's login and database, in its own process."""
+"""The page of all archives, with a real Airflow's login and database, in its own process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ USERS = (VIEWER, "stranger", FORGER, NOBODY)
 
 
 def lose_a_file(folder: Path) -> Path:
-    """Return an archive of which a validation has found a file of one partition to be gone."""
+    """Return an archive whose validation found that a file of one partition is missing."""
     archive = sealed_copy(folder)
     newest = list(archive.generation(1).receipts())[-1]
     [lost] = [file for file in newest.files if {c.tp for c in file.contents} == {P1}]
@@ -69,11 +69,11 @@ def lose_a_file(folder: Path) -> Path:
 
 
 def at(clock: str) -> str:
-    """Return a time of the day of the validation, which is at 11:00."""
+    """Return a time on the day of the validation, which takes place at 11:00."""
     return f"2026-11-22T{clock}:00+00:00"
 
 
-#: Of one validated archive: runs by their dates, when they began and ended, and their tasks.
+#: For one validated archive: runs by date, their start and end, and their tasks.
 PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] = {
     # The older of two runs was cleared, and has failed.
     "cleared": (
@@ -81,22 +81,22 @@ PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] 
         {"r1": (at("11:30"), at("11:40")), "r2": (at("10:50"), at("11:01"))},
         [("drain_cleared", "r2", "validate", "success")],
     ),
-    # Somebody has validated by hand while the run drained.
+    # A manual validation took place while the run was draining.
     "by_hand": ({"r1": "failed"}, {"r1": (at("10:50"), at("11:20"))}, []),
-    # A backfill of what was long ago, and later runs that were validated.
+    # A backfill of old intervals, and later runs that were validated.
     "backfilled": (
         {"r0": "failed"} | {f"s{number}": "success" for number in range(9)},
         {"r0": (at("11:30"), at("11:40"))}
         | {f"s{number}": (at("10:50"), at("11:01")) for number in range(9)},
         [("drain_backfilled", f"s{number}", "validate", "success") for number in range(9)],
     ),
-    # After it, all was validated.
+    # Everything was validated afterwards.
     "since": (
         {"r1": "failed", "r2": "success"},
         {"r1": (at("10:30"), at("10:40")), "r2": (at("10:50"), at("11:01"))},
         [("drain_since", "r2", "validate", "success")],
     ),
-    # What failed came after its validation, which proved all that the run drained.
+    # The failure came after the validation, which proved everything that the run drained.
     "validated": (
         {"r1": "failed"},
         {"r1": (at("10:50"), at("11:20"))},
@@ -107,7 +107,7 @@ PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
-    """What an Airflow of its own answers: by user and address, status, text and headers."""
+    """Responses of a separate Airflow, by user and URL: status, text and headers."""
     folder = tmp_path_factory.mktemp("archives")
     validated, new = folder / "a", folder / "new"
     (validated / "reports").mkdir(parents=True)
@@ -150,7 +150,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     for number, dag_id in enumerate(
         name for name in dags if name != "drain_b" and name.removeprefix("drain_") not in PROVEN
     ):
-        # Anybody's task may note something under that name; a window's drain tells other things.
+        # Any task may write an XCom with that name; a window's drain returns other fields.
         progress: Any = "mine" if number % 2 else PROGRESS
         result = {"plan": 1} if number % 2 else {"offsets": 9000, "seconds": 6.0}
         for run_id, key, value in (
@@ -159,7 +159,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         ):
             noted = {"dag_id": dag_id, "run_id": run_id, "task_id": "drain"}
             scene["xcoms"].append({**noted, "key": key, "value": value})  # type: ignore[typeddict-item]
-    # Of one archive, a newer run's Spark starts; of another, the task has ended.
+    # For one archive, Spark is starting in a newer run; for another, the task has finished.
     scene["runs"] = {**scene["runs"], "drain_golden": runs | {"run+10": "running"}}
     scene["tasks"] = [
         *scene["tasks"],
@@ -178,7 +178,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
 
 
 def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """Who may read the DAGs sees their archives, and why some can't be read."""
+    """A user who may read the DAGs sees their archives, and why some can't be read."""
     status, text, _ = answers[f"viewer {DATA}"]
 
     assert status == 200
@@ -194,11 +194,11 @@ def test_archives_to_viewer(answers: dict[str, PageAnswer]) -> None:
         **dict.fromkeys(PROVEN, "complete"),
     }
     assert rows["a"]["overview"]["files"] == 7
-    assert "is in no store that this server asks" in rows["web"]["problem"]
+    assert "isn't in a store that this server may access" in rows["web"]["problem"]
 
 
 def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
-    """An archive is complete only until a run has failed since, whatever the run's date."""
+    """An archive is complete only until a later run fails, regardless of the run's date."""
     _, text, _ = answers[f"viewer {DATA}"]
 
     rows = {row["name"]: row["standing"] for row in json.loads(text)["archives"]}
@@ -212,7 +212,7 @@ def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """The page links to archive, report and the last eight runs, and lets nothing else run."""
+    """The page links to archive, report and the last eight runs, and allows no foreign scripts."""
     status, text, headers = answers[f"viewer {PAGE}"]
 
     assert status == 200
@@ -220,7 +220,7 @@ def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert 'href="/kafka-drain/archives/drain_a/report"' in text
     assert f'href="{RUN}9"' in text
     assert text.count(f'href="{RUN}') == 8
-    # Airflow 2 has no frame around it that leads back.
+    # In Airflow 2, no frame with a link back surrounds the page.
     assert ('href="/home"' in text) is not AIRFLOW_V_3_0_PLUS
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -230,7 +230,7 @@ def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
 
 @pytest.mark.parametrize("url", [PAGE, f"{PAGE}/drain_a"])
 def test_page_script_is_the_policys(answers: dict[str, PageAnswer], url: str) -> None:
-    """The page's one script is the one that its policy lets run, to the letter."""
+    """The page's only script is exactly the one that its policy allows."""
     _, text, headers = answers[f"viewer {url}"]
 
     [script] = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
@@ -249,12 +249,12 @@ def test_page_script_is_the_policys(answers: dict[str, PageAnswer], url: str) ->
     ],
 )
 def test_newest_report_to_viewer(answers: dict[str, PageAnswer], url: str, status: int) -> None:
-    """The newest report is shown, or why there is none."""
+    """The newest report is shown, or the reason why there is none."""
     assert answers[f"viewer {url}"][0] == status
 
 
 def test_newest_report_coloured(answers: dict[str, PageAnswer]) -> None:
-    """A page around the report may choose its colours."""
+    """A page that embeds the report may choose its colors."""
     plain, dark, other = (answers[f"viewer {url}"][1] for url in (URLS[2], *URLS[13:15]))
 
     assert plain == '<html lang="en"><title>the report</title>'
@@ -263,7 +263,7 @@ def test_newest_report_coloured(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """An archive's page has its runs and receipts, and one that can't be read says why."""
+    """An archive's page shows its runs and receipts, or why the archive can't be read."""
     shown = {url: answers[f"viewer {url}"] for url in URLS}
 
     golden = shown["/kafka-drain/archives/drain_golden"]
@@ -272,11 +272,11 @@ def test_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert "script-src 'sha256-" in golden[2]["content-security-policy"]
     for name in ("drain_a", "drain_web"):
         assert shown[f"/kafka-drain/archives/{name}"][0] == 200
-    assert "in no store that this server asks" in shown["/kafka-drain/archives/drain_web"][1]
+    assert "in a store that this server may access" in shown["/kafka-drain/archives/drain_web"][1]
 
 
 def test_archive_throughput_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """An archive's page shows how fast its drains were; other results are left out."""
+    """An archive's page shows the throughput of its drains; other results are left out."""
     shown = answers["viewer /kafka-drain/archives/drain_golden"][1]
     other = answers["viewer /kafka-drain/archives/drain_new"][1]
 
@@ -285,7 +285,7 @@ def test_archive_throughput_to_viewer(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """An archive's page shows how far a running task has got; what isn't progress is left out."""
+    """An archive's page shows the progress of running tasks; invalid progress is left out."""
     shown = answers["viewer /kafka-drain/archives/drain_a"][1]
     other = answers["viewer /kafka-drain/archives/drain_new"][1]
 
@@ -298,7 +298,7 @@ def test_archive_progress_to_viewer(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archive_of_a_lost_file_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """The map is red where a file is lost, and an outline where no validation proves anything."""
+    """The map is red where a file is missing, and an outline where nothing is proven."""
     lost = answers["viewer /kafka-drain/archives/drain_lost"][1]
     unproven = answers["viewer /kafka-drain/archives/drain_golden"][1]
 
@@ -310,7 +310,7 @@ def test_archive_of_a_lost_file_to_viewer(answers: dict[str, PageAnswer]) -> Non
 
 
 def test_archive_progress_of_the_newest_run(answers: dict[str, PageAnswer]) -> None:
-    """While a run's Spark starts, the run before isn't shown; one that has ended shows its end."""
+    """While a run starts Spark, the previous run isn't shown; a finished run shows its result."""
     starts = answers["viewer /kafka-drain/archives/drain_golden"][1]
     ended = answers["viewer /kafka-drain/archives/drain_web"][1]
 
@@ -322,7 +322,7 @@ def test_archive_progress_of_the_newest_run(answers: dict[str, PageAnswer]) -> N
 
 
 def test_grouped_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """An archive that a group's DAG drains to shows that DAG's runs, throughput and progress."""
+    """The page of an archive drained by a group's DAG shows that DAG's runs and progress."""
     listed = answers[f"viewer {PAGE}"][1]
     shown = answers["viewer /kafka-drain/archives/drain_b"][1]
 
@@ -333,7 +333,7 @@ def test_grouped_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_receipt_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """A receipt is shown as it was sealed; no other file is."""
+    """A receipt is served exactly as it was sealed; no other file is served."""
     status, text, headers = answers[f"viewer {URLS[9]}"]
     assert status == 200
     assert json.loads(text)["generation"] == 1
@@ -345,7 +345,7 @@ def test_receipt_to_viewer(answers: dict[str, PageAnswer]) -> None:
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("user", [NOBODY, FORGER])
 def test_archives_without_login(answers: dict[str, PageAnswer], user: str, url: str) -> None:
-    """Without a login nothing is told; Airflow 2 leads to it."""
+    """Without a login nothing is disclosed; Airflow 2 redirects to it."""
     status, text, headers = answers[f"{user} {url}"]
 
     if AIRFLOW_V_3_0_PLUS:
@@ -359,7 +359,7 @@ def test_archives_without_login(answers: dict[str, PageAnswer], user: str, url: 
 
 
 def test_archives_to_stranger(answers: dict[str, PageAnswer]) -> None:
-    """Who may read no DAG sees no archive, and no report."""
+    """A user who may read no DAG sees no archive and no report."""
     shown = [answers[f"stranger {url}"] for url in URLS]
 
     assert {status for status, _, _ in shown[2:]} == {403 if AIRFLOW_V_3_0_PLUS else 302}
@@ -370,7 +370,7 @@ def test_archives_to_stranger(answers: dict[str, PageAnswer]) -> None:
 
 
 def test_archives_in_navigation(answers: dict[str, PageAnswer]) -> None:
-    """Airflow's navigation leads to the page."""
+    """Airflow's navigation links to the page."""
     if AIRFLOW_V_3_0_PLUS:
         from kafka_drain_plugin import KafkaDrainPlugin
 

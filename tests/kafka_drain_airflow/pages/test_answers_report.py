@@ -1,4 +1,4 @@
-"""Who sees a report in Airflow's UI, and what else the page never shows."""
+"""Who may see a report in Airflow's UI, and which files are never served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = "<!DOCTYPE html><title>the report</title>"
 
 
 def link(run_id: str, xcoms: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return where the button Report leads to, when the task has these XComs."""
+    """Return the target of the Report button, given the task's XComs."""
     known = SimpleNamespace(get_value=lambda *, ti_key, key: xcoms.get(key))
     monkeypatch.setattr(report_link, "XCom", known)
     key: Any = SimpleNamespace(dag_id="drain_p", run_id=run_id, task_id="validate", map_index=-1)
@@ -30,7 +30,7 @@ def url(run_id: str, dag_id: str = "drain_p") -> str:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Paths that an XCom might hold, none of them a report's."""
+    """Paths that an XCom might contain, none of them a report's."""
     folder = tmp_path_factory.mktemp("hostile")
     archive, plain = folder / "archive", folder / "plain"
     for name in ("reports", "data", "reports/deeper"):
@@ -105,7 +105,7 @@ def answers(
 
 
 def test_report_to_viewer(answers: dict[str, PageAnswer]) -> None:
-    """Who may read the DAG's XComs sees the page, in which nothing runs or loads."""
+    """A user who may read the DAG's XComs sees the page, in which nothing runs or loads."""
     status, text, headers = answers["viewer"]
 
     assert (status, text) == (200, PAGE)
@@ -125,27 +125,27 @@ def test_report_to_viewer(answers: dict[str, PageAnswer]) -> None:
     [("anonymous", 401), ("anonymous, no such run", 401), ("forger", 403), ("stranger", 403)],
 )
 def test_report_without_right(who: str, status: int, answers: dict[str, PageAnswer]) -> None:
-    """Nobody else learns anything, not even which runs there are; Airflow 2 leads elsewhere."""
+    """Other users learn nothing, not even which runs exist; Airflow 2 redirects them."""
     assert answers[who][0] == (status if AIRFLOW_V_3_0_PLUS else 302)
     assert "archive" not in answers[who][1]
 
 
 @pytest.mark.parametrize("case", ["no such run", "another DAG", "all DAGs", "another map index"])
 def test_report_not_written(case: str, answers: dict[str, PageAnswer]) -> None:
-    """A task instance without a report is a 404 that says so."""
+    """A task instance without a report gets a 404 that says so."""
     status, text, _ = answers[case]
 
     assert status == 404
-    assert "has written no report; its log says why" in text
+    assert "wrote no report; its log says why" in text
 
 
 def test_report_without_run(answers: dict[str, PageAnswer]) -> None:
-    """The run has to be named."""
+    """The run is required."""
     assert answers["no run"][0] == (422 if AIRFLOW_V_3_0_PLUS else 404)
 
 
 def test_report_of_hostile_path(answers: dict[str, PageAnswer], hostile: dict[str, Any]) -> None:
-    """What isn't the report of an archive is never served, whatever the XCom says."""
+    """A path that isn't an archive's report is never served, whatever the XCom contains."""
     seen = {name: answers[f"hostile {name}"] for name in hostile}
 
     assert {name: answer[0] for name, answer in seen.items()} == dict.fromkeys(hostile, 404)
@@ -154,11 +154,11 @@ def test_report_of_hostile_path(answers: dict[str, PageAnswer], hostile: dict[st
 
 @pytest.mark.parametrize("page", ["docs", "schema"])
 def test_report_tells_nothing_else(page: str, answers: dict[str, PageAnswer]) -> None:
-    """The pages that FastAPI would add are not there: they would need no login."""
+    """FastAPI's built-in pages are disabled, because they would need no login."""
     assert answers[page][0] == 404
 
 
 def test_report_link(answers: dict[str, PageAnswer], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link leads to the report, and there is none without a report."""
+    """The link opens the report, and there is no link without a report."""
     assert link("run+1", {}, monkeypatch) == ""
     assert answers["linked"][:2] == (200, PAGE)

@@ -1,4 +1,4 @@
-"""What is taken from Airflow's database as a task's own words."""
+"""Values that tasks wrote to Airflow's database are decoded safely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUE = {"text": "a", "number": 7, "none": None, "list": [1.5, True, {"deep": "b
 
 
 class Hostile:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class Hostile:
 
 @pytest.mark.parametrize("value", [VALUE, "text", 7, None, [], "caf\u00e9"])
 def test_plain(value: Any) -> None:
-    """A value is the same as text, as bytes, as a pickle of any protocol and as itself."""
+    """A value decodes the same from text, bytes, a pickle of any protocol, and natively."""
     text = json.dumps(value)
 
     assert plain(text) == value
@@ -38,7 +38,7 @@ def test_plain(value: Any) -> None:
 
 
 def test_plain_of_hostile_pickle(tmp_path: Path) -> None:
-    """A pickle that would run something is left as it is."""
+    """A pickle that would execute code is returned unchanged."""
     target = tmp_path / "made"
     value = pickle.dumps({"path": Hostile(target)})
 
@@ -50,5 +50,5 @@ def test_plain_of_hostile_pickle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [b"\x80", b"\x80\x04.", b"\xff", b"", "", "{", b"\x80\xff", 7.5])
 def test_plain_of_anything(value: Any) -> None:
-    """What is neither JSON nor a pickle is left as it is."""
+    """A value that is neither JSON nor a pickle is returned unchanged."""
     assert plain(value) == value

@@ -1,1 +1,1 @@
-"""The journal: what was sealed, in the order of its sealing."""
+"""The journal: a record of everything sealed, in the order of sealing."""

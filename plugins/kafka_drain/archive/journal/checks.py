@@ -1,6 +1,6 @@
-"""An archive against its journal: is everything there that was sealed, as it was, and once?
+"""Comparison of an archive with its journal: everything sealed must exist, unchanged and once.
 
-Reads, of each generation, its document and the newest receipt, and of each window both of its own.
+Reads the document and the newest receipt of each generation, and plan and receipt of each window.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ __all__ = [
     "refuse_unsound",
 ]
 
-# Something is sealed, and a receipt removed on purpose, while it is looked at.
+# Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
 
-#: So the journal names offsets that nobody holds, before the topic's id.
+#: Prefix, before the topic id, of the journal's entries for accepted holes.
 _HOLES = "holes/"
 
 _REASONS = {Verdict.MISSING: Reason.RECEIPT_MISSING, Verdict.CHANGED: Reason.RECEIPT_CHANGED}
@@ -70,19 +70,19 @@ _REASONS = {Verdict.MISSING: Reason.RECEIPT_MISSING, Verdict.CHANGED: Reason.REC
 
 @dataclass
 class SealedState:
-    """What the journal and the archive say together.
+    """The combined state of journal and archive.
 
     Attributes:
-        snapshot: The archive as it was looked at.
+        snapshot: The archive as it was checked.
         journal: The journal.
-        findings: What is missing, changed, or there twice.
+        findings: What is missing, changed or duplicated.
         warnings: What was given up for good.
-        there: All that is sealed.
-        known: How many entries a receipt, at least, was sealed after.
-        newest: The newest receipt of each generation that is in order, by its folder.
-        windows: The receipts of sealed windows that are in order.
-        claims: Which offsets the segments hold.
-        holes: Offsets between two generations that no segment holds.
+        there: Everything that is sealed.
+        known: Highest number of journal entries recorded in a receipt.
+        newest: Newest valid receipt of each generation, by its folder.
+        windows: Valid receipts of sealed windows.
+        claims: Offsets held by the segments.
+        holes: Offsets between two generations that are in no segment.
     """
 
     snapshot: Snapshot
@@ -103,11 +103,11 @@ def check_sealed_state(
     """Compare an archive with its journal; changes nothing.
 
     Args:
-        snapshot: The archive. Where something looks wrong, a later one is looked at: what is noted
-            meanwhile, and removed on purpose, mustn't look like damage.
-        windows: Whether windows are looked at, overlaps looked for, and holes between any two
-            generations: else only before one that has drained nothing yet.
-        chain_is_read: Whether the caller checks every receipt of each generation itself.
+        snapshot: The archive. If something looks wrong, later snapshots are checked: concurrent
+            sealing and deliberate removal must not look like damage.
+        windows: Whether to check windows, overlaps, and the holes between all generations;
+            otherwise only holes before a generation that has drained nothing yet are checked.
+        chain_is_read: Whether the caller itself checks every receipt of each generation.
     """
     state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
     newest = None
@@ -123,15 +123,16 @@ def check_sealed_state(
 def refuse_unsound(
     snapshot: Snapshot, *, windows: bool = True, filling: bool = False
 ) -> SealedState:
-    """Refuse to decide by an archive of which something sealed is missing or changed.
+    """Refuse to act on an archive in which sealed data is missing or changed.
 
     Args:
         snapshot: The archive.
-        windows: Whether windows are looked at.
-        filling: Whether offsets that no segment holds are no reason: a window is to hold some.
+        windows: Whether to check windows.
+        filling: Whether to tolerate offsets that are in no segment, because the caller is about to
+            fill them with a window.
 
     Raises:
-        ManifestInvalidError: Names it; nothing was changed.
+        ManifestInvalidError: When something is missing or changed; nothing was changed.
     """
     state = check_sealed_state(snapshot, windows=windows)
     found = [f for f in state.findings if not (filling and f.reason == Reason.SEGMENT_HOLE)]
@@ -146,7 +147,7 @@ def refuse_unsound(
 
 
 def note_of_holes(holes: Iterable[Hole]) -> Noted:
-    """Return what is noted of offsets that nobody holds, and whose loss is explained."""
+    """Return the journal note for offsets that are in no segment, but whose loss is explained."""
     return Noted(
         documents={
             f"{_HOLES}{hole.topic_id}/{range_name(hole.tp, hole.range)}": "accepted"
@@ -166,24 +167,24 @@ def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
 
 
 def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
-    """Let what is there be what was sealed: what is missing, and has no copy, is forgotten.
+    """Start the journal anew from what exists; what is missing, without a copy, is dropped.
 
     The caller holds the leases of the archive, of its maintenance and of its windows.
 
     Args:
         archive: The archive.
-        say: Takes what is forgotten, and the new entry's number.
-        dry_run: Whether nothing is changed.
+        say: Receives what is dropped, and the number of the new entry.
+        dry_run: Whether to change nothing.
 
     Raises:
-        ManifestInvalidError: When what is there contradicts itself; nothing was changed.
+        ManifestInvalidError: When the existing data contradicts itself; nothing was changed.
     """
     state = check_sealed_state(archive.snapshot())
     for finding in state.findings:
         if finding.reason != Reason.SEGMENT_HOLE:
-            say(f"journal {archive.root}: forgets {finding}")
+            say(f"journal {archive.root}: drops {finding}")
     look = _Look(state.snapshot, Journal(), chain_is_read=False).look(windows=True)
-    # What forgotten segments held is missed from then on, and drained again.
+    # What dropped segments held is missing from now on, and drained again.
     kept = (Reason.JOURNAL_DAMAGED, Reason.SEGMENT_HOLE)
     left = [found for found in look.findings if found.reason not in kept]
     before = state.journal.noted
@@ -191,11 +192,11 @@ def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: b
     left += [found for found in broken if found not in left]
     if left:
         raise ManifestInvalidError(
-            f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of that would be no "
-            f"proof. What to do: {left[0].reason.remedy}. Nothing was changed"
+            f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of this state would "
+            f"prove nothing. What to do: {left[0].reason.remedy}. Nothing was changed"
         )
     for where in lost:
-        say(f"journal {archive.root}: forgets what {where} was sealed after")
+        say(f"journal {archive.root}: drops the predecessor of {where}")
     if not dry_run:
         forgotten = {**before.forgotten, **_given_up(before, look.there), **lost}
         holes = {p: value for p, value in before.documents.items() if p.startswith(_HOLES)}
@@ -203,11 +204,11 @@ def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: b
             look.there, documents={**holes, **look.there.documents}, forgotten=forgotten
         )
         number = start_journal_anew(archive.root, noted, look.known)
-        say(f"journal {archive.root}: entry {number:,} holds what is there now")
+        say(f"journal {archive.root}: entry {number:,} records the current state")
 
 
 def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
-    """Return what was noted and isn't there as it was: its hash by its path."""
+    """Return the hashes of noted files that are missing or changed, by path."""
     lost = {}
     for folder, tip in noted.tips.items():
         left = there.tips.get(folder)
@@ -222,10 +223,10 @@ def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
 def _lost_links(
     snapshot: Snapshot, forgotten: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Finding]]:
-    """Read all receipts of generations; find those whose predecessor is gone.
+    """Read all receipts of generations, and find those whose predecessor is gone.
 
     Returns:
-        The hash of each predecessor, by the receipt's path; and what else is wrong with the chain.
+        The hash of each missing predecessor, by the receipt's path; and other chain problems.
     """
     lost: dict[str, str] = {}
     broken: list[Finding] = []
@@ -240,7 +241,7 @@ def _lost_links(
                 broken.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
                 continue
             found = check_link(receipt, before, previous, where, forgotten)
-            # One that was replaced between two others: which of them is genuine, nobody can say.
+            # If one between two others was replaced, it's unknown which of them is genuine.
             is_gone = before is None or receipt.first_batch > before.last_batch + 1
             if found and is_gone and receipt.previous is not None:
                 lost[where] = receipt.previous
@@ -251,7 +252,7 @@ def _lost_links(
 
 
 class _Look:
-    """One look at an archive."""
+    """A single check of an archive."""
 
     def __init__(self, snapshot: Snapshot, journal: Journal, chain_is_read: bool) -> None:
         self._snapshot = snapshot
@@ -264,7 +265,7 @@ class _Look:
         self._drained: list[tuple[str, Mapping[Partition, OffsetRange] | None]] = []
 
     def look(self, windows: bool) -> SealedState:
-        """Return what was found."""
+        """Run the check and return the result."""
         state, journal = self._state, self._journal
         state.findings += [
             Finding(Reason.JOURNAL_DAMAGED, where, what) for where, what in journal.problems
@@ -272,7 +273,7 @@ class _Look:
         forgotten = sorted(journal.noted.forgotten)
         if forgotten:
             more = f" and {len(forgotten) - 3:,} more" if len(forgotten) > 3 else ""
-            detail = f"the journal was begun anew without {', '.join(forgotten[:3])}{more}"
+            detail = f"the journal was started anew without {', '.join(forgotten[:3])}{more}"
             state.warnings.append(Finding(Reason.RECEIPT_FORGOTTEN, "journal", detail))
         newest = self._look_at_generations()
         held = self._look_at_windows() if windows else []
@@ -311,14 +312,14 @@ class _Look:
     def _starts(
         self, generation: SnapshotGeneration, noted: Tip | None
     ) -> dict[Partition, OffsetRange] | None:
-        """Return where a generation starts that has drained nothing yet; None for another one."""
+        """Return the start of a generation that has drained nothing yet; None for others."""
         if noted is not None or generation.receipt_names():
             return None
         try:
             topic_ids = self._snapshot.topic_ids(generation)
             starts = generation.starting_offsets
         except ArchiveError:
-            # A finding of its own, where it is drained to.
+            # Gets its own finding when the generation is drained to.
             return None
         return {
             (tp, topic_ids.get(tp.topic, "")): OffsetRange(start, start)
@@ -326,14 +327,14 @@ class _Look:
         }
 
     def _look_for_holes(self, held: Iterable[Receipt], windows: bool) -> None:
-        """Find offsets between two generations that no segment holds, and nobody has accepted."""
+        """Find offsets between two generations that are in no segment and weren't accepted."""
         accounted = _accepted_holes(self._journal.noted)
         looked_at = {name for name, _ in self._drained}
         if not windows:
             looked_at -= self._state.newest.keys()
             if not any(hole.owner in looked_at for hole in find_holes(self._drained, accounted)):
                 return
-            # One that can't be read is a finding of its own, where windows are looked at.
+            # Unreadable ones get their own finding when windows are checked.
             held = [window.receipt for window in self._snapshot.readable]
         for key, ranges in held_by_windows(held).items():
             accounted[key] = merge([*accounted.get(key, []), *ranges])
@@ -343,7 +344,7 @@ class _Look:
         self._state.findings += [hole.finding() for hole in self._state.holes]
 
     def _look_at_receipts(self, generation: Generation, noted: Tip | None) -> Receipt | None:
-        """Return the newest receipt, where it is in order."""
+        """Return the newest receipt if the generation's receipts are valid."""
         names, forgotten = generation.receipt_names(), self._journal.noted.forgotten
         name = noted.name if noted else names[-1] if names else ""
         receipt, seen = None, None
@@ -356,14 +357,14 @@ class _Look:
         verdict = judge_tip(noted, names, seen)
         where = generation.receipt_where(name)
         if verdict == Verdict.MISSING and seen is None:
-            self._find(Reason.RECEIPT_MISSING, where, "was sealed, and isn't there")
+            self._find(Reason.RECEIPT_MISSING, where, "was sealed, but is missing")
         elif verdict in _REASONS and noted:
             folder = generation.receipt_where("").rstrip("/")
             if seen == noted.sha256:
-                where, detail = folder, f"{before:,} receipts up to {name}; sealed: "
+                where, detail = folder, f"{before:,} receipts up to {name}; expected "
                 self._find(_REASONS[verdict], where, f"{detail}{noted.receipts:,}")
             else:
-                detail = f"has SHA-256 {str(seen)[:12]}, sealed was {noted.sha256[:12]}"
+                detail = f"has SHA-256 {str(seen)[:12]}, but was sealed with {noted.sha256[:12]}"
                 self._find(Reason.RECEIPT_CHANGED, where, detail)
         if receipt is None or verdict not in (Verdict.SOUND, Verdict.NEW):
             return None
@@ -381,7 +382,7 @@ class _Look:
         return receipt
 
     def _look_at_generation(self, generation: SnapshotGeneration, receipt: Receipt) -> None:
-        """Compare generation.json with what was noted, and with the newest receipt."""
+        """Compare generation.json with the journal, and with the newest receipt."""
         path = f"{generation.name}/generation.json"
         try:
             document = generation.document
@@ -395,7 +396,7 @@ class _Look:
         self._look_at_document(path, generation_digest(document.content()))
 
     def _look_at_windows(self) -> list[Receipt]:
-        """Return the receipts of the sealed windows, where they are in order."""
+        """Return the valid receipts of the sealed windows."""
         noted = self._journal.noted.documents
         folders = {"/".join(path.split("/")[:2]) for path in noted if path.startswith("windows/")}
         there = {window.name: window for window in self._snapshot.folders.values()}
@@ -409,15 +410,15 @@ class _Look:
                 seen = receipt.sha256 if receipt else UNREADABLE
             verdict = judge_document(noted.get(path), seen)
             if verdict in _REASONS:
-                detail = "was sealed, and isn't there"
+                detail = "was sealed, but is missing"
                 if verdict == Verdict.CHANGED:
-                    detail = f"has SHA-256 {str(seen)[:12]}, sealed was {noted[path][:12]}"
+                    detail = f"has SHA-256 {str(seen)[:12]}, but was sealed with {noted[path][:12]}"
                 self._find(_REASONS[verdict], path, detail)
                 continue
             if receipt is not None or noted.get(f"{folder}/plan.json", REMOVED) != REMOVED:
                 plan = _plan_digest(window) if window is not None else None
                 if plan in (None, UNREADABLE):
-                    detail = "isn't JSON" if plan else "isn't there"
+                    detail = "isn't JSON" if plan else "is missing"
                     self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", detail)
                 else:
                     self._look_at_document(f"{folder}/plan.json", plan)
@@ -427,14 +428,14 @@ class _Look:
         return receipts
 
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
-        """Compare whose archive.json says it is with what was noted, and with the receipts."""
+        """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
         own = document.pipeline, document.cluster_id
         others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
         if others:
             pipeline, cluster_id = min(others)
             detail = (
-                f"says pipeline {own[0]!r} and cluster {own[1]!r}; receipts were sealed of "
+                f"says pipeline {own[0]!r} and cluster {own[1]!r}, but receipts were sealed for "
                 f"pipeline {pipeline!r} and cluster {cluster_id!r}"
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
@@ -445,18 +446,18 @@ class _Look:
         noted = self._journal.noted.documents.get(path)
         verdict = judge_document(noted, seen)
         if verdict == Verdict.MISSING:
-            self._find(Reason.DOCUMENT_CHANGED, path, "isn't there")
+            self._find(Reason.DOCUMENT_CHANGED, path, "is missing")
         elif verdict == Verdict.CHANGED:
-            detail = f"has digest {str(seen)[:12]}, {str(noted)[:12]} when it was sealed"
+            detail = f"has digest {str(seen)[:12]}, but {str(noted)[:12]} when it was sealed"
             self._find(Reason.DOCUMENT_CHANGED, path, detail)
         elif seen is not None:
             self._documents[path] = seen
 
     def _read(self, generation: Generation, name: str) -> Receipt | None:
-        """Read a generation's receipt; None, and a finding, where it is damaged.
+        """Read a generation's receipt; None, with a finding, if it is damaged.
 
         Raises:
-            FileNotFoundError: When there is none.
+            FileNotFoundError: When it doesn't exist.
         """
         try:
             receipt = generation.read_receipt(name)
@@ -467,7 +468,7 @@ class _Look:
         return receipt
 
     def _receipt_of(self, window: SnapshotWindow) -> Receipt | None:
-        """Return a sealed window's receipt; None, and a finding, where it is damaged."""
+        """Return a sealed window's receipt; None, with a finding, if it is damaged."""
         try:
             receipt = window.receipt
         except ReceiptError as error:
@@ -481,27 +482,27 @@ class _Look:
 
 
 def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
-    """Say in what `generation.json` contradicts the generation's newest receipt; empty if nowhere.
+    """Describe how `generation.json` contradicts the newest receipt; empty if it doesn't.
 
-    An archive that no journal was kept of yet has only this.
+    For an archive that has no journal yet, this is the only check.
     """
     number = document.generation
     if number not in (None, receipt.generation):
-        return f"says it is generation {number!r}, its receipts are of {receipt.generation}"
+        return f"says generation {number!r}, but its receipts say {receipt.generation}"
     for topic, topic_id in receipt.topics.items():
         said = document.topics.get(topic, topic_id)
         if said != topic_id:
-            return f"says topic {topic} has id {said!r}, its receipts {topic_id!r}"
+            return f"says topic {topic} has id {said!r}, but its receipts say {topic_id!r}"
     starts = document.first_offsets()
     for part in receipt.partitions:
         start = starts.get(part.tp, part.start_so_far)
         if start != part.start_so_far:
-            return f"starts {part.tp} at {start:,}, its receipts at {part.start_so_far:,}"
+            return f"starts {part.tp} at {start:,}, but its receipts at {part.start_so_far:,}"
     return ""
 
 
 def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:
-    """Return what is noted of a generation whose newest receipt was just written."""
+    """Return the journal note for a generation whose newest receipt was just written."""
     names = [name for name in generation.receipt_names() if name <= receipt.name]
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
@@ -513,7 +514,7 @@ def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt:
 
 
 def note_of_window(snapshot: Snapshot, window: Window, receipt: Receipt) -> Noted:
-    """Return what is noted of a window whose receipt was just written."""
+    """Return the journal note for a window whose receipt was just written."""
     documents = {
         "archive.json": identity_digest(snapshot.document.content()),
         f"{window.name}/receipt.json": receipt.sha256,

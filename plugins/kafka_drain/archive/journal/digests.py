@@ -1,4 +1,4 @@
-"""What the journal notes of a document: one hash of what decides in it. Opens nothing."""
+"""Digests of documents in the journal: one hash over the relevant content. Opens nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["digest_of", "generation_digest", "identity_digest", "plan_digest"]
 
 
 def digest_of(where: str, content: bytes) -> str:
-    """Return what the journal notes of a document's bytes.
+    """Return the journal's digest of a document.
 
     Args:
         where: The file, relative to the archive.
-        content: Its bytes.
+        content: Content of the file.
 
     Raises:
-        ValueError: When they aren't such a document.
+        ValueError: When the content isn't such a document.
     """
     name = where.rpartition("/")[2]
     if name not in _DIGESTS:
@@ -35,14 +35,14 @@ def digest_of(where: str, content: bytes) -> str:
 
 
 def identity_digest(document: Mapping[str, Any]) -> str:
-    """Return the hash of whose `archive.json` says the archive is."""
+    """Return the hash of the archive's identity in `archive.json`."""
     return _digest((document["pipeline"], document["cluster_id"]))
 
 
 def generation_digest(document: Mapping[str, Any]) -> str:
-    """Return the hash of what of `generation.json` never changes once something is sealed.
+    """Return the hash of the parts of `generation.json` that never change after sealing.
 
-    Topics may be added as they are drained; those that were are in the receipts.
+    Topics may be added as they are drained; drained topics are in the receipts.
     """
     return _digest({key: value for key, value in document.items() if key != "topics"})
 
@@ -53,7 +53,7 @@ def plan_digest(document: Mapping[str, Any]) -> str:
 
 
 def _digest(value: object) -> str:
-    """Return the SHA-256 of a JSON value, however its file is spaced."""
+    """Return the SHA-256 of a JSON value, independent of its formatting."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

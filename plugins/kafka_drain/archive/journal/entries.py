@@ -1,12 +1,12 @@
-"""The journal of an archive: what was sealed, in the order of its sealing. Opens nothing.
+"""The journal of an archive: a record of everything sealed, in order. Opens nothing.
 
-A receipt proves its own bytes and, by the hash that the next one holds, the one before. It can't
-prove that there was a next one, and a window's receipt has no neighbours. So each sealing is noted
-in one more place: an entry of the journal, sealed as a receipt is, with the hash of the entry
-before. What the journal says was sealed has to be there as it was.
+A receipt proves its own content and, through the hash that it holds, its predecessor. It can't
+prove that a successor existed, and a window's receipt has no neighbours. So each sealing is also
+recorded in a second place: an entry of the journal, sealed like a receipt, with the hash of the
+previous entry. Whatever the journal says was sealed must exist unchanged.
 
-Each entry holds what is new; each sixteenth one holds all, so that a reader needs no more than
-the newest sixteen, however old the archive is.
+An entry holds only what is new, but every sixteenth entry holds everything, so that a reader needs
+at most the newest sixteen, however old the archive is.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ __all__ = [
 ]
 
 
-#: Each so many entries, one says all that was sealed so far.
+#: Interval, in entries, at which an entry holds everything sealed so far.
 WHOLE_EVERY = 16
 
-#: Instead of a hash: a receipt that another one stands for, and that was removed on purpose.
+#: Replaces a hash: the receipt was replaced by another one and removed deliberately.
 REMOVED = "removed"
-#: Instead of a hash: a document whose bytes can't be read as what it is.
+#: Replaces a hash: the document can't be parsed.
 UNREADABLE = "unreadable"
 
 
 class Verdict(Enum):
-    """What the journal and the archive say together of a document."""
+    """The result of comparing a document with the journal."""
 
     SOUND = auto()
     NEW = auto()
     MISSING = auto()
     CHANGED = auto()
-    #: A finding of its own, where the document is read.
+    #: Gets its own finding when the document is read.
     UNREADABLE = auto()
 
 
 def judge_document(noted: str | None, seen: str | None) -> Verdict:
-    """Compare what was noted of a document with what is there.
+    """Compare the journal's note of a document with the actual file.
 
     Args:
-        noted: Its hash, or REMOVED; None where the journal doesn't name it.
-        seen: Its hash, or UNREADABLE; None where it isn't there.
+        noted: Hash in the journal, or REMOVED; None if the journal doesn't name it.
+        seen: Hash of the file, or UNREADABLE; None if the file is missing.
     """
     if noted == REMOVED:
-        # Killed between the note and the removal, it is still there; what stands for it is too.
+        # If a run was killed between note and removal, it still exists, and so does its successor.
         return Verdict.SOUND
     if seen == UNREADABLE:
         return Verdict.UNREADABLE
@@ -82,12 +82,12 @@ def judge_document(noted: str | None, seen: str | None) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """The newest receipt of a generation; by its hash it vouches for those before it.
+    """The newest receipt of a generation, which vouches for its predecessors by their hashes.
 
     Attributes:
-        name: Its file.
-        receipts: How many there are, it included.
-        sha256: The hash that it ends in.
+        name: File name of the receipt.
+        receipts: Number of receipts, including this one.
+        sha256: The hash at its end.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Tip:
 
 
 def judge_tip(noted: Tip | None, names: Sequence[str], seen: str | None) -> Verdict:
-    """Compare what was noted of a generation's receipts with what is there.
+    """Compare the journal's note of a generation's receipts with the actual files.
 
     Args:
-        noted: Its newest receipt when it was noted; None where the journal doesn't name any.
-        names: The receipts that are there, oldest first.
-        seen: Hash of the receipt that was noted, or UNREADABLE; None where it isn't there.
+        noted: The newest receipt in the journal; None if the journal doesn't name any.
+        names: Names of the existing receipts, oldest first.
+        seen: Hash of the noted receipt, or UNREADABLE; None if it is missing.
     """
     if noted is None:
         return Verdict.NEW if names else Verdict.SOUND
@@ -117,15 +117,14 @@ def judge_tip(noted: Tip | None, names: Sequence[str], seen: str | None) -> Verd
 
 @dataclass(frozen=True)
 class Noted:
-    """What was sealed.
+    """What was sealed, as noted in the journal.
 
     Attributes:
         tips: The newest receipt of each generation, by the generation's folder.
-        documents: SHA-256 of each other document, by its path relative to the archive: of windows
-            receipt and plan, of generations what decides how they are read, and whose the archive
-            is.
-        forgotten: SHA-256 of each receipt and document that is lost and that somebody has given
-            up, by its path, or by that of the receipt that was sealed after it.
+        documents: SHA-256 of each other document, by its path relative to the archive: receipt and
+            plan of windows, what determines how generations are read, and the archive's identity.
+        forgotten: SHA-256 of each lost receipt or document that was given up, by its path, or by
+            the path of the receipt that was sealed after it.
     """
 
     tips: Mapping[str, Tip] = field(default_factory=dict)
@@ -136,9 +135,9 @@ class Noted:
         return bool(self.tips or self.documents or self.forgotten)
 
     def plus(self, more: Noted) -> Noted:
-        """Return all of both, in whatever order they were noted.
+        """Return the union of both, regardless of the order in which they were noted.
 
-        The later tip of a generation stands, the first hash of a document, and a removal above all.
+        For a generation the later tip wins, for a document the first hash, and a removal over all.
         """
         news = self.news(more)
         return Noted(
@@ -148,7 +147,7 @@ class Noted:
         )
 
     def news(self, more: Noted) -> Noted:
-        """Return what `more` says that isn't noted here."""
+        """Return the part of `more` that isn't noted here yet."""
         tips = {
             folder: tip
             for folder, tip in more.tips.items()
@@ -163,7 +162,7 @@ class Noted:
         return Noted(tips, documents, forgotten)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the object as JSON types."""
         return {
             "receipts": {
                 folder: {"newest": tip.name, "receipts": tip.receipts, "sha256": tip.sha256}
@@ -175,7 +174,7 @@ class Noted:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Noted:
-        """Read what `to_dict` returned."""
+        """Create an instance from the result of `to_dict`."""
         tips = {
             folder: Tip(row["newest"], row["receipts"], row["sha256"])
             for folder, row in document["receipts"].items()
@@ -188,12 +187,12 @@ class Entry:
     """An entry of the journal.
 
     Attributes:
-        number: Its number, from 1.
-        previous: SHA-256 of the entry before; None where there is none.
-        is_whole: Whether it holds all that was sealed so far, and not only what is new.
+        number: Number of the entry, starting at 1.
+        previous: SHA-256 of the previous entry; None if there is none.
+        is_whole: Whether it holds everything sealed so far, rather than only what is new.
         noted: What was sealed.
-        at: When, in UTC.
-        sha256: The entry's own hash; empty before it was sealed.
+        at: Time of the entry, in UTC.
+        sha256: The entry's own hash; empty until it is sealed.
     """
 
     number: int
@@ -205,11 +204,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name of its file: twelve digits, so that names sort like numbers."""
+        """File name: twelve digits, so that names sort like numbers."""
         return f"{self.number:012d}.json"
 
     def to_bytes(self) -> bytes:
-        """Return the sealed entry, as it stands in its file."""
+        """Return the sealed content of the entry's file."""
         return seal(
             {
                 "format_version": FORMAT_VERSION,
@@ -223,7 +222,7 @@ class Entry:
 
 
 def parse_entry(content: bytes) -> Entry:
-    """Parse an entry and check its own hash.
+    """Parse an entry and verify its own hash.
 
     Raises:
         ValueError: When a byte was changed, or it isn't an entry.
@@ -240,43 +239,43 @@ def parse_entry(content: bytes) -> Entry:
             sha256=document["sha256"],
         )
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"isn't an entry that this release knows ({error!r})") from error
+        raise ValueError(f"not an entry known to this release ({error!r})") from error
     except SealError as error:
         raise ValueError(str(error)) from error
 
 
 def first_needed(newest: int) -> int:
-    """Return the number of the newest entry that holds all, up to the newest one."""
+    """Return the number of the last entry, up to the newest one, that holds everything."""
     return newest - (newest - 1) % WHOLE_EVERY
 
 
 def next_whole(newest: int) -> int:
-    """Return the first number after the newest one whose entry holds all."""
+    """Return the number of the next entry after the newest one that holds everything."""
     return first_needed(newest) + WHOLE_EVERY
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What `journal.json` says, beside the journal: how far it had got.
+    """The content of `journal.json`: the end of the journal, kept outside of it.
 
     Attributes:
-        entries: Number of the entry that was the newest.
-        sha256: Its hash.
+        entries: Number of the newest entry when it was written.
+        sha256: Hash of that entry.
     """
 
     entries: int
     sha256: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
+        """Return the object as JSON types."""
         return {"entries": self.entries, "sha256": self.sha256}
 
 
 def parse_head(document: Mapping[str, Any]) -> Head:
-    """Read what `to_dict` returned.
+    """Parse the result of `to_dict`.
 
     Raises:
-        ValueError: When it isn't that.
+        ValueError: When the values have the wrong types.
     """
     entries, sha256 = document["entries"], document["sha256"]
     if type(entries) is not int or not isinstance(sha256, str):
@@ -285,32 +284,32 @@ def parse_head(document: Mapping[str, Any]) -> Head:
 
 
 def judge_known(newest: int, known: int) -> str:
-    """Say whether a journal ends before the receipts say that it had got; empty when it doesn't.
+    """Describe how a journal is shorter than the receipts say; empty if it isn't.
 
     Args:
         newest: Number of the newest entry; 0 for none.
-        known: How many entries a receipt, at least, was sealed after.
+        known: Highest number of journal entries recorded in a receipt.
     """
     if known <= newest:
         return ""
-    return f"ends at entry {newest:,}; a receipt was sealed after entry {known:,}"
+    return f"ends at entry {newest:,}, but a receipt was sealed after entry {known:,}"
 
 
 def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str]) -> str:
-    """Say why a journal isn't whole at its end; empty when it is.
+    """Describe why a journal is incomplete at its end; empty if it is complete.
 
-    A run that is killed between an entry and the head leaves the head one behind, or none beside
-    the first entry; nothing leaves it ahead.
+    If a run is killed between writing an entry and the head, the head is one entry behind, or
+    missing after the first entry; it is never ahead.
 
     Args:
-        head: What `journal.json` says; None where it isn't there.
+        head: Content of `journal.json`; None if it is missing.
         newest: Number of the newest entry; 0 for none.
         hashes: Hashes of the newest entries, by number.
     """
     if head is None:
-        return "journal.json, which says where it ends, isn't there" if newest > 1 else ""
+        return "journal.json, which records its end, is missing" if newest > 1 else ""
     if head.entries > newest:
-        return f"ends at entry {newest:,}; journal.json says {head.entries:,}"
+        return f"ends at entry {newest:,}, but journal.json says {head.entries:,}"
     if head.entries in hashes and hashes[head.entries] != head.sha256:
         return f"entry {head.entries:,} isn't the one that journal.json names"
     return ""
@@ -318,14 +317,14 @@ def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str]) -> str
 
 @dataclass(frozen=True)
 class Journal:
-    """A journal as it was read.
+    """The journal as read.
 
     Attributes:
-        newest: Number of its newest entry; 0 where nothing was noted yet.
-        sha256: That entry's hash; None where there is none.
-        noted: All that was sealed; where the journal is damaged, what can be told of it.
-        problems: What is wrong with the journal itself, with the file, relative to the archive.
-        head: What `journal.json` says.
+        newest: Number of its newest entry; 0 if nothing has been noted yet.
+        sha256: Hash of that entry; None if there is none.
+        noted: Everything that was sealed; if the journal is damaged, as much as can be read.
+        problems: Problems of the journal itself, each with the file, relative to the archive.
+        head: Content of `journal.json`.
     """
 
     newest: int = 0
@@ -336,11 +335,11 @@ class Journal:
 
 
 def fold_journal(contents: Iterable[tuple[int, bytes | None]], head: Head | None) -> Journal:
-    """Put a journal together from the newest entry that holds all, and those after it.
+    """Assemble a journal from the newest entry that holds everything, and its successors.
 
     Args:
-        contents: Number and bytes of each, in order; None for one that isn't there.
-        head: What `journal.json` says; None where it isn't there.
+        contents: Number and content of each entry, in order; None for a missing entry.
+        head: Content of `journal.json`; None if it is missing.
     """
     newest, previous, noted = 0, None, Noted()
     problems: list[tuple[str, str]] = []
@@ -349,7 +348,7 @@ def fold_journal(contents: Iterable[tuple[int, bytes | None]], head: Head | None
         where = f"journal/{number:012d}.json"
         newest = number
         if content is None:
-            problems.append((where, "isn't there; later entries are"))
+            problems.append((where, "is missing, but later entries exist"))
             previous = None
             continue
         try:
@@ -361,7 +360,7 @@ def fold_journal(contents: Iterable[tuple[int, bytes | None]], head: Head | None
         if entry.number != number or entry.is_whole != (number == first_needed(number)):
             problems.append((where, f"holds entry {entry.number}"))
         elif previous is not None and entry.previous != previous:
-            problems.append((where, "isn't the successor of the entry before"))
+            problems.append((where, "doesn't follow the previous entry"))
         noted = noted.plus(entry.noted)
         previous = entry.sha256
         hashes[number] = entry.sha256

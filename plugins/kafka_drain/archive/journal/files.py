@@ -1,8 +1,8 @@
-"""The journal on disk: `journal/<number>.json`, and `journal.json`, which says where it ends.
+"""The journal on disk: `journal/<number>.json`, and `journal.json`, which records its end.
 
-The head lies outside of the journal's folder and is written after each entry: newest entries that
-are taken out, the whole folder too, are missed by it. Receipts say as well after which entry they
-were sealed.
+The head, `journal.json`, is outside the journal's folder and is written after each entry, so that
+the removal of the newest entries, or of the whole folder, is detected. Receipts also record the
+number of entries at the time of sealing.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["note_sealed", "read_journal", "start_journal_anew"]
 
-# Of runs that note something in the same moment, each try lets one go first.
+# If several runs write an entry at the same moment, one of them succeeds per attempt.
 TRIES = 100
 
 
 def read_journal(root: UPath) -> Journal:
-    """Read what was sealed, from the newest entry that holds all.
+    """Read what was sealed, starting at the newest entry that holds everything.
 
     Args:
         root: The archive's folder.
     """
     for _ in range(TRIES):
-        # The head first: what is noted meanwhile must not look like an end that was cut off.
+        # Head first: a concurrent entry must not make the journal look truncated.
         try:
             head, damage = _read_head(root), ""
         except (ArchiveError, KeyError, ValueError) as error:
@@ -53,7 +53,7 @@ def read_journal(root: UPath) -> Journal:
         try:
             contents = [(n, read_bytes(_path(root, n)) if n in numbers else None) for n in needed]
         except FileNotFoundError:
-            # Later entries hold it all, and it was cleared away just now.
+            # Just removed, because later entries hold everything.
             continue
         journal = fold_journal(contents, head)
         if damage:
@@ -62,14 +62,14 @@ def read_journal(root: UPath) -> Journal:
                 newest, journal.sha256, journal.noted, (*problems, ("journal.json", damage))
             )
         return journal
-    raise LockedError(f"{root / 'journal'} changed each time it was read; try again")
+    raise LockedError(f"{root / 'journal'} changed during every read; try again")
 
 
 def note_sealed(root: UPath, noted: Noted) -> None:
-    """Note what was sealed, unless it is noted already.
+    """Note what was sealed, unless it is already noted.
 
-    What is noted is there: the receipt is written before its entry. Killed between the two, the
-    next run notes it.
+    A receipt is written before its entry, so everything noted exists. If a run is killed between
+    the two, the next run notes it.
 
     Raises:
         ManifestInvalidError: When the journal is damaged.
@@ -80,15 +80,16 @@ def note_sealed(root: UPath, noted: Noted) -> None:
         if journal.problems:
             where, what = journal.problems[0]
             raise ManifestInvalidError(
-                f"{root / where} {what}; restore journal.json and the folder journal from a copy"
+                f"{root / where} {what}; restore journal.json and the journal folder from a copy"
             )
-        # So the head is never more than one entry behind, and two entries without one are damage.
+        # This keeps the head at most one entry behind, so that two entries without a head are
+        # damage.
         if journal.sha256 is not None:
             _write_head(root, journal.head, Head(journal.newest, journal.sha256))
         news = journal.noted.news(noted)
         if not news:
             return
-        # Before the entry: what the journal names has a copy.
+        # Copies come before the entry, so that everything the journal names has a copy.
         _keep_copies(root, news, journal.noted.plus(news))
         number = journal.newest + 1
         is_whole = number == first_needed(number)
@@ -108,19 +109,19 @@ def note_sealed(root: UPath, noted: Noted) -> None:
                 _clear(root, number - WHOLE_EVERY)
                 clear_copies(root, journal.noted.tips)
             return
-    raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
+    raise LockedError(f"{root / 'journal'} grew during every attempt to write to it; try again")
 
 
 def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
-    """Write an entry that holds what is there now, whatever the journal said before.
+    """Write an entry that holds the current state, regardless of the existing journal.
 
     Args:
         root: The archive's folder.
-        noted: All that is sealed.
-        known: How many entries a receipt, at least, was sealed after.
+        noted: Everything that is sealed.
+        known: Highest number of journal entries recorded in a receipt.
 
     Returns:
-        The entry's number.
+        The number of the entry.
     """
     for _ in range(TRIES):
         journal = read_journal(root)
@@ -130,11 +131,11 @@ def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
         if written is not None:
             _raise_head(root, Head(number, written))
             return number
-    raise LockedError(f"{root / 'journal'} grew each time something was to be noted; try again")
+    raise LockedError(f"{root / 'journal'} grew during every attempt to write to it; try again")
 
 
 def _keep_copies(root: UPath, news: Noted, noted: Noted) -> None:
-    """Copy what is noted, and the documents to which topics may have been added."""
+    """Copy the noted files, and the documents to which topics may have been added."""
     paths = {path for path, value in news.documents.items() if value != REMOVED}
     paths |= {f"{folder}/receipts/{tip.name}" for folder, tip in news.tips.items()}
     growing = {"archive.json", f"{max(noted.tips, default='')}/generation.json"}
@@ -144,7 +145,7 @@ def _keep_copies(root: UPath, news: Noted, noted: Noted) -> None:
 
 
 def _create(root: UPath, entry: Entry) -> str | None:
-    """Write an entry where there is none of its number yet; return its hash."""
+    """Create an entry and return its hash; None if its number is already taken."""
     content = entry.to_bytes()
     if not create_text(_path(root, entry.number), content.decode("utf-8")):
         return None
@@ -152,9 +153,9 @@ def _create(root: UPath, entry: Entry) -> str | None:
 
 
 def _raise_head(root: UPath, head: Head) -> None:
-    """Let journal.json say that an entry was written, which another run has set it beyond, maybe.
+    """Advance journal.json to an entry, unless another run has already advanced it further.
 
-    Whoever writes it last looks at the entries again after that: it never stays behind them.
+    The last writer checks the entries again afterwards, so the head never stays behind them.
     """
     while True:
         write_document(root / "journal.json", head.to_dict())
@@ -164,7 +165,7 @@ def _raise_head(root: UPath, head: Head) -> None:
         try:
             head = Head(newest, parse_entry(read_bytes(_path(root, newest))).sha256)
         except (FileNotFoundError, ValueError):
-            # Not whole yet, or damaged: a finding of its own.
+            # Unfinished or damaged; gets its own finding.
             return
 
 
@@ -182,7 +183,7 @@ def _read_head(root: UPath) -> Head | None:
 
 
 def _clear(root: UPath, before: int) -> None:
-    """Remove entries that nobody needs any more, as a later one holds all."""
+    """Remove entries that are no longer needed, because a later one holds everything."""
     for number in _numbers(root):
         if number < before:
             _path(root, number).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from kafka_drain.proof.report_text import (
     gaps_text,
     report_ending,
     report_heading,
+    report_lines,
 )
 
 __all__ = ["answer_report"]
@@ -37,7 +38,7 @@ def answer_report(
         if fits_screen(console):
             _show_tables(console, report)
         else:
-            print_lines(console, report.lines())
+            print_lines(console, report_lines(report))
         if path is not None:
             print_lines(console, [f"report: {path}"])
 

@@ -1,1 +1,1 @@
-"""The jars that pip doesn't bring: which, from where, with which SHA-256."""
+"""The jars that pip doesn't install: which ones, from where, and with which SHA-256."""

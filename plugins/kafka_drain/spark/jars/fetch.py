@@ -1,11 +1,11 @@
-"""The jars that pip doesn't bring: Spark's Kafka connector, S3, a demo's broker, Kafka's tools.
+"""The jars that pip doesn't install: Spark's Kafka connector, S3, the demo's broker, Kafka's tools.
 
-`jars.lock` says which jars each configuration has and what each has to be. `fetch` downloads them
-from a Maven repository into a folder of the user's cache, whose name changes with those lines of
-the lock; a jar gets its name there once its SHA-256 has been compared. Only `fetch` uses the
-network; `verified` only looks, and compares sizes.
+`jars.lock` lists the jars of each configuration with their sizes and hashes. `fetch` downloads them
+from a Maven repository into a folder of the user's cache whose name depends on these lines of the
+lock; a jar gets its final name once its SHA-256 has been verified. Only `fetch` uses the network;
+`verified` only checks that the jars exist with their sizes.
 
-`KAFKA_DRAIN_CACHE` moves the cache.
+The environment variable `KAFKA_DRAIN_CACHE` sets another cache folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BROKER = "broker"
 S3 = "s3"
 TOOLS = "tools"
 
-#: Configurations for another Spark than 4.0, by the beginning of pyspark's version.
+#: Configurations for Spark versions other than 4.0, by prefix of pyspark's version.
 _OTHER_SPARKS = {"3.5.": {CONNECTOR: "connector-spark35", S3: "s3-spark35"}}
 
 CONFS = (CONNECTOR, S3, *_OTHER_SPARKS["3.5."].values(), BROKER, TOOLS)
@@ -56,23 +56,24 @@ def cache_folder() -> Path:
     if own:
         return Path(own).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME")
-    # The XDG specification: a relative path is invalid and to be ignored.
+    # According to the XDG specification, a relative path is invalid and must be ignored.
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
     return base / "kafka-drain"
 
 
 def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """Return the jars of `conf`, each with the SHA-256 of the lock; download those that haven't.
+    """Return the jars of `conf`, downloading those that don't match the lock's SHA-256.
 
-    Processes that fetch at the same time wait for each other. One that is killed leaves the jars
-    that had arrived, and the next goes on.
+    Concurrent fetches wait for each other. A killed fetch leaves the jars that it has completed,
+    and the next one resumes.
 
     Args:
-        conf: One of this module's names.
-        say: Takes lines of progress, when there is something to download.
+        conf: One of this module's configuration names.
+        say: Receives progress lines when there is something to download.
 
     Raises:
-        ConfigError: When `conf` isn't one of this module's names, or the repository has no URL.
+        ConfigError: When `conf` isn't one of this module's names, or the repository's URL is
+            invalid.
         MachineError: When the cache can't be written, or the repository doesn't have the jars that
             the lock names.
     """
@@ -89,11 +90,11 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
 
 
 def verified(conf: str) -> list[Path]:
-    """Return the jars of `conf` when each is there with its size; download nothing.
+    """Return the jars of `conf` if they all exist with their sizes; download nothing.
 
     Raises:
         ConfigError: When `conf` isn't one of this module's names.
-        MachineError: When a jar is missing or has another size.
+        MachineError: When a jar is missing or has a different size.
     """
     conf = _for_spark(conf)
     jars = _locked(conf)
@@ -101,12 +102,12 @@ def verified(conf: str) -> list[Path]:
     wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
     if wrong:
         seen = f"in {folder}, {'; '.join(wrong)}" if folder.exists() else f"{folder} doesn't exist"
-        raise MachineError(f"the {conf} jars aren't complete: {seen}. Run `kafka-drain jars`.")
+        raise MachineError(f"the {conf} jars are incomplete: {seen}; run `kafka-drain jars`")
     return [folder / jar.name for jar in jars]
 
 
 def main() -> int:
-    """Fetch all jars but those of benchmarks and print a line for each; return the exit status."""
+    """Fetch all jars but the benchmarks', print a line per configuration; return an exit code."""
     try:
         for conf in (CONNECTOR, S3, BROKER):
             jars = fetch(conf, lambda line: print(line, file=sys.stderr, flush=True))
@@ -130,12 +131,12 @@ def _for_spark(conf: str) -> str:
 
 def _locked(conf: str) -> list[LockedJar]:
     if conf not in CONFS:
-        raise ConfigError(f"no jars are declared for {conf!r}, expected one of {list(CONFS)}")
+        raise ConfigError(f"no jars are declared for {conf!r}; expected one of {list(CONFS)}")
     locked = jar_lock.parse_lock(jar_lock.LOCK_FILE.read_text(encoding="utf-8"))
     if conf not in locked:
         raise MachineError(
-            f"jars.lock has no line for {conf}, expected its jars; install kafka-drain again, or "
-            "in its repository run `make lock-jars`"
+            f"jars.lock has no line for {conf}; reinstall kafka-drain, or run `make lock-jars` in "
+            "its repository"
         )
     return locked[conf]
 
@@ -162,7 +163,7 @@ def _problem(path: Path, size: int) -> str:
 
 @contextmanager
 def _cache_locked() -> Iterator[None]:
-    """Hold the cache's lock, which the system frees when its holder dies."""
+    """Hold the cache's lock, which the system releases when its holder dies."""
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -171,8 +172,8 @@ def _cache_locked() -> Iterator[None]:
             yield
     except OSError as error:
         raise MachineError(
-            f"the jar cache {cache} can't be written: {error}. Make room or give it "
-            "rights, or set KAFKA_DRAIN_CACHE to another folder."
+            f"the jar cache {cache} can't be written: {error}; free some space, fix its "
+            "permissions, or set KAFKA_DRAIN_CACHE to another folder"
         ) from error
 
 

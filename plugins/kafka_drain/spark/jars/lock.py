@@ -1,7 +1,7 @@
-"""The lock of the jars, `jars.lock`: which jars each configuration needs, and what each has to be.
+"""The lock file `jars.lock`: the jars that each configuration needs, with their sizes and hashes.
 
-A line a jar, `<sha256> <bytes> <configuration> <path>`, in the order of configurations and paths.
-The path is the jar's in a repository of Maven's layout, `<group>/<artifact>/<version>/<file>`.
+One line per jar, `<sha256> <bytes> <configuration> <path>`, sorted by configuration and path. The
+path is relative to a repository in Maven's layout: `<group>/<artifact>/<version>/<file>`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["LOCK_FILE", "LockedJar", "format_lock", "parse_lock"]
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 
-# No part of a path begins with a dot: none leads out of a folder, and no file is hidden.
+# No part of a path may start with a dot: no path leads out of its folder, and no file is hidden.
 _LINE = re.compile(
     r"([0-9a-f]{64}) ([1-9]\d*) ([\w-]+) ((?:\w[\w.+-]*/){3,}\w[\w.+-]*\.jar)", re.ASCII
 )
@@ -25,12 +25,12 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class LockedJar:
-    """A jar as it has to be.
+    """A jar as the lock describes it.
 
     Attributes:
-        path: Where it lies in a repository of Maven's layout.
-        size: Its bytes.
-        sha256: Their hash.
+        path: Its path in a repository in Maven's layout.
+        size: Its size in bytes.
+        sha256: Its SHA-256.
     """
 
     path: str
@@ -47,16 +47,16 @@ def parse_lock(text: str) -> dict[str, list[LockedJar]]:
     """Return the jars of each configuration, in the order of the lock.
 
     Raises:
-        MachineError: When a line has another form.
+        MachineError: When a line is malformed.
     """
     locked: dict[str, list[LockedJar]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         found = _LINE.fullmatch(line)
         if found is None:
             raise MachineError(
-                f"line {number} of jars.lock is {line!r}, expected "
-                "`<sha256> <bytes> <configuration> <path>`; install kafka-drain again, or in its "
-                "repository run `make lock-jars`"
+                f"line {number} of jars.lock is {line!r}; expected "
+                "`<sha256> <bytes> <configuration> <path>`; reinstall kafka-drain, or run "
+                "`make lock-jars` in its repository"
             )
         sha256, size, conf, path = found.groups()
         locked.setdefault(conf, []).append(LockedJar(path, int(size), sha256))
@@ -64,7 +64,7 @@ def parse_lock(text: str) -> dict[str, list[LockedJar]]:
 
 
 def format_lock(jars: Mapping[str, Iterable[LockedJar]]) -> str:
-    """Return the text that `parse_lock` takes."""
+    """Return the text that `parse_lock` parses."""
     return "".join(
         f"{jar.sha256} {jar.size} {conf} {jar.path}\n"
         for conf in sorted(jars)

@@ -1,8 +1,8 @@
-"""A Maven repository, asked for jars by HTTPS: Maven Central, or a mirror of it.
+"""Download jars from a Maven repository: Maven Central, or a mirror of it.
 
-`KAFKA_DRAIN_MAVEN_URL` is the base URL of a mirror, as Maven's own settings name it. A login for it
-is taken from `~/.netrc` or the file that NETRC names, proxies from HTTPS_PROXY, HTTP_PROXY and
-NO_PROXY, certificates from REQUESTS_CA_BUNDLE or SSL_CERT_FILE.
+`KAFKA_DRAIN_MAVEN_URL` is the base URL of a mirror, as in Maven's own settings. Its login comes
+from `~/.netrc` or the file that NETRC names, proxies from HTTPS_PROXY, HTTP_PROXY and NO_PROXY,
+certificates from REQUESTS_CA_BUNDLE or SSL_CERT_FILE.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ def repository_url() -> str:
     """Return the base URL of the repository.
 
     Raises:
-        ConfigError: When the variable holds no URL, or one with a login.
+        ConfigError: When the variable isn't a valid URL, or the URL contains a login.
     """
     url = os.environ.get(_VARIABLE) or _MAVEN_CENTRAL
     parts = urlsplit(url)
     if "@" in url:
-        raise ConfigError(f"the URL in {_VARIABLE} holds a login; put it into ~/.netrc")
+        raise ConfigError(f"the URL in {_VARIABLE} contains a login; move it to ~/.netrc")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            f"{_VARIABLE} is {url!r}, expected the base URL of a Maven repository: "
+            f"{_VARIABLE} is {url!r}; expected the base URL of a Maven repository: "
             "https://host/path; correct or unset it"
         )
     return url.rstrip("/")
 
 
 def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[str], None]) -> None:
-    """Download jars. Each gets its name once it is known to be the one of the lock.
+    """Download jars. Each gets its final name once it has been verified against the lock.
 
     Args:
-        jars: Which.
-        into: A folder in which nobody else downloads.
-        what: Begins each line of progress.
-        say: Takes the lines.
+        jars: The jars.
+        into: A folder that no other process downloads to.
+        what: Prefix of each progress line.
+        say: Receives the progress lines.
 
     Raises:
-        ConfigError: As `repository_url`.
-        MachineError: When the repository doesn't answer, refuses the login or lacks a jar, or when
-            a jar isn't as the lock says; those that are as it says are kept.
+        ConfigError: See `repository_url`.
+        MachineError: When the repository doesn't respond, rejects the login or lacks a jar, or when
+            a jar doesn't match the lock; jars that match are kept.
         OSError: When the folder can't be written.
     """
     base = repository_url()
@@ -75,22 +75,22 @@ def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[st
         ]
     if problems:
         raise MachineError(
-            "\n".join([f"{base} doesn't have what jars.lock names:", *problems])
-            + "\nNone of these is kept. Have the mirror or proxy corrected, or let "
-            f"{_VARIABLE} name another, and run `kafka-drain jars` again."
+            "\n".join([f"{base} doesn't have the jars that jars.lock names:", *problems])
+            + "\nNone of these was kept. Have the mirror or proxy fixed, or set "
+            f"{_VARIABLE} to another one, and run `kafka-drain jars` again."
         )
     say(progress.line(what, progress.total))
 
 
 @dataclass
 class _Repository:
-    """A repository and how much of it has arrived.
+    """A repository and the progress of downloads from it.
 
     Attributes:
         base: Its base URL.
-        session: Where connections are kept.
-        ticker: Told of the bytes.
-        done: Bytes of the jars that were asked for before.
+        session: The HTTP session, which keeps connections open.
+        ticker: Reports the number of downloaded bytes.
+        done: Total size of the jars requested so far.
     """
 
     base: str
@@ -99,7 +99,7 @@ class _Repository:
     done: int = 0
 
     def bring(self, jar: LockedJar, into: Path) -> str:
-        """Download a jar; return what is wrong with it, empty when it is there under its name."""
+        """Download a jar; return what is wrong with it, or an empty string on success."""
         part = into / f"{jar.name}.part"
         try:
             problem = self._bring(jar, part)
@@ -123,13 +123,13 @@ class _Repository:
                 raise MachineError(_no_answer(self.base, error)) from error
             with answer:
                 if answer.status_code == 404:
-                    return f"isn't there: 404 for {jar.path}"
+                    return f"doesn't exist: 404 for {jar.path}"
                 if answer.status_code != 200:
                     raise MachineError(_refusal(self.base, answer.status_code))
                 try:
                     return self._write(answer.iter_content(_CHUNK_BYTES), jar, part)
                 except RequestException as error:
-                    # The session's own retries end with the headers.
+                    # The session's own retries only cover the response headers.
                     if not tries_left:
                         raise MachineError(_no_answer(self.base, error)) from error
 
@@ -152,25 +152,25 @@ def _no_answer(base: str, error: Exception) -> str:
 
     if isinstance(error, SSLError):
         return (
-            f"the certificate of {base} isn't trusted ({error}); let REQUESTS_CA_BUNDLE name a PEM "
+            f"the certificate of {base} isn't trusted ({error}); set REQUESTS_CA_BUNDLE to a PEM "
             "file with the CA of your mirror or proxy"
         )
-    # What urllib3 refuses before it asks is a proxy's URL, which may hold a password.
+    # urllib3 itself rejects an invalid proxy URL, which may contain a password.
     seen = error if isinstance(error, OSError) else type(error).__name__
     return (
-        f"{base} doesn't answer ({seen}); check the network and HTTPS_PROXY, or let {_VARIABLE} "
-        "name your mirror of Maven Central. Then run `kafka-drain jars` again: what has arrived "
-        "is kept."
+        f"{base} doesn't respond ({seen}); check the network and HTTPS_PROXY, or set {_VARIABLE} "
+        "to your mirror of Maven Central. Then run `kafka-drain jars` again: completed jars are "
+        "kept."
     )
 
 
 def _refusal(base: str, status: int) -> str:
     if status in (401, 403):
         return (
-            f"{base} refuses the login ({status}); put it into ~/.netrc, mode 0600: "
+            f"{base} rejects the login ({status}); put the credentials into ~/.netrc, mode 0600: "
             f"machine {urlsplit(base).hostname} login … password …"
         )
-    return f"{base} answers {status}; try again when it is well, or let {_VARIABLE} name another"
+    return f"{base} returned {status}; try again later, or set {_VARIABLE} to another repository"
 
 
 def _session() -> Session:
@@ -187,8 +187,8 @@ def _session() -> Session:
     session = Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(max_retries=retries))
-    # Python's and uv's variable; REQUESTS_CA_BUNDLE, which requests knows, goes before it.
+    # Python's and uv's variable; REQUESTS_CA_BUNDLE, which requests reads itself, overrides it.
     session.verify = os.environ.get("SSL_CERT_FILE") or True
-    # Jars are compressed already, and a hash is of what the server has.
+    # Jars are already compressed, and the hash is of the bytes on the server.
     session.headers["Accept-Encoding"] = "identity"
     return session

@@ -443,7 +443,7 @@ def hole_of(archive: Archive) -> list[tuple[str, str]]:
     return [(f.where, f.detail) for f in found if f.reason == Reason.SEGMENT_HOLE]
 
 
-BETWEEN = f"goes on with flights-0 after [{END}, {END + 5}), which {G1} doesn't hold"
+BETWEEN = f"resumes flights-0 after [{END}, {END + 5}), which {G1} doesn't hold"
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -615,7 +615,9 @@ def test_window_of_sealed_meanwhile(tmp_path: Path) -> None:
     before = sealed_now(tmp_path / "archive")
 
     for _ in range(2):
-        with pytest.raises(LockedError, match=r"repair_1: another run .* as generations/0002"):
+        with pytest.raises(
+            LockedError, match=r"repair_1: another run .* which generations/0002 holds too"
+        ):
             seal_superseding(
                 archive, Window(archive.root, "repair_1"), receipt, run="test", say=print
             )
@@ -799,7 +801,7 @@ def test_journal_begun_anew(what: str, copy: Path) -> None:
     recreate_journal(archive, said.append, dry_run=True)
     assert sealed_now(copy) == before
     recreate_journal(archive, said.append, dry_run=False)
-    assert ": forgets " in said[0]
+    assert ": drops " in said[0]
 
     for _ in range(2):
         report = validate_archive(archive, golden_cluster())

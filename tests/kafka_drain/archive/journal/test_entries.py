@@ -92,12 +92,12 @@ HEADS = {
     (None, 0): "",
     # Killed between the first entry and the head.
     (None, 1): "",
-    (None, 2): "journal.json, which says where it ends, isn't there",
-    ((1, "h1"), 0): "ends at entry 0; journal.json says 1",
+    (None, 2): "journal.json, which records its end, is missing",
+    ((1, "h1"), 0): "ends at entry 0, but journal.json says 1",
     ((1, "h1"), 1): "",
     ((1, "h1"), 2): "",
     ((1, "h2"), 2): "entry 1 isn't the one that journal.json names",
-    ((2, "h2"), 1): "ends at entry 1; journal.json says 2",
+    ((2, "h2"), 1): "ends at entry 1, but journal.json says 2",
     ((2, "h2"), 2): "",
     ((2, "h1"), 2): "entry 2 isn't the one that journal.json names",
     # So old that its entry isn't among those that are read.
@@ -117,7 +117,7 @@ def test_judge_head(head: tuple[int, str] | None, newest: int) -> None:
 def test_judge_known() -> None:
     """A receipt that was sealed after more entries than there are shows that some are gone."""
     assert judge_known(0, 0) == judge_known(2, 0) == judge_known(2, 2) == ""
-    assert judge_known(2, 3) == "ends at entry 2; a receipt was sealed after entry 3"
+    assert judge_known(2, 3) == "ends at entry 2, but a receipt was sealed after entry 3"
 
 
 @pytest.mark.parametrize("document", [{"entries": "1", "sha256": "a"}, {"entries": 1, "sha256": 2}])
@@ -232,7 +232,7 @@ def test_entry_round_trip() -> None:
     assert parse_entry(older).noted == Noted(documents={"w1": "a"})
     with pytest.raises(ValueError, match="format version 2"):
         parse_entry(seal(document | {"format_version": 2}))
-    with pytest.raises(ValueError, match=r"isn't an entry that this release knows .*receipts"):
+    with pytest.raises(ValueError, match=r"not an entry known to this release .*receipts"):
         parse_entry(seal(document))
 
 
@@ -263,13 +263,13 @@ def test_fold_journal_problems() -> None:
     second = parse_entry(good[2])
     other = Entry(2, "0" * 64, False, noted[1], "now").to_bytes()
     whole = Entry(2, second.previous, True, noted[1], "now").to_bytes()
-    damaged = "is damaged: 9 bytes, which don't end in their own SHA-256"
+    damaged = "is damaged: 9 bytes that don't end in their own SHA-256"
     told = {
-        None: ["isn't there; later entries are"],
+        None: ["is missing, but later entries exist"],
         b"{garbage}": [damaged],
-        good[3]: ["holds entry 3", "isn't the successor of the entry before"],
-        other: ["isn't the successor of the entry before"] * 2,
-        whole: ["holds entry 2", "isn't the successor of the entry before"],
+        good[3]: ["holds entry 3", "doesn't follow the previous entry"],
+        other: ["doesn't follow the previous entry"] * 2,
+        whole: ["holds entry 2", "doesn't follow the previous entry"],
     }
     for content, texts in told.items():
         journal = fold_journal(list((good | {2: content}).items()), head)  # type: ignore[operator]
@@ -279,7 +279,7 @@ def test_fold_journal_problems() -> None:
         assert {"w0", "w2", "w3", "w4"} <= journal.noted.documents.keys()
 
     cut = fold_journal(list(good.items())[:4], head)
-    assert cut.problems == (("journal", "ends at entry 4; journal.json says 5"),)
+    assert cut.problems == (("journal", "ends at entry 4, but journal.json says 5"),)
     assert fold_journal([], None) == Journal()
     last = fold_journal([(1, good[1]), (2, None)], None)
     assert (last.newest, last.sha256) == (2, None)

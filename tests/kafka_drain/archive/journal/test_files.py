@@ -126,7 +126,7 @@ def test_note_sealed_damaged(tmp_path: Path) -> None:
         note_sealed(root, window(number))
     (tmp_path / "journal" / "000000000003.json").unlink()
 
-    with pytest.raises(ManifestInvalidError, match=r"000000000003.json isn't there"):
+    with pytest.raises(ManifestInvalidError, match=r"000000000003.json is missing, but"):
         note_sealed(root, window(5))
 
     assert start_journal_anew(root, window(9), known=40) == 49

@@ -59,5 +59,5 @@ def test_jars_login_in_url(
     assert main(["jars"]) == 2
 
     err = capsys.readouterr().err
-    assert "put it into ~/.netrc" in err
+    assert "move it to ~/.netrc" in err
     assert "s3cr3t" not in err

@@ -378,7 +378,9 @@ def test_groups_wait_for_coordinator() -> None:
     passing = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
     assert asked(*passing).describe("g") == Group("g", "EMPTY")
-    with pytest.raises(KafkaUnavailableError, match="no answer about group g from Kafka at broker"):
+    with pytest.raises(
+        KafkaUnavailableError, match="no response about group g from Kafka at broker"
+    ):
         asked(*passing * 9, timeout=0.3).describe("g")
 
 

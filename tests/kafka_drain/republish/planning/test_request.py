@@ -210,7 +210,9 @@ def test_request_misspelt() -> None:
     """An option that there isn't is refused with the one that was meant."""
     asked: dict[str, Any] = {"provenence": True}
 
-    with pytest.raises(ConfigError, match=r"no key of a republish; did you mean 'provenance'"):
+    with pytest.raises(
+        ConfigError, match=r"isn't a valid key of a republish; did you mean 'provenance'"
+    ):
         RepublishRequest(**asked)
 
 

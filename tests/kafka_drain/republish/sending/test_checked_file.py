@@ -325,5 +325,7 @@ def test_checked_file_store_away(
     written = Path(write_parquet(tmp_path, ROWS))
     assert 3 < written.stat().st_size // 256 < 40
 
-    with pytest.raises(StoreUnavailableError, match=r"part-0\.parquet can't be read of its store"):
+    with pytest.raises(
+        StoreUnavailableError, match=r"part-0\.parquet can't be read from its store"
+    ):
         read_all(CountedPath(written, "s3", answers), planned(written))

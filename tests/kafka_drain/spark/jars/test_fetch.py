@@ -159,7 +159,7 @@ def test_fetch_not_as_locked(machine: Machine) -> None:
     with pytest.raises(MachineError, match=r"three-3\.jar has SHA-256"):
         jars.fetch(jars.CONNECTOR)
     assert machine.kept() == ["lock", "one-1.jar"]
-    with pytest.raises(MachineError, match=r"three-3\.jar is missing. Run `kafka-drain jars`"):
+    with pytest.raises(MachineError, match=r"three-3\.jar is missing; run `kafka-drain jars`"):
         jars.verified(jars.CONNECTOR)
 
     machine.repository.files[THREE] = b"three"
@@ -205,7 +205,7 @@ def test_verified_complete(machine: Machine) -> None:
 
 def test_verified_empty_cache(machine: Machine) -> None:
     """Nothing is downloaded: the command to run is named."""
-    with pytest.raises(MachineError, match=r" doesn't exist. Run `kafka-drain jars`"):
+    with pytest.raises(MachineError, match=r" doesn't exist; run `kafka-drain jars`"):
         jars.verified(jars.CONNECTOR)
     assert machine.repository.asked == []
     assert not machine.cache.exists()
@@ -227,7 +227,7 @@ def test_verified_missing_and_cut(machine: Machine) -> None:
 def test_unknown_conf(machine: Machine, call: object) -> None:
     """Other names of configurations are refused."""
     assert callable(call)
-    with pytest.raises(ConfigError, match="'default', expected one of"):
+    with pytest.raises(ConfigError, match="'default'; expected one of"):
         call("default")
 
 

@@ -101,7 +101,7 @@ def test_download_always_interrupted(repository: MavenServer, tmp_path: Path) ->
     """After three tries it is given up, and nothing of the jar is left."""
     repository.cuts = 9
 
-    with pytest.raises(MachineError, match=r"doesn't answer .*IncompleteRead.* is kept"):
+    with pytest.raises(MachineError, match=r"doesn't respond .*IncompleteRead.* are kept"):
         download(tmp_path / "jars")
     assert len(repository.asked) == 3
     assert names(tmp_path / "jars") == []
@@ -120,7 +120,7 @@ def test_download_unwell(repository: MavenServer, tmp_path: Path) -> None:
     """A repository that goes on failing is asked three times, and for no other jar."""
     repository.statuses = [503] * 9
 
-    with pytest.raises(MachineError, match=r"answers 503; try again .* KAFKA_DRAIN_MAVEN_URL"):
+    with pytest.raises(MachineError, match=r"returned 503; try again .* KAFKA_DRAIN_MAVEN_URL"):
         download(tmp_path / "jars")
     assert repository.asked == [f"/maven2/{ONE}"] * 3
 
@@ -136,14 +136,14 @@ def test_download_not_as_locked(repository: MavenServer, tmp_path: Path) -> None
         maven.download(jars, tmp_path, "some jars", lambda line: None)
 
     first, *lines, what_to_do = str(caught.value).splitlines()
-    assert first == f"{repository.url} doesn't have what jars.lock names:"
+    assert first == f"{repository.url} doesn't have the jars that jars.lock names:"
     seen = locked({ONE: b"ONE"})[0].sha256
     assert lines == [
         f"  one-1.jar has SHA-256 {seen}, expected {JARS[0].sha256}",
-        f"  three-3.jar isn't there: 404 for {THREE}",
+        f"  three-3.jar doesn't exist: 404 for {THREE}",
         "  five-5.jar has more bytes than the 4 expected",
     ]
-    assert "let KAFKA_DRAIN_MAVEN_URL name another" in what_to_do
+    assert "set KAFKA_DRAIN_MAVEN_URL to another one" in what_to_do
     assert names(tmp_path) == ["four-4.jar"]
 
 
@@ -172,7 +172,7 @@ def test_download_login_refused(
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
 
-    with pytest.raises(MachineError, match=r"refuses the login \(401\).* ~/\.netrc") as caught:
+    with pytest.raises(MachineError, match=r"rejects the login \(401\).* ~/\.netrc") as caught:
         download(tmp_path / "jars")
     assert "wr0ng" not in str(caught.value)
 
@@ -249,7 +249,7 @@ def test_download_no_ca_file(
     """A file of certificates that isn't there is named, not taken for a full disk."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
 
-    with pytest.raises(MachineError, match=r"doesn't answer .*/nowhere/ca\.pem"):
+    with pytest.raises(MachineError, match=r"doesn't respond .*/nowhere/ca\.pem"):
         download(tmp_path / "jars")
 
 
@@ -258,8 +258,8 @@ def test_download_no_ca_file(
     [
         ("maven.example.com", "expected the base URL of a Maven repository"),
         ("ftp://maven.example.com", "expected the base URL of a Maven repository"),
-        ("https://me:s3cr3t@maven.example.com", r"put it into ~/\.netrc"),
-        ("https://me@maven.example.com", r"put it into ~/\.netrc"),
+        ("https://me:s3cr3t@maven.example.com", r"move it to ~/\.netrc"),
+        ("https://me@maven.example.com", r"move it to ~/\.netrc"),
         ("me:s3cr3t@maven.example.com", "a login"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Addresses in Airflow's UI, without host: the browser knows by which name it reached it."""
+"""URLs in Airflow's UI, without the host: the browser knows which host it used."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 __all__ = ["URL_PREFIX", "airflow_url", "dag_url", "home_url", "page_url", "run_url"]
 
-#: Where the plugin's pages are, below Airflow's own address.
+#: Path of the plugin's pages below Airflow's base URL.
 URL_PREFIX = "/kafka-drain"
 
 _SECTION = "api" if AIRFLOW_V_3_0_PLUS else "webserver"
 
 
 def airflow_url(path: str) -> str:
-    """Return a page of Airflow."""
+    """Return the URL of one of Airflow's pages."""
     base: str = conf.get(_SECTION, "base_url", fallback="")
     return urlsplit(base).path.rstrip("/") + path
 
 
 def page_url(path: str) -> str:
-    """Return a page of the plugin."""
+    """Return the URL of one of the plugin's pages."""
     return airflow_url(URL_PREFIX + path)
 
 
 def home_url() -> str:
-    """Return where Airflow's pages begin; empty in Airflow 3, whose frame is around ours."""
+    """Return the URL of Airflow's home page; empty in Airflow 3, which frames our pages."""
     return "" if AIRFLOW_V_3_0_PLUS else airflow_url("/home")
 
 
 def dag_url(dag_id: str) -> str:
-    """Return where Airflow shows a DAG."""
+    """Return the URL of a DAG in Airflow's UI."""
     path = f"/dags/{quote(dag_id, safe='')}"
     return airflow_url(path if AIRFLOW_V_3_0_PLUS else f"{path}/grid")
 
 
 def run_url(dag_id: str, run_id: str) -> str:
-    """Return where Airflow shows a run of a DAG."""
+    """Return the URL of a DAG run in Airflow's UI."""
     if AIRFLOW_V_3_0_PLUS:
         return f"{dag_url(dag_id)}/runs/{quote(run_id, safe='')}"
     return f"{dag_url(dag_id)}?{urlencode({'dag_run_id': run_id})}"

@@ -1,0 +1,290 @@
+"""The generation that drains append to: what is read of it, of its files and of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.receipts import KafkaBounds, Receipt
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.metadata_log.checkpoint import compare_with_receipts
+from kafka_drain.offsets import TopicPartition, merge
+from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
+from kafka_drain.proof.gap_explanation import Ranges, same_topics
+from kafka_drain.proof.orphans import unlisted_files
+from kafka_drain.proof.prove import (
+    Drained,
+    Examined,
+    damaged_batches,
+    examine,
+    topics_read,
+)
+from kafka_drain.proof.sealed_files import (
+    SealedCheck,
+    check_all_sealed,
+    check_listed_sealed,
+    lost_ranges,
+    readable_receipts,
+)
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.segment_contents import CheckedContents, check_contents, without_whole
+from kafka_drain.proof.segment_proof import CheckedSegment, check_segments, provable
+from kafka_drain.proof.topic_ids import topic_ids_now
+from kafka_drain.proof.window_checks import HeldByWindows
+from kafka_drain.proof.window_contents import content_of_windows
+
+__all__ = [
+    "CHARTED",
+    "MANY_FILES",
+    "Answers",
+    "Found",
+    "ask_bounds",
+    "ask_kafka_now",
+    "look_closer",
+    "orphan_findings",
+    "read_open",
+]
+
+#: Number of receipts that are read for the report's chart.
+CHARTED = 50
+
+#: With more new files than this, `read_many` reads them: the executors of a Spark cluster, say.
+MANY_FILES = 10_000
+
+_NOTHING: Ranges = MappingProxyType({})
+
+#: Says why offsets of an identity's topics are missing; `were_read` are those Spark has read.
+Explain = Callable[[Identity, Ranges, Ranges], list[Gap]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of the open generation.
+
+    Attributes:
+        state: Its manifest, checkpoint and newest receipt.
+        identity: Pipeline, cluster and topic ids that it counts in.
+        newest: Its newest receipts, oldest first.
+        sealed: The check of its sealed segments.
+        files: The readable files of unsealed batches, without those that a window replaces.
+        findings: What is wrong with files of unsealed batches, and which of them are replaced.
+        orphans: Data files that neither manifest nor receipts list, relative to the archive.
+        examined: The comparison of these files with what was drained.
+    """
+
+    state: GenerationState
+    identity: Identity
+    newest: Sequence[Receipt]
+    sealed: SealedCheck
+    files: Sequence[CommittedFile]
+    findings: Sequence[Finding]
+    orphans: Sequence[str]
+    examined: Examined
+
+    @property
+    def listed(self) -> tuple[int, int]:
+        """Number and bytes of the unsealed files, unreadable ones included."""
+        new = self.state.new
+        return len(new), sum(sink_file.size for sink_file in new)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a closer look, and Kafka, say of what was found.
+
+    Attributes:
+        gaps: Missing offsets with their reasons.
+        checked: The unsealed segments with their files and gaps.
+        contents: The comparison of their records with what Spark read.
+        files: The unsealed files whose records weren't changed.
+        findings: What is wrong with files of unsealed batches.
+    """
+
+    gaps: Sequence[Gap]
+    checked: Sequence[CheckedSegment]
+    contents: CheckedContents
+    files: Sequence[CommittedFile]
+    findings: Sequence[Finding]
+
+
+def read_open(
+    snapshot: Snapshot,
+    generation: SnapshotGeneration,
+    previous: str | None,
+    windows: HeldByWindows,
+    *,
+    whole: bool,
+    deep: bool,
+    forgotten: Mapping[str, str],
+    read_many: ReadFiles,
+    say: Callable[[str], None],
+) -> Found:
+    """Read the generation that drains append to; asks Kafka nothing.
+
+    Args:
+        snapshot: The archive.
+        generation: Its newest generation.
+        previous: Hash of the last receipt of the previous generation.
+        windows: What the sealed windows hold.
+        whole: Whether every receipt is read; otherwise only the newest.
+        deep: Whether the bytes of sealed files are read.
+        forgotten: Lost receipts that were given up, by path.
+        read_many: Reads the new files if there are more than `MANY_FILES`.
+        say: Takes a line of progress every two seconds.
+    """
+    document = generation.document
+    state = read_state(snapshot, generation)
+    # A whole validation compares every batch whose end the checkpoint still has.
+    kept = max(CHARTED, len(state.checkpoint.ends)) if whole else CHARTED
+    newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
+    state.findings.extend(_ends_elsewhere(state, newest))
+    listing = generation.list_data_files()
+    if whole:
+        sealed = check_all_sealed(
+            generation, listing, previous, deep=deep, say=say, forgotten=forgotten
+        )
+    else:
+        sealed = check_listed_sealed(state, listing, previous)
+    read = read_many if len(state.new) > MANY_FILES else read_committed_files
+    files, found = read(generation, state.new, document.format, say)
+    files, replaced = windows.without_replaced(files)
+    drained = Drained(
+        start=state.sealed_ends,
+        first_batch=state.last_sealed + 1,
+        last_committed=state.last_committed,
+        last_listed=state.manifest.last_batch,
+        checkpoint=state.checkpoint,
+    )
+    return Found(
+        state=state,
+        identity=Identity(
+            snapshot.document.pipeline,
+            snapshot.document.cluster_id,
+            snapshot.topic_ids(generation),
+        ),
+        newest=newest,
+        sealed=sealed,
+        files=files,
+        findings=[*found, *replaced],
+        orphans=_orphans(state, listing),
+        examined=examine(drained, files),
+    )
+
+
+def look_closer(
+    found: Found, windows: HeldByWindows, explain: Explain, *, is_draining: Callable[[], bool]
+) -> Answers:
+    """Find out why offsets are missing, and whether files hold the records that Spark read.
+
+    Args:
+        found: What was read.
+        windows: What the sealed windows hold.
+        explain: Asks Kafka why offsets are missing.
+        is_draining: Whether a drain holds the archive's lease; asked after the batches were listed,
+            so that a drain that has written them has left what it read.
+    """
+    state, examined = found.state, found.examined
+    generation = state.generation
+    file_format, root = generation.document.format, generation.root
+    findings = [*found.findings]
+    if found.orphans:
+        findings += unlisted_files(
+            generation,
+            state.manifest,
+            [*state.findings, *findings],
+            without_whole(generation, examined.missing, examined.parts, found.files),
+            found.orphans,
+            file_format,
+        )
+    findings = [windows.excuse(finding) for finding in [*findings, *examined.findings]]
+    lost = lost_ranges(root, found.sealed.damaged, file_format)
+    for _, tp, ranges in examined.missing:
+        lost[tp] = merge([*lost.get(tp, []), *ranges])
+    gaps = explain(found.identity, lost, _NOTHING)
+    batch_of: dict[str | TopicPartition, int | None] = {
+        f"{generation.data_name}/{file.path}": file.batch for file in state.new
+    }
+    checked = check_segments(examined.parts, found.files, gaps, damaged_batches(findings, batch_of))
+    same = windows.of_same_topics(found.identity)
+    contents = check_contents(
+        generation,
+        checked,
+        lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
+        is_draining=is_draining(),
+    )
+    files = found.files
+    if contents.files:
+        # What they held is missing, as of a file that can't be read: a repair drains it again.
+        files = [file for file in files if file.path not in contents.paths]
+        gaps = [*gaps, *explain(found.identity, contents.ranges, contents.ranges)]
+    return Answers(gaps, checked, contents, files, findings)
+
+
+def ask_kafka_now(
+    cluster: KafkaCluster, found: Found, answers: Answers
+) -> tuple[dict[TopicPartition, KafkaBounds], dict[str, str]]:
+    """Ask Kafka what it holds of the generation's partitions, and the ids of the topics read.
+
+    Returns:
+        The bounds of each partition whose topic is still the same, and topic ids by topic.
+
+    Raises:
+        ArchiveError: When it is another cluster than the archive's.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    candidates = provable(answers.checked, answers.contents.agreeing)
+    read = {name for each in candidates for name in topics_read(each.part)}
+    partitions = set(found.state.cursor).union(*(each.part.ranges for each in candidates))
+    same = same_topics(found.identity, {tp.topic for tp in partitions} | read, cluster)
+    ids = {name: found.identity.topics[name] for name in same}
+    if not read <= same:
+        ids = topic_ids_now(cluster, read)
+    return ask_bounds(cluster, [tp for tp in partitions if tp.topic in same]), ids
+
+
+def ask_bounds(
+    cluster: KafkaCluster, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, KafkaBounds]:
+    """Ask Kafka which offsets it holds of partitions."""
+    earliest = cluster.earliest(partitions)
+    # In this order: what arrives between the two answers isn't behind an open transaction.
+    end = cluster.latest(partitions, "read_uncommitted")
+    stable = cluster.latest(partitions, "read_committed")
+    return {
+        tp: KafkaBounds(earliest[tp], stable[tp], max(end[tp], stable[tp])) for tp in partitions
+    }
+
+
+def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list[Finding]:
+    """Find batches whose end in the checkpoint differs from their receipt's."""
+    ends = {receipt.last_batch: receipt.ends for receipt in receipts}
+    folder = f"{state.generation.name}/checkpoint"
+    found = compare_with_receipts(state.checkpoint, ends, folder)
+    return [finding for finding in found if finding not in state.findings]
+
+
+def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:
+    """Return data files that neither manifest nor receipts list, relative to the archive."""
+    generation = state.generation
+    found = [
+        f"{generation.data_name}/{path}" for path in listing if path not in state.manifest.files
+    ]
+    if found and state.receipt and state.receipt.files_so_far.files > len(state.sealed):
+        # Spark's `retention` hides files from the manifest; a cut manifest doesn't list them.
+        receipts = readable_receipts(generation, generation.receipt_names())
+        found = list(set(found) - {file.path for receipt in receipts for file in receipt.files})
+    return sorted(found)
+
+
+def orphan_findings(orphans: Iterable[str]) -> list[Finding]:
+    """Return a warning for each data file that nothing lists."""
+    return [
+        Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
+        for path in orphans
+    ]

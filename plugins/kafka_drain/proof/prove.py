@@ -1,0 +1,254 @@
+"""What the evidence on a generation proves: the findings, and the receipts to write. Opens nothing.
+
+A validation reads, thinks and writes, in this order. `examine` says what is missing, so that Kafka
+can be asked for the reason; `prove` takes all answers and decides what is sealed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_drain.archive.receipts import KafkaBounds, Receipt, parse_receipt
+from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
+from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.findings import Finding, Reason, errors
+from kafka_drain.gaps import GapReason
+from kafka_drain.metadata_log.checkpoint import Checkpoint
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.offset_checks import (
+    Segment,
+    check_duplicates,
+    check_offsets,
+    missing_offsets,
+    segments,
+)
+from kafka_drain.proof.sealing import Identity, seal_segment
+from kafka_drain.proof.segment_proof import CheckedSegment, provable
+from kafka_drain.proof.topic_lives import made_again, other_lives
+
+__all__ = [
+    "Blockers",
+    "Drained",
+    "Evidence",
+    "Examined",
+    "Proof",
+    "damaged_batches",
+    "examine",
+    "prove",
+    "topics_read",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a generation's manifest and checkpoint say was drained and isn't sealed yet.
+
+    Attributes:
+        start: Where the first unsealed batch starts: next offset by partition.
+        first_batch: The first unsealed batch id.
+        last_committed: Highest committed batch id; below `first_batch` when everything is sealed.
+        last_listed: Highest batch id that the manifest lists; None for none.
+        checkpoint: Where each batch ends.
+    """
+
+    start: Mapping[TopicPartition, int]
+    first_batch: int
+    last_committed: int
+    last_listed: int | None
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a generation's unsealed files hold, compared with what was drained.
+
+    Attributes:
+        parts: The unsealed segments, oldest first.
+        missing: Offsets that a segment read and no file holds.
+        findings: Offsets that are there twice, or that nobody read.
+    """
+
+    parts: Sequence[Segment]
+    missing: Sequence[tuple[Segment, TopicPartition, list[OffsetRange]]]
+    findings: Sequence[Finding]
+
+
+def examine(drained: Drained, files: Sequence[CommittedFile]) -> Examined:
+    """Compare the offsets that unsealed files hold with those that were drained.
+
+    Args:
+        drained: What was drained.
+        files: The readable committed files, without those that a window replaces.
+    """
+    parts = segments(drained.start, drained.checkpoint, drained.last_committed, drained.first_batch)
+    # A checkpoint that doesn't know the last batches can't say which offsets they may hold.
+    is_covered = bool(parts) and parts[-1].last_batch >= (drained.last_listed or 0)
+    findings = check_offsets(parts, files) if is_covered else check_duplicates(files)
+    return Examined(parts, missing_offsets(parts, files), findings)
+
+
+def damaged_batches(
+    findings: Iterable[Finding], batch_of: Mapping[str | TopicPartition, int | None]
+) -> set[int | None]:
+    """Return the batches whose files have an error; None for an error that isn't of one file.
+
+    Args:
+        findings: What is wrong with the files of unsealed batches.
+        batch_of: The batch of each file, by path relative to the archive; None if unknown.
+    """
+    return {batch_of.get(finding.subject) for finding in errors(findings)}
+
+
+@dataclass(frozen=True, slots=True)
+class Blockers:
+    """Reasons why nothing of a generation may be sealed, whatever its segments hold.
+
+    Attributes:
+        kafka_not_asked: There was no cluster that could explain the gaps.
+        state: Errors of the manifest, the checkpoint or the newest receipt.
+        broken_chain: A receipt is missing, damaged or was exchanged.
+        journal: Something that the journal names as sealed is missing or changed.
+    """
+
+    kafka_not_asked: bool = False
+    state: bool = False
+    broken_chain: bool = False
+    journal: bool = False
+
+    def __bool__(self) -> bool:
+        return self.kafka_not_asked or self.state or self.broken_chain or self.journal
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that decides which segments of a generation are sealed.
+
+    Attributes:
+        generation: Number of the generation.
+        name: Its folder, relative to the archive.
+        identity: Pipeline, cluster and topic ids of the archive.
+        checked: The unsealed segments with their files and explained gaps, oldest first.
+        agreeing: Last batches of the segments whose records are those that Spark read.
+        fingerprints: For the receipts, by last batch; None where it is unknown.
+        read_up_to: The last batch after which a drain asked for topic ids again; -1 for none.
+        ids_after_read: The topic ids that this drain saw, by topic.
+        ids_now: The topic ids of the existing topics.
+        claims: Which offsets the sealed segments hold.
+        bounds: What Kafka holds of each partition now.
+        before: The newest receipt of the generation; None for none.
+        previous: The SHA-256 that the next receipt continues; None for the archive's first.
+        journal: Number of entries in the journal.
+        sealed_at: The time, ISO 8601.
+        blockers: Reasons to seal nothing.
+    """
+
+    generation: int
+    name: str
+    identity: Identity
+    checked: Sequence[CheckedSegment]
+    agreeing: Collection[int]
+    fingerprints: Mapping[int, str | None]
+    read_up_to: int
+    ids_after_read: Mapping[str, str]
+    ids_now: Mapping[str, str]
+    claims: Sequence[Claim]
+    bounds: Mapping[TopicPartition, KafkaBounds]
+    before: Receipt | None
+    previous: str | None
+    journal: int
+    sealed_at: str
+    blockers: Blockers = field(default_factory=Blockers)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is decided of a generation's unsealed segments.
+
+    Attributes:
+        receipts: The receipts to write, oldest first; each continues the one before.
+        findings: Why a segment that is otherwise complete isn't sealed.
+    """
+
+    receipts: Sequence[Receipt] = ()
+    findings: Sequence[Finding] = ()
+
+
+def prove(evidence: Evidence) -> Proof:
+    """Decide which segments are sealed, and make their receipts.
+
+    Sealed is the longest run of segments from the oldest on that are complete, hold what Spark
+    read, were read of the archive's topics, and overlap nothing that is sealed.
+    """
+    if evidence.blockers:
+        return Proof()
+    proven = provable(evidence.checked, evidence.agreeing)
+    proven, findings = _of_same_topics(evidence, proven)
+    if not proven:
+        return Proof((), findings)
+    overlaps = find_overlaps([*evidence.claims, *_claims(evidence, proven)])
+    if overlaps:
+        return Proof((), [*findings, *overlaps])
+    return Proof(list(_receipts(evidence, proven)), findings)
+
+
+def topics_read(segment: Segment) -> set[str]:
+    """Return the topics of which a segment read offsets; other topics may be gone."""
+    return {tp.topic for tp, offsets in segment.ranges.items() if len(offsets)}
+
+
+def _of_same_topics(
+    evidence: Evidence, proven: Sequence[CheckedSegment]
+) -> tuple[list[CheckedSegment], list[Finding]]:
+    """Return the segments before the first that may have been read of a recreated topic."""
+    kept: list[CheckedSegment] = []
+    for each in proven:
+        part = each.part
+        other = other_lives(
+            evidence.identity.topics,
+            topics_read(part),
+            evidence.ids_after_read if part.last_batch <= evidence.read_up_to else {},
+            evidence.ids_now,
+        )
+        if other:
+            where = f"{evidence.name}/checkpoint/offsets/{part.last_batch}"
+            detail = f"{part.name} isn't sealed: {made_again(other)}"
+            return kept, [Finding(Reason.TOPIC_MADE_AGAIN, where, detail)]
+        kept.append(each)
+    return kept, []
+
+
+def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Claim]:
+    """Yield which offsets the generation will hold once the segments are sealed."""
+    for each in proven:
+        left = Counter[TopicPartition]()
+        for gap in each.gaps:
+            if gap.reason == GapReason.WINDOW:
+                left[gap.tp] += len(gap.range)
+        for tp, offsets in each.part.ranges.items():
+            topic_id = evidence.identity.topics.get(tp.topic, "")
+            yield Claim(evidence.name, topic_id, tp, offsets, left=left[tp])
+
+
+def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Receipt]:
+    before, previous = evidence.before, evidence.previous
+    for each in proven:
+        receipt = seal_segment(
+            each.part,
+            each.files,
+            each.gaps,
+            identity=evidence.identity,
+            generation=evidence.generation,
+            before=before,
+            previous=previous,
+            bounds=evidence.bounds,
+            fingerprint=evidence.fingerprints[each.part.last_batch],
+            acknowledged=[range_name(gap.tp, gap.range) for gap in each.gaps if gap.acknowledged],
+            sealed_at=evidence.sealed_at,
+        )
+        # The next receipt needs this one's hash, which only the sealed bytes have.
+        before = parse_receipt(replace(receipt, journal=evidence.journal).to_bytes())
+        previous = before.sha256
+        yield before

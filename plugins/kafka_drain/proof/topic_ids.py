@@ -1,0 +1,78 @@
+"""The topic ids that Kafka has, and those that a drain saw when Spark had read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.proof.topic_lives import made_again, other_lives
+from kafka_drain.storage.json_files import read_note, write_document
+
+__all__ = ["ReadFrom", "read_from", "refuse_other_lives", "topic_ids_now", "write_read_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """The topic ids that a drain saw after Spark had read.
+
+    Attributes:
+        last_batch: The last batch that had been read by then.
+        topics: Topic ids by topic.
+    """
+
+    last_batch: int
+    topics: Mapping[str, str]
+
+
+def write_read_from(generation: Generation, seen: ReadFrom) -> None:
+    """Record the topic ids that a drain saw after Spark had read."""
+    document = {"last_batch": seen.last_batch, "topics": dict(seen.topics)}
+    write_document(generation.folder / "read_from.json", document)
+
+
+def read_from(generation: Generation) -> ReadFrom | None:
+    """Return the topic ids recorded by the newest drain that finished.
+
+    Returns:
+        None when there is no readable record: Kafka's current topic ids are decisive then.
+    """
+    found = read_note(generation.folder / "read_from.json", "last_batch", "topics")
+    if found is None:
+        return None
+    last_batch, topics = found["last_batch"], found["topics"]
+    if type(last_batch) is not int or not isinstance(topics, dict):
+        return None
+    return ReadFrom(last_batch, topics)
+
+
+def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, str]:
+    """Ask Kafka for the ids of the topics that exist.
+
+    Raises:
+        AuthorizationError: When describing a topic isn't permitted.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    # The list leaves out internal topics, which aren't recreated.
+    listed = {name for name in names if name.startswith("__")}.union(cluster.topic_names())
+    there = cluster.topics(set(names) & listed)
+    return {name: topic.id for name, topic in there.items()}
+
+
+def refuse_other_lives(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:
+    """Refuse what Spark has read unless its topics are still the expected ones.
+
+    Args:
+        cluster: The cluster it was read from.
+        meant: The topics that were read, with their ids before the read.
+        what: The consequence and what to do; ends the error message.
+
+    Raises:
+        TopicError: Names the topics of which another incarnation may have been read.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    other = other_lives(meant, meant, {}, topic_ids_now(cluster, meant))
+    if other:
+        raise TopicError(f"{made_again(other)}: {what}")

@@ -1,0 +1,44 @@
+"""What a cluster's answers become, without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.errors import TopicError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+
+
+class Named(KafkaCluster):
+    """A cluster that has two topics, and lists no internal one."""
+
+    def topic_names(self) -> set[str]:
+        """Return the topics."""
+        return {"orders", "orders-eu"}
+
+
+@pytest.fixture
+def named() -> Named:
+    """The cluster; nothing is asked of a broker."""
+    return Named(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}))
+
+
+def test_matching_whole_names(named: Named) -> None:
+    """A pattern matches whole names."""
+    assert named.matching("orders") == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "remedy"),
+    [
+        ("payments.*", "create the topics or correct the pattern"),
+        ("__consumer_.*", "name __consumer_offsets in topics or assign: a pattern matches no"),
+        ("__.*state", "name __share_group_state and __transaction_state in topics or assign"),
+    ],
+)
+def test_matching_nothing(named: Named, pattern: str, remedy: str) -> None:
+    """Internal topics are the reason where a pattern would match them alone."""
+    with pytest.raises(TopicError) as caught:
+        named.matching(pattern)
+
+    assert f"matches no topic at 127.0.0.1:1; {remedy}" in str(caught.value)
