@@ -140,7 +140,7 @@ def plan_republish(
             now=now,
             say=say,
             key=folder.key,
-            creates_targets=apply,
+            apply=apply,
             files=(lambda: new_files(snapshot, since, through)) if through else None,
             through=through,
             bound=bound,
