@@ -27,7 +27,9 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
+from kafka_drain.republish.planning.documents import ReceiptJson, VerificationJson
 from kafka_drain.republish.planning.follow import (
+    NOTHING,
     asked_before,
     bound_before,
     follower_key,
@@ -95,7 +97,7 @@ def plan_republish(
     pipeline = snapshot.document.pipeline
     name = request.name(pipeline)
     folder = RepublishRun(archive.root, run_key(name))
-    since: Mapping[str, Any] = {}
+    since = NOTHING
     asked: Mapping[str, Any] | None = None
     bound = Binding()
     if request.follow:
@@ -231,7 +233,7 @@ class Republish:
             bound = Binding.of_receipt(receipt)
             refuse_other_target(self.cluster, bound, self.run.key, said="Nothing was sent")
             self._tell(f"already sent and verified at {receipt['finished_at']}; nothing was sent")
-            return receipt | {"records_sent": 0}
+            return {**receipt, "records_sent": 0}
         if not self.plan.shards:
             # No receipt: records that are drained and sealed later can still be sent.
             self._tell("no records are selected, nothing was sent")
@@ -254,7 +256,7 @@ class Republish:
                 self._tell("WARNING an earlier attempt started to send; everything is sent again")
             if claim is not None:
                 claim.confirm()
-            self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+            self.run.mark_opened(plan)
             engine(plan, [], lambda: None)
         seconds = time.monotonic() - began
         # Verify before writing the receipt: until then a retry sends nothing and verifies again.
@@ -274,7 +276,7 @@ class Republish:
             )
         self.run.write_offset_map(offset_map.to_bytes())
         receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
-        return receipt | {"records_sent": plan.records - before}
+        return {**receipt, "records_sent": plan.records - before}
 
     def abort(self) -> None:
         """Abort the open transactions of this attempt, which was stopped; report if that fails.
@@ -391,9 +393,9 @@ class Republish:
         clock: Callable[[], datetime],
         attempts: int,
         seconds: float,
-        verification: dict[str, Any] | None,
-    ) -> dict[str, Any]:
-        receipt = {
+        verification: VerificationJson,
+    ) -> ReceiptJson:
+        receipt: ReceiptJson = {
             "format_version": RECEIPT_VERSION,
             "run": plan.run,
             "key": plan.key,

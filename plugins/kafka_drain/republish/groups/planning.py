@@ -56,7 +56,7 @@ def read_map(run: RepublishRun) -> OffsetMap:
     try:
         # A map that was removed since is reported like a changed one.
         return OffsetMap.from_bytes(content or b"")
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise ArchiveError(
             f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "
             "verify wrote; run verify again or restore it from a copy"
@@ -222,7 +222,8 @@ def _has_places(run: RepublishRun) -> bool:
     receipt = run.receipt()
     if receipt is None or run.offset_map() is None:
         return False
-    return not receipt["verification"]["out_of_order"]
+    verification = receipt["verification"]
+    return verification is not None and not verification["out_of_order"]
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
@@ -26,6 +25,7 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
+from kafka_drain.republish.planning.documents import ThroughJson
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.placement import fixed_partition
@@ -88,7 +88,7 @@ def make_plan(
     apply: bool = False,
     key: str | None = None,
     files: Callable[[], list[ArchiveFile]] | None = None,
-    through: Mapping[str, Any] | None = None,
+    through: ThroughJson | None = None,
     bound: Binding | None = None,
     identify: Callable[[], str] = lambda: "",
 ) -> RepublishPlan:

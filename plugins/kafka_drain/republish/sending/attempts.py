@@ -147,7 +147,7 @@ def _begin(
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
     if claim is not None:
         claim.confirm()
-    run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+    run.mark_opened(plan)
     return attempt
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, require_readable
+from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.republish.planning.documents import (
+    OffsetMapJson,
+    PartitionMapJson,
+    parse_sealed,
+)
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.storage.sealed_json import seal, unseal
+from kafka_drain.storage.sealed_json import seal
 
 __all__ = [
     "Block",
@@ -234,25 +239,24 @@ class OffsetMap:
 
     def to_bytes(self) -> bytes:
         """Return the sealed map, as written to its file."""
-        return seal(
-            {
-                "format_version": FORMAT_VERSION,
-                "run": self.run,
-                "pipeline": self.pipeline,
-                "cluster_id": self.cluster_id,
-                "partitions": [
-                    {
-                        "source_topic": partition.source.topic,
-                        "source_partition": partition.source.partition,
-                        "source_topic_id": partition.source_topic_id,
-                        "target_topic": partition.target.topic,
-                        "target_partition": partition.target.partition,
-                        "blocks": partition.blocks,
-                    }
-                    for partition in self.partitions
-                ],
-            }
-        )
+        document: OffsetMapJson = {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "pipeline": self.pipeline,
+            "cluster_id": self.cluster_id,
+            "partitions": [
+                {
+                    "source_topic": partition.source.topic,
+                    "source_partition": partition.source.partition,
+                    "source_topic_id": partition.source_topic_id,
+                    "target_topic": partition.target.topic,
+                    "target_partition": partition.target.partition,
+                    "blocks": list(partition.blocks),
+                }
+                for partition in self.partitions
+            ],
+        }
+        return seal(document)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> OffsetMap:
@@ -260,10 +264,9 @@ class OffsetMap:
 
         Raises:
             SealError: When a byte was changed.
-            ValueError: When the map has another format version.
+            ValueError: When it has another format version, or isn't as it was written.
         """
-        document = unseal(content)
-        require_readable(document.get("format_version"))
+        document = parse_sealed(OffsetMapJson, content)
         return cls(
             run=document["run"],
             pipeline=document["pipeline"],
@@ -401,7 +404,7 @@ def _with_blocks(known: _Ranges, offset_map: OffsetMap, *, is_sure: bool) -> _Ra
     return {**known, **merged}
 
 
-def _partition(document: dict[str, Any]) -> PartitionMap:
+def _partition(document: PartitionMapJson) -> PartitionMap:
     return PartitionMap(
         TopicPartition(document["source_topic"], document["source_partition"]),
         document["source_topic_id"],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.documents import VerificationJson, VerifiedJson
 from kafka_drain.republish.planning.verdicts import gets_receipt
 from kafka_drain.republish.verifying.matching import PartitionMatch
 
@@ -19,7 +19,7 @@ class VerifiedPartition:
     tp: TopicPartition
     match: PartitionMatch
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerifiedJson:
         """Return the result as JSON types, without the mappings."""
         return {
             "topic": self.tp.topic,
@@ -87,7 +87,7 @@ class Verification:
             delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerificationJson:
         """Return the result as JSON types, without the offset map."""
         return {
             "is_exact": self.is_exact,

@@ -37,6 +37,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next, sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 # The golden archive holds offsets 0 to 41 of both partitions, a millisecond after each other.
 NOON = 1_357_041_600_000
@@ -570,7 +571,7 @@ def test_make_plan_repeated(copied: Archive) -> None:
     run.write_plan(before)
     assert plan_of(copied).records == RECORDS
 
-    run.mark_opened({})
+    run.mark_opened(PLAN)
 
     with pytest.raises(ConfigError, match=f"run {before.key} started to send records of flights-0"):
         plan_of(copied)
@@ -606,10 +607,10 @@ def test_make_plan_follower_repeats(copied: Archive) -> None:
         run = RepublishRun(copied.root, key)
         run.write_plan(earlier)
         if key == "f.000001":
-            run.mark_opened({})
+            run.mark_opened(PLAN)
     assert plan_of(copied, files=files, through=through, key="f.000002").records == RECORDS
 
-    run.mark_opened({})
+    run.mark_opened(PLAN)
 
     with pytest.raises(ConfigError, match=r"run other\.000001 started to send"):
         plan_of(copied, files=files, through=through, key="f.000002")

@@ -19,6 +19,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.receipts import receipt_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -51,9 +52,9 @@ def note(root: UPath, plan: RepublishPlan, *, is_done: bool) -> None:
     """Leave a run behind: as it is when it has ended, or while it is on."""
     run = RepublishRun(root, plan.key)
     run.write_plan(plan)
-    run.mark_opened({})
+    run.mark_opened(PLAN)
     if is_done:
-        run.write_receipt({"sent": sent(plan)})
+        run.write_receipt(receipt_of(sent=sent(plan)))
 
 
 @pytest.fixture(params=[True, False], ids=["ended", "on"])
@@ -132,7 +133,7 @@ def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"started to send .* Name that run to resume it"):
         refuse_repeated(root, plan_of("now"))
 
-    RepublishRun(root, "before").write_receipt({"sent": sent(plan_of("before"))})
+    RepublishRun(root, "before").write_receipt(receipt_of(sent=sent(plan_of("before"))))
 
     with pytest.raises(
         ConfigError, match=r"has sent .* duplicated\. Choose other records"
@@ -173,13 +174,13 @@ def test_sent_survives_its_receipt(tmp_path: Path) -> None:
     rows = Rows((OffsetRange(0, 3), OffsetRange(5, 7), OffsetRange(9, 99)), from_ms=4)
     plan = plan_of("key", 2, 12, rows=rows)
 
-    run.write_receipt({"sent": sent(plan)})
+    run.write_receipt(receipt_of(sent=sent(plan)))
     receipt = run.receipt()
 
     assert receipt is not None
     assert receipt["sent"] == sent(plan)
     [entry] = receipt["sent"]
-    assert entry["ranges"] == [[2, 3], [5, 7], [9, 12]]
+    assert entry["ranges"] == [(2, 3), (5, 7), (9, 12)]
     assert (entry["from_ms"], entry["to_ms"]) == (4, None)
     assert (entry["source_topic_id"], entry["target_topic_id"]) == ("id", "copy-id")
 
