@@ -252,10 +252,10 @@ class Snapshot:
         """
         return self.document.topics | generation.document.topics
 
-    def topic_lives(self) -> dict[tuple[str, str], int]:
+    def topic_incarnations(self) -> dict[tuple[str, str], int]:
         """Return the first generation that counts in each topic, by its name and id.
 
-        Of a topic that was recreated, the lower number is the older life.
+        Of a topic that was recreated, the lower number is the older incarnation.
         """
         first: dict[tuple[str, str], int] = {}
         for generation in self.generations:

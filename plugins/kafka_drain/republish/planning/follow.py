@@ -24,13 +24,13 @@ from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
 __all__ = [
     "NOTHING",
-    "asked_before",
-    "bound_before",
     "follower_key",
     "followers",
     "has_sent",
     "new_files",
     "next_run",
+    "previous_binding",
+    "previous_request",
     "through_now",
 ]
 
@@ -80,14 +80,14 @@ def _is_run_of(key: str, follower: str) -> bool:
     return before == follower and number.isdecimal()
 
 
-def asked_before(archive: Archive, follower: str) -> dict[str, Any] | None:
+def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
     """Return the request of a follower's last finished run; None when no run has finished."""
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     receipts = (run.receipt() for run in reversed(runs[-2:]))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 
 
-def bound_before(archive: Archive, follower: str, since: ThroughJson) -> Binding:
+def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Binding:
     """Return where a follower's runs have sent their records.
 
     Args:

@@ -239,17 +239,17 @@ def _parts(
                 key = (content.tp, file.topic_ids.get(content.tp.topic, ""))
                 parts.setdefault(key, _Part(rows, [])).add(counted, content)
         ticker.at(number)
-    lives: dict[TopicPartition, int] = {}
+    incarnations: dict[TopicPartition, int] = {}
     for tp, _ in parts:
-        lives[tp] = lives.get(tp, 0) + 1
-        if lives[tp] > 1 and request.selection.offsets:
+        incarnations[tp] = incarnations.get(tp, 0) + 1
+        if incarnations[tp] > 1 and request.selection.offsets:
             raise ConfigError(
                 f"offsets of {tp} are ambiguous, as the topic was recreated and its offsets "
                 "restarted; select by time instead"
             )
     # The incarnations of a topic keep their order, regardless of where their files are now.
-    lived = snapshot.topic_lives()
-    in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
+    order = snapshot.topic_incarnations()
+    in_order = sorted(parts, key=lambda key: (key[0], order.get((key[0].topic, key[1]), 0)))
     return {key: parts[key] for key in in_order}, zeros
 
 
@@ -409,29 +409,29 @@ def _slots(
 ) -> dict[tuple[TopicPartition, str], ProgressSlot]:
     """Return the progress slot of each part: one slot for everything that a writer sends."""
     by_topic: dict[str, dict[TopicPartition, list[tuple[TopicPartition, str]]]] = {}
-    for life in parts:
-        sources = by_topic.setdefault(request.target_of(life[0].topic) or "", {})
-        sources.setdefault(life[0], []).append(life)
+    for part in parts:
+        sources = by_topic.setdefault(request.target_of(part[0].topic) or "", {})
+        sources.setdefault(part[0], []).append(part)
     slots: dict[tuple[TopicPartition, str], ProgressSlot] = {}
     for topic, sources in by_topic.items():
         loads = [
             (
                 fixed_partition(request.placement, tp.partition),
-                sum(file.records for life in lives for file in parts[life].files),
+                sum(file.records for part in incarnations for file in parts[part].files),
             )
-            for tp, lives in sources.items()
+            for tp, incarnations in sources.items()
         ]
         numbers = chain_numbers(loads, counts[topic])
         is_chained = len(set(numbers)) < len(numbers)
         slot = -1
-        for chain, lives in zip(numbers, sources.values(), strict=True):
-            for life in lives:
+        for chain, incarnations in zip(numbers, sources.values(), strict=True):
+            for part in incarnations:
                 # Incarnations of a topic are sent in sequence, even without chains.
                 slot = chain if is_chained else slot + 1
                 # A group holds one slot per partition of the topic.
                 layer, partition = divmod(slot, counts[topic])
                 tp = TopicPartition(topic, partition)
-                slots[life] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
+                slots[part] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
     return slots
 
 

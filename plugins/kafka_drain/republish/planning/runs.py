@@ -101,17 +101,17 @@ class RepublishRun:
             ) from error
 
     def write_plan(
-        self, plan: RepublishPlan, instead_of: RepublishPlan | None = None
+        self, plan: RepublishPlan, replacing: RepublishPlan | None = None
     ) -> RepublishPlan:
         """Write the plan unless there is one already, and return the plan that counts.
 
         Args:
             plan: The plan.
-            instead_of: The plan that it replaces if the run hasn't opened.
+            replacing: The plan that it replaces if the run hasn't opened.
         """
         number = self._plans()
         if number == 0 or (
-            instead_of is not None and self._plan(number) == instead_of and not self.is_opened
+            replacing is not None and self._plan(number) == replacing and not self.is_opened
         ):
             number += 1
             path = self._plan_path(number)

@@ -25,12 +25,12 @@ __all__ = [
     "Block",
     "OffsetMap",
     "PartitionMap",
-    "begun_map",
-    "go_on",
     "join_blocks",
     "offset_in_chain",
     "originals_map",
     "place_and_offset",
+    "resume_offset",
+    "started_map",
 ]
 
 
@@ -150,7 +150,7 @@ class PartitionMap:
     may_be_repeated: bool = False
 
     @property
-    def life(self) -> tuple[TopicPartition, str]:
+    def incarnation(self) -> tuple[TopicPartition, str]:
         """The source partition in one incarnation of its topic."""
         return self.source, self.source_topic_id
 
@@ -222,7 +222,7 @@ class OffsetMap:
         by_target: dict[TopicPartition, list[PartitionMap]] = {}
         for partition in self.of(tp):
             by_target.setdefault(partition.target, []).append(partition)
-        return {target: go_on(found, {tp: offset}) for target, found in by_target.items()}
+        return {target: resume_offset(found, {tp: offset}) for target, found in by_target.items()}
 
     def joined(self, others: Iterable[OffsetMap]) -> OffsetMap:
         """Join with the maps of other runs that sent to the same topics, oldest run first.
@@ -275,7 +275,7 @@ class OffsetMap:
         )
 
 
-def begun_map(plan: RepublishPlan) -> OffsetMap:
+def started_map(plan: RepublishPlan) -> OffsetMap:
     """Return what is known about a run that has started but has no usable map.
 
     Everything it has sent is at or after the ends that the target had when its plan was made.
@@ -326,7 +326,7 @@ def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRan
     return replace(offset_map, partitions=tuple(partitions))
 
 
-def go_on(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
+def resume_offset(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
     """Return where a consumer continues in a target partition without skipping unread records.
 
     This is the first unread record, or the end of the last block if all were read.
@@ -364,8 +364,8 @@ class _Counted(NamedTuple):
 
     def split(self, partition: PartitionMap) -> list[PartitionMap]:
         """Split a map into what counts, what may already be counted, and what is counted."""
-        sure = self.sure.get(partition.life, [])
-        possible = self.possible.get(partition.life, [])
+        sure = self.sure.get(partition.incarnation, [])
+        possible = self.possible.get(partition.incarnation, [])
         new: list[Block] = []
         maybe: list[Block] = []
         repeated: list[Block] = []
@@ -395,12 +395,12 @@ class _Counted(NamedTuple):
 def _with_blocks(known: _Ranges, offset_map: OffsetMap, *, is_sure: bool) -> _Ranges:
     added: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
     for p in offset_map.partitions:
-        added.setdefault(p.life, []).extend(
+        added.setdefault(p.incarnation, []).extend(
             OffsetRange(block.source_start, block.source_end)
             for block in p.blocks
             if block.is_exact or not is_sure
         )
-    merged = {life: merge([*known.get(life, []), *ranges]) for life, ranges in added.items()}
+    merged = {key: merge([*known.get(key, []), *ranges]) for key, ranges in added.items()}
     return {**known, **merged}
 
 

@@ -27,9 +27,9 @@ class VerifiedPartition:
             "records": self.match.expected,
             "found": self.match.found,
             "lost": self.match.lost,
-            "twice": self.match.twice,
+            "twice": self.match.duplicates,
             "out_of_order": self.match.out_of_order,
-            "foreign": self.match.foreign,
+            "foreign": self.match.unplanned,
             "compacted": self.match.compacted,
             "fingerprint": self.match.fingerprint,
             "notes": list(self.match.notes),
@@ -57,9 +57,9 @@ class Verification:
         return sum(partition.match.lost for partition in self.partitions)
 
     @property
-    def twice(self) -> int:
+    def duplicates(self) -> int:
         """Number of duplicates beyond the plan."""
-        return sum(partition.match.twice for partition in self.partitions)
+        return sum(partition.match.duplicates for partition in self.partitions)
 
     @property
     def out_of_order(self) -> int:
@@ -67,9 +67,9 @@ class Verification:
         return sum(partition.match.out_of_order for partition in self.partitions)
 
     @property
-    def foreign(self) -> int:
+    def unplanned(self) -> int:
         """Number of records of other producers."""
-        return sum(partition.match.foreign for partition in self.partitions)
+        return sum(partition.match.unplanned for partition in self.partitions)
 
     @property
     def compacted(self) -> int:
@@ -84,7 +84,7 @@ class Verification:
     def gets_receipt(self, delivery: str) -> bool:
         """Return whether a run with this delivery gets its receipt."""
         return gets_receipt(
-            delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
+            delivery, lost=self.lost, duplicates=self.duplicates, out_of_order=self.out_of_order
         )
 
     def to_dict(self) -> VerificationJson:
@@ -93,9 +93,9 @@ class Verification:
             "is_exact": self.is_exact,
             "records": self.records,
             "lost": self.lost,
-            "twice": self.twice,
+            "twice": self.duplicates,
             "out_of_order": self.out_of_order,
-            "foreign": self.foreign,
+            "foreign": self.unplanned,
             "compacted": self.compacted,
             "partitions": [partition.to_dict() for partition in self.partitions],
         }
@@ -106,7 +106,7 @@ class Verification:
             f"{number:,} {what}"
             for number, what in (
                 (self.compacted, "have been compacted by Kafka since"),
-                (self.foreign, "records of other producers are in between"),
+                (self.unplanned, "records of other producers are in between"),
             )
             if number
         ]
@@ -114,14 +114,14 @@ class Verification:
             first = f"{self.records:,} records are in Kafka once, in order, as in the files"
         else:
             first = (
-                f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; {self.twice:,} "
-                f"are duplicates, {self.out_of_order:,} are out of order"
+                f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; "
+                f"{self.duplicates:,} are duplicates, {self.out_of_order:,} are out of order"
             )
         return [
             f"verify: {'; '.join([first, *others])}",
             *(
                 f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
-                f"lost, {match.twice:,} duplicated, {match.out_of_order:,} out of order"
+                f"lost, {match.duplicates:,} duplicated, {match.out_of_order:,} out of order"
                 for partition in self.partitions
                 if not (match := partition.match).is_exact
             ),

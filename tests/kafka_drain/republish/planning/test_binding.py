@@ -15,7 +15,7 @@ from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.documents import ReceiptJson
-from kafka_drain.republish.planning.follow import NOTHING, bound_before
+from kafka_drain.republish.planning.follow import NOTHING, previous_binding
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -121,10 +121,10 @@ def test_bound_before_of_older_release(tmp_path: Path) -> None:
         end(RepublishRun(archive.root, f"f.{number:06d}"), topics)
         end(RepublishRun(archive.root, f"g.{number:06d}"), {"z": "1"})
 
-    assert bound_before(archive, "f", NOTHING) == Binding("c", {"a": "1", "b": "2"})
-    assert bound_before(archive, "h", NOTHING) == Binding()
+    assert previous_binding(archive, "f", NOTHING) == Binding("c", {"a": "1", "b": "2"})
+    assert previous_binding(archive, "h", NOTHING) == Binding()
     bound = {"cluster_id": "d", "topics": {"x": "1"}}
-    assert bound_before(archive, "f", {"bound": bound}) == Binding("d", {"x": "1"})
+    assert previous_binding(archive, "f", {"bound": bound}) == Binding("d", {"x": "1"})
 
 
 @pytest.fixture

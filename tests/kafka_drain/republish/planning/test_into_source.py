@@ -26,7 +26,7 @@ def expected(standing: Standing, is_asked: bool, follows: bool) -> Verdict:
     """Tell the verdict by looking from the dangers: twice there, mixed, without end, archived."""
     is_source = standing.same_cluster and standing.is_archived
     if is_source and standing.exists and standing.holds_records and not is_asked:
-        return {True: Verdict.HELD, False: Verdict.MADE_AGAIN}[standing.same_life]
+        return {True: Verdict.HELD, False: Verdict.RECREATED}[standing.is_same_incarnation]
     if is_source and standing.exists and standing.holds_records:
         return Verdict.ASKED
     if is_source:

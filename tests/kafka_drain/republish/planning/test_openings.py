@@ -257,7 +257,7 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bo
     if is_opened:
         # Killed before its folder said so.
         older.confirm()
-    second = run.write_plan(plan_of("a", 0, 20), instead_of=first)
+    second = run.write_plan(plan_of("a", 0, 20), replacing=first)
 
     if is_opened:
         with pytest.raises(ConfigError, match="run a started with the previous plan"):

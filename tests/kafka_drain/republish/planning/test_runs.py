@@ -14,7 +14,7 @@ from upath import UPath
 from kafka_drain.cli.main import main
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republish.planning import runs
-from kafka_drain.republish.planning.abandon import unended_run
+from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
@@ -81,17 +81,17 @@ def test_write_plan_once(run: RepublishRun) -> None:
 def test_write_plan_instead(run: RepublishRun) -> None:
     """While a run hasn't opened, a plan may take another one's place; the last one counts."""
     first = run.write_plan(PLAN)
-    second = run.write_plan(replace(PLAN, size=2), instead_of=first)
+    second = run.write_plan(replace(PLAN, size=2), replacing=first)
 
     assert (second.size, run.plan(), run.replaced()) == (2, second, {first.sha256})
     # Of two who plan again at one moment the later one takes what it finds.
-    assert run.write_plan(replace(PLAN, size=3), instead_of=first) == second
+    assert run.write_plan(replace(PLAN, size=3), replacing=first) == second
     for size in range(3, 13):
-        second = run.write_plan(replace(PLAN, size=size), instead_of=second)
+        second = run.write_plan(replace(PLAN, size=size), replacing=second)
     assert run.plan() == second
     assert (second.size, len(run.replaced())) == (12, 11)
     run.mark_opened(PLAN)
-    assert run.write_plan(replace(PLAN, size=13), instead_of=second) == second
+    assert run.write_plan(replace(PLAN, size=13), replacing=second) == second
 
 
 def test_write_plan_instead_meets_opening(
@@ -107,7 +107,7 @@ def test_write_plan_instead_meets_opening(
 
     monkeypatch.setattr(runs, "create_text", create_text)
 
-    assert run.write_plan(replace(PLAN, size=2), instead_of=first) == first
+    assert run.write_plan(replace(PLAN, size=2), replacing=first) == first
 
 
 def test_unended_run(tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_unended_run(tmp_path: Path) -> None:
         RepublishRun(archive.root, key).write_plan(PLAN)
     RepublishRun(archive.root, keys[1]).write_receipt(receipt_of())
 
-    assert unended_run(archive, "m").key == keys[2]
-    assert unended_run(archive, "a b").key == keys[0]
-    assert unended_run(archive, keys[0]).key == keys[0]
+    assert unfinished_run(archive, "m").key == keys[2]
+    assert unfinished_run(archive, "a b").key == keys[0]
+    assert unfinished_run(archive, keys[0]).key == keys[0]
     with pytest.raises(ConfigError, match="has finished and has a receipt"):
-        unended_run(archive, keys[1])
+        unfinished_run(archive, keys[1])
     with pytest.raises(ConfigError, match="has no run 'x'"):
-        unended_run(archive, "x")
+        unfinished_run(archive, "x")
 
 
 def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
