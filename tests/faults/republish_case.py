@@ -186,7 +186,7 @@ class Halted:
         wait_for(lambda: halted.exists() or self.process.poll() is not None, "the halt")
         assert halted.exists(), (self.folder / "log").read_text()
 
-    def resume_offset(self) -> None:
+    def go_on(self) -> None:
         (self.folder / "go").touch()
 
     def answer(self) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_republish_paused_until_successor_finished(case: Case) -> None:
         assert case.audit().is_exact
         before = case.visible("read_uncommitted")
         [sender] = senders
-        sender.resume_offset()
+        sender.go_on()
         os.kill(sender.process.pid, signal.SIGCONT)
         answer = sender.answer()
     finally:

@@ -14,7 +14,12 @@ from upath import UPath
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
-from kafka_drain.republish.planning.previous_runs import refuse_repeated, sent
+from kafka_drain.republish.planning.previous_runs import (
+    is_of_same_run,
+    refuse_repeated,
+    repeated,
+    sent,
+)
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
@@ -234,3 +239,53 @@ def test_refuse_repeated_property(
         assert empty or records_of(before) & records_of(now)
     else:
         assert not records_of(before) & records_of(now)
+
+
+def test_sent_entry() -> None:
+    """An entry says where a shard's records come from and go; empty ranges are left out."""
+    rows = Rows((OffsetRange(0, 2), OffsetRange(3, 5), OffsetRange(12, 20)), from_ms=1, to_ms=2)
+    plan = plan_of("key", 2, 12, rows=rows)
+    [shard] = plan.shards
+
+    assert sent(plan) == [
+        {
+            "source_topic": shard.source.topic,
+            "source_topic_id": shard.topic_id,
+            "source_partition": shard.source.partition,
+            "ranges": [(3, 5)],
+            "from_ms": 1,
+            "to_ms": 2,
+            "records": shard.records,
+            "target_topic": shard.target_topic,
+            "target_topic_id": "copy-id",
+            "target_partition": shard.target_partition,
+        }
+    ]
+
+
+def test_repeated() -> None:
+    """Records that both plans send are named; none are where they don't overlap."""
+    plan = plan_of("a", 0, 10)
+
+    assert repeated(plan, sent(plan_of("b", 10, 20))) is None
+    assert "with offsets 0 to 9" in (repeated(plan, sent(plan_of("b", 9, 20))) or "")
+
+
+def test_is_of_same_run_follower_with_dot() -> None:
+    """Only the last part of a key is a follower's number."""
+    plan = plan_of("f.g.000001", through={"generations": {}, "windows": []})
+
+    assert is_of_same_run(plan, "f.g.000002")
+    assert not is_of_same_run(plan, "f.000001")
+
+
+def test_refuse_repeated_after_others(tmp_path: Path) -> None:
+    """Runs that never opened, and the run itself, don't end the search."""
+    root = UPath(tmp_path)
+    plan = plan_of("b")
+    for key in ("a", "b"):
+        RepublishRun(root, key).write_plan(plan_of(key))
+    RepublishRun(root, "c").write_receipt(receipt_of(sent=sent(plan_of("c"))))
+
+    with pytest.raises(ConfigError, match="run c has sent"):
+        refuse_repeated(root, plan)
