@@ -25,7 +25,7 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Engine, Republish, plan_republish
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.republish.verifying.verify import summed_up, target_partitions, verify_partition
+from kafka_drain.republish.verifying.verify import summarize, target_partitions, verify_partition
 from kafka_drain.storage.lease import utc_now
 
 __all__ = ["bare", "checked", "planned", "sent", "worker"]
@@ -53,7 +53,7 @@ def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
     """
     settings = {"bootstrap.servers": servers}
     matches = {tp: verify_partition(archive, plan, settings, tp) for tp in target_partitions(plan)}
-    verification, _ = summed_up(plan, matches)
+    verification, _ = summarize(plan, matches)
     if not verification.is_exact:
         raise RuntimeError("\n".join(verification.lines()))
 

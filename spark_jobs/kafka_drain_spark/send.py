@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.errors import KafkaDrainError, TerminalError
 from kafka_drain.progress import Progress
-from kafka_drain.republish.sending.progress_store import Ledger
+from kafka_drain.republish.sending.progress_store import ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
 from kafka_drain.spark.job_spec import SendSpec
 from kafka_drain_spark.background import Background
@@ -43,17 +43,17 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
         [SendJob.from_dict({**job, "settings": settings}) for job in jobs] for jobs in spec.groups
     ]
     slots = [job.shard.progress for jobs in groups for job in jobs]
-    ledger = Ledger(settings, waits=False)
+    store = ProgressStore(settings, waits=False)
     progress = Progress("records", spec.records)
 
     def tick() -> None:
-        sent = sum(at.records for at in ledger.read(slots).values() if at is not None)
+        sent = sum(at.records for at in store.read(slots).values() if at is not None)
         print(progress.line(f"republish {spec.run}", sent), flush=True)
 
     try:
         return send_groups(spark, groups, tick)
     finally:
-        ledger.close()
+        store.close()
 
 
 def send_groups(

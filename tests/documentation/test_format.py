@@ -392,7 +392,7 @@ def republished(folder: Path) -> Archive:
     run = RepublishRun(archive.root, part.key)
     first = run.write_plan(part)
     again = make_plan(archive.snapshot(), cluster, by_key, run="part", now=NOW)
-    run.write_plan(again, instead_of=first)
+    run.write_plan(again, replacing=first)
     claim_opening(archive.root, part, repeat=True).withdraw("copy")
     run.abandon(NOW)
     translate(folder_of_run, cluster.cluster_id())

@@ -31,7 +31,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.shards import ProgressSlot
-from kafka_drain.republish.sending.progress_store import Ledger, Progress
+from kafka_drain.republish.sending.progress_store import Progress, ProgressStore
 from tests.faults.injection import NOON, PATIENCE, QUICK_START, wait_for
 from tests.faults.spark_cluster import executors, python_workers
 
@@ -237,7 +237,7 @@ class Run:
     arguments: Sequence[object] = ()
     transaction_records: int = 1_000
     attempts: list[Attempt] = field(default_factory=list)
-    _ledger: Ledger | None = None
+    _ledger: ProgressStore | None = None
     _plan: RepublishPlan | None = None
 
     @property
@@ -301,7 +301,7 @@ class Run:
         if plan is None:
             return []
         if self._ledger is None:
-            self._ledger = Ledger({"bootstrap.servers": self.bootstrap}, waits=False)
+            self._ledger = ProgressStore({"bootstrap.servers": self.bootstrap}, waits=False)
         return [at for at in self._ledger.read(slots(plan)).values() if at is not None]
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning import chains
-from kafka_drain.republish.planning.chains import MOST_PER_PARTITION
+from kafka_drain.republish.planning.chains import MAX_PER_PARTITION
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.verifying.offset_map import OffsetMap
@@ -123,7 +123,7 @@ def send_and_count(bootstrap: str, folder: Path, sources: int, *arguments: objec
     [path] = (folder / "archive" / "republish").glob("*/plan.json")
     plan = RepublishPlan.from_bytes(path.read_bytes())
     assert len(plan.shards) == sources
-    assert len(plan.chains) <= MOST_PER_PARTITION
+    assert len(plan.chains) <= MAX_PER_PARTITION
     return used
 
 
@@ -148,7 +148,7 @@ def test_republish_chain_interrupted(
 
     The map says where each source offset went, although its shard shares a writer.
     """
-    monkeypatch.setattr(chains, "MOST_PER_PARTITION", 2)
+    monkeypatch.setattr(chains, "MAX_PER_PARTITION", 2)
     monkeypatch.setattr(sending, "TRANSACTION_RECORDS", 25)
     monkeypatch.setattr(sending, "STEP", 10)
     made = MadeArchive(tmp_path / "many", {"many": "id-many"})

@@ -37,6 +37,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning import planner
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.shards import PREFIX
@@ -379,13 +380,21 @@ def test_republish_target_made_again_meanwhile(
     refused(case, TopicError, f"topic {case.target} with id .*, which has been recreated since")
 
 
-def test_republish_header_name_with_nul(case: Case, tmp_path: Path) -> None:
-    """A header name that the client would truncate is refused by offset; nothing of it is sent."""
+def test_republish_header_name_with_nul(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header's name that the client would cut off is refused before the first transaction."""
     made = MadeArchive(tmp_path / "nul", {"nul": "id-nul"})
-    rows = {TopicPartition("nul", 0): dense(0, 5, NOON)}
-    made.seal_window("0_1", rows, columns={"headers": [{"key": "a\0b", "value": b"1"}]})
-    with_nul = replace(case, archive=made.archive)
+    of = TopicPartition("nul", 0)
+    made.seal_window("0_1", {of: dense(0, SMALL, NOON)})
+    with_nul = [{"key": "a\0b", "value": b"1"}]
+    made.seal_window("1_2", {of: dense(SMALL, SMALL + 1, NOON)}, columns={"headers": with_nul})
+    case = replace(case, archive=made.archive)
 
-    refused(with_nul, SourceRecordError, r"offset 0 of nul-0 has a header with a NUL")
-
-    assert with_nul.visible("read_committed") == 0
+    refused(case, SourceRecordError, rf"offset {SMALL} of nul-0 has .* NUL .*nothing was sent")
+    assert case.visible("read_uncommitted") == 0
+    # A plan that was made without the check: found while sending.
+    monkeypatch.setattr(planner, "refuse_nul", lambda *_: None)
+    with pytest.raises(SourceRecordError, match=rf"offset {SMALL} of nul-0 .*was aborted"):
+        case.run()
+    assert case.visible("read_committed") == SMALL

@@ -22,7 +22,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending import producer
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.producer import TRANSACTION_TIMEOUT_MS, fenced_producer
-from kafka_drain.republish.sending.progress_store import Ledger, Progress
+from kafka_drain.republish.sending.progress_store import Progress, ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, halted_sender, tap
@@ -180,8 +180,8 @@ def test_republish_mutated_not_reading_progress(
         memory[job.shard.number] = real_send(job, *arguments)
         return memory[job.shard.number]
 
-    def remember(job: SendJob, ledger: Ledger) -> Progress:
-        return memory.setdefault(job.shard.number, real_read(job, ledger))
+    def remember(job: SendJob, store: ProgressStore) -> Progress:
+        return memory.setdefault(job.shard.number, real_read(job, store))
 
     tap(monkeypatch, losing_answers(2))
     monkeypatch.setattr(sending, "_send_transaction", send)

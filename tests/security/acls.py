@@ -30,7 +30,7 @@ def documented(job: str, topic: str) -> list[Rule]:
     rules = []
     for line in _DOCUMENT.read_text(encoding="utf-8").partition("## ACLs")[2].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if job not in cells[0].split(", ") or "makes topics" in cells[0]:
+        if job not in cells[0].split(", ") or "creates topics" in cells[0]:
             continue
         _, kind, name, operation, _ = cells
         literal = re.fullmatch(r"`(.*)`( \(prefixed\))?", name)

@@ -252,7 +252,7 @@ class Snapshot:
         """
         return self.document.topics | generation.document.topics
 
-    def topic_lives(self) -> dict[tuple[str, str], int]:
+    def topic_incarnations(self) -> dict[tuple[str, str], int]:
         """Return the first generation of each topic incarnation, by topic name and id.
 
         If a topic was recreated, the lower number is the older incarnation.

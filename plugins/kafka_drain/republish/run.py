@@ -27,12 +27,14 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, Progress, level_of
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
+from kafka_drain.republish.planning.documents import ReceiptJson, VerificationJson
 from kafka_drain.republish.planning.follow import (
-    asked_before,
-    bound_before,
+    NOTHING,
     follower_key,
     new_files,
     next_run,
+    previous_binding,
+    previous_request,
     through_now,
 )
 from kafka_drain.republish.planning.into_source import check_sources
@@ -43,10 +45,10 @@ from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
-from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, Ledger
+from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.republish.verifying.verify import summed_up, target_partitions
+from kafka_drain.republish.verifying.verify import summarize, target_partitions
 
 __all__ = ["Republish", "plan_republish"]
 
@@ -95,13 +97,13 @@ def plan_republish(
     pipeline = snapshot.document.pipeline
     name = request.name(pipeline)
     folder = RepublishRun(archive.root, run_key(name))
-    since: Mapping[str, Any] = {}
+    since = NOTHING
     asked: Mapping[str, Any] | None = None
     bound = Binding()
     if request.follow:
         folder, since = next_run(archive, follower_key(name))
-        asked = asked_before(archive, follower_key(name))
-        bound = bound_before(archive, follower_key(name), since)
+        asked = previous_request(archive, follower_key(name))
+        bound = previous_binding(archive, follower_key(name), since)
     plan, receipt = folder.plan(), folder.receipt()
     if folder.is_abandoned and receipt is None:
         raise ConfigError(
@@ -140,7 +142,7 @@ def plan_republish(
             now=now,
             say=say,
             key=folder.key,
-            creates_targets=apply,
+            apply=apply,
             files=(lambda: new_files(snapshot, since, through)) if through else None,
             through=through,
             bound=bound,
@@ -151,7 +153,7 @@ def plan_republish(
 
 
 def _refuse_other_request(run: str, asked: Mapping[str, Any], request: RepublishRequest) -> None:
-    if not request.is_asked_by(asked):
+    if not request.matches_request(asked):
         raise ConfigError(
             f"run {run} started with {dict(asked)}, this request is {request.to_dict()}; use the "
             "same request to resume it, or name another run"
@@ -231,12 +233,12 @@ class Republish:
             bound = Binding.of_receipt(receipt)
             refuse_other_target(self.cluster, bound, self.run.key, said="Nothing was sent")
             self._tell(f"already sent and verified at {receipt['finished_at']}; nothing was sent")
-            return receipt | {"records_sent": 0}
+            return {**receipt, "records_sent": 0}
         if not self.plan.shards:
             # No receipt: records that are drained and sealed later can still be sent.
             self._tell("no records are selected, nothing was sent")
             return self.plan.summary() | {"records_sent": 0}
-        plan = self.run.write_plan(self.plan, instead_of=self.replaced)
+        plan = self.run.write_plan(self.plan, replacing=self.replaced)
         # Another process may have planned the same run at the same moment.
         _refuse_other_request(self.run.key, plan.request, self.request)
         self._check_targets(plan)
@@ -255,7 +257,7 @@ class Republish:
                 self._tell(Line(again, Level.WARNING))
             if claim is not None:
                 claim.confirm()
-            self.run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+            self.run.mark_opened(plan)
             engine(plan, [], lambda: None)
         seconds = time.monotonic() - began
         # Verify before writing the receipt: until then a retry sends nothing and verifies again.
@@ -263,19 +265,19 @@ class Republish:
         root = str(self.archive.root)
         jobs = [VerifyJob(root, plan.key, tp, self.settings) for tp in target_partitions(plan)]
         matches = engine.verify(plan, jobs, self._tell)
-        verification, offset_map = summed_up(plan, matches)
+        verification, offset_map = summarize(plan, matches)
         for line in verification.lines():
             self._tell(line)
         if not verification.gets_receipt(plan.delivery):
             raise VerifyError(
                 f"run {plan.key}: the target doesn't hold every sent record once and in order: "
-                f"lost {verification.lost:,}, duplicated {verification.twice:,}, out of order "
+                f"lost {verification.lost:,}, duplicated {verification.duplicates:,}, out of order "
                 f"{verification.out_of_order:,}. No receipt was written. Check what else writes to "
                 "the target or deletes from it, and restore into an empty topic"
             )
         self.run.write_offset_map(offset_map.to_bytes())
         receipt = self._seal(plan, clock, attempt, seconds, verification.to_dict())
-        return receipt | {"records_sent": plan.records - before}
+        return {**receipt, "records_sent": plan.records - before}
 
     def abort(self) -> None:
         """Abort the open transactions of this attempt, which was stopped; report if that fails.
@@ -296,18 +298,20 @@ class Republish:
 
     def progress(self, plan: RepublishPlan) -> int:
         """Return the number of records sent, according to the progress in Kafka."""
-        ledger = Ledger(self.settings, waits=False)
+        store = ProgressStore(self.settings, waits=False)
         try:
-            return self._sent(plan, ledger)
+            return self._sent(plan, store)
         finally:
-            ledger.close()
+            store.close()
 
-    def _sent(self, plan: RepublishPlan, ledger: Ledger, timeout: float = TIMEOUT_SECONDS) -> int:
-        found = ledger.read(plan.slots, timeout)
+    def _sent(
+        self, plan: RepublishPlan, store: ProgressStore, timeout: float = TIMEOUT_SECONDS
+    ) -> int:
+        found = store.read(plan.slots, timeout)
         return sum(at.records for at in found.values() if at is not None)
 
     def _send(self, plan: RepublishPlan, engine: Engine, attempt: int, before: int) -> None:
-        ledger = Ledger(self.settings, waits=False)
+        store = ProgressStore(self.settings, waits=False)
         progress, what = Progress("records", plan.records - before), f"republish {plan.pipeline}"
         shown = progress.clock()
 
@@ -318,7 +322,7 @@ class Republish:
             if progress.clock() - shown < 2.0:
                 return
             try:
-                self.say(progress.line(what, self._sent(plan, ledger, timeout=5.0) - before))
+                self.say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
                 # The senders handle outages themselves.
@@ -330,9 +334,9 @@ class Republish:
 
         try:
             engine(plan, self._jobs(plan, attempt), tick)
-            self.say(progress.line(what, self._sent(plan, ledger) - before))
+            self.say(progress.line(what, self._sent(plan, store) - before))
         finally:
-            ledger.close()
+            store.close()
 
     def _jobs(self, plan: RepublishPlan, attempt: int) -> list[list[SendJob]]:
         """Return the jobs, largest first; a recreated topic's incarnations are sent in sequence."""
@@ -392,9 +396,9 @@ class Republish:
         clock: Callable[[], datetime],
         attempts: int,
         seconds: float,
-        verification: dict[str, Any] | None,
-    ) -> dict[str, Any]:
-        receipt = {
+        verification: VerificationJson,
+    ) -> ReceiptJson:
+        receipt: ReceiptJson = {
             "format_version": RECEIPT_VERSION,
             "run": plan.run,
             "key": plan.key,

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from upath import UPath
@@ -137,7 +138,7 @@ def write_text(path: UPath, text: str) -> None:
         raise _not_written(path, error) from error
 
 
-def create_document(path: UPath, document: dict[str, Any]) -> bool:
+def create_document(path: UPath, document: Mapping[str, Any]) -> bool:
     """Create a JSON document; see `create_text`."""
     return create_text(path, _text(document))
 
@@ -248,7 +249,7 @@ def _write_synced(path: UPath, text: str, mode: Literal["w", "x"] = "w") -> None
         os.fsync(file.fileno())
 
 
-def _text(document: dict[str, Any]) -> str:
+def _text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, sort_keys=False) + "\n"
 
 

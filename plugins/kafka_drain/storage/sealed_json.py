@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SEALED_END", "SealError", "seal", "unseal"]
+__all__ = ["SEALED_END", "SealError", "check_seal", "seal", "unseal"]
 
 _SEAL = b',"sha256":"'
 #: End of a sealed file.
@@ -23,7 +24,7 @@ class SealError(ValueError):
     """Raised when bytes differ from what was sealed."""
 
 
-def seal(document: dict[str, Any]) -> bytes:
+def seal(document: Mapping[str, Any]) -> bytes:
     """Return the sealed bytes of a JSON object."""
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
@@ -35,11 +36,20 @@ def unseal(content: bytes) -> dict[str, Any]:
     Raises:
         SealError: When a byte was changed, or the content was never sealed.
     """
+    check_seal(content)
+    document: dict[str, Any] = json.loads(content)
+    return document
+
+
+def check_seal(content: bytes) -> None:
+    """Check that a file's bytes are those that were sealed.
+
+    Raises:
+        SealError: When a byte was changed, or it never was sealed.
+    """
     body, end = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if not end.startswith(_SEAL) or not end.endswith(SEALED_END):
         raise SealError(f"{len(content)} bytes that don't end in their own SHA-256")
     written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("the SHA-256 at its end doesn't match its bytes")
-    document: dict[str, Any] = json.loads(content)
-    return document

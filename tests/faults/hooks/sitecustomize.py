@@ -26,8 +26,8 @@ if _RECORDS and importlib.util.find_spec("kafka_drain"):
             _begun.now = True
             return _send_shard(job, *arguments)
 
-        def read_progress(job, ledger):
-            progress = _read_progress(job, ledger)
+        def read_progress(job, store):
+            progress = _read_progress(job, store)
             if _begun.now and 0 < progress.records < job.records:
                 with open(_FOUND, "a") as found:
                     found.write(f"{job.attempt} {os.getpid()}\n")

@@ -181,7 +181,7 @@ def test_topic_lives(tmp_path: Path) -> None:
     made.open_generation(t="new")
     made.open_generation(t="new")
 
-    assert made.archive.snapshot().topic_lives() == {("t", "old"): 1, ("t", "new"): 2}
+    assert made.archive.snapshot().topic_incarnations() == {("t", "old"): 1, ("t", "new"): 2}
 
 
 # one value

@@ -22,6 +22,7 @@ from kafka_drain.windows.obsolete_files import (
 )
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.receipts import receipt_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Damage = Callable[[Path], object]
@@ -250,11 +251,11 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
     run = RepublishRun(case.made.root, "r")
     run.write_plan(plan)
     if state != "planned":
-        run.mark_opened({})
+        run.mark_opened(PLAN)
     if state == "abandoned":
         run.abandon(utc_now())
     if state == "ended":
-        run.write_receipt({})
+        run.write_receipt(receipt_of())
     RepublishRun(case.made.root, "not-planned").folder.mkdir()
     said: list[str] = []
 

@@ -20,7 +20,7 @@ from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.checks import integer
 from kafka_drain.republish.engines.select import Engines
-from kafka_drain.republish.planning.abandon import unended_run
+from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     archive.require()
-    run = unended_run(archive, options.abandon)
+    run = unfinished_run(archive, options.abandon)
     if acts(options):
         run.abandon(utc_now())
     ends = "has ended" if acts(options) else "ends"

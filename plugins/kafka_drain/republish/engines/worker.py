@@ -17,7 +17,7 @@ __all__ = ["Worker", "processes_for", "side_by_side"]
 #: Records per additional process; fewer don't pay, as Python and its libraries take 1 s to start.
 RECORDS_PER_PROCESS = 200_000
 
-MOST_PROCESSES = 4
+MAX_PROCESSES = 4
 
 #: Concurrent jobs per process: one is processed while another waits for Kafka, for example for the
 #: acknowledgements of a transaction.
@@ -36,7 +36,7 @@ def processes_for(groups: Sequence[Sequence[Job]], records: int, most: int | Non
         most: Maximum number of processes; None for one per core, up to four: each needs half a
             gigabyte, and the machine's other tasks need room.
     """
-    most = most or min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    most = most or min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
     return max(1, min(len(groups), most, records // RECORDS_PER_PROCESS))
 
 

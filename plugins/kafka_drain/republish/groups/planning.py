@@ -18,7 +18,7 @@ from kafka_drain.republish.groups.translation import (
     plan_translation,
 )
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
-from kafka_drain.republish.verifying.offset_map import OffsetMap, begun_map, originals_map
+from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
 __all__ = ["find_run", "plan_group", "read_map"]
 
@@ -56,7 +56,7 @@ def read_map(run: RepublishRun) -> OffsetMap:
     try:
         # A map that was removed since is reported like a changed one.
         return OffsetMap.from_bytes(content or b"")
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise ArchiveError(
             f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "
             "verify wrote; run verify again or restore it from a copy"
@@ -181,7 +181,7 @@ def _other_maps(
         if not same:
             continue
         if not _has_places(other):
-            begun.append((plan.created_at, _within(begun_map(plan), same)))
+            begun.append((plan.created_at, _within(started_map(plan), same)))
         elif other.key != run.key:
             found.append((plan.created_at, _within(read_map(other), same)))
     return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
@@ -194,10 +194,10 @@ def _originals(
     if offset_map.cluster_id != archive.snapshot().document.cluster_id:
         return []
     joined = offset_map.joined(others)
-    lives = {part.life for part in joined.partitions}
+    incarnations = {part.incarnation for part in joined.partitions}
     in_place = {part.target for part in joined.partitions} & set(joined.sources())
     described = cluster.topics({tp.topic for tp in in_place})
-    same = [tp for tp in in_place if {(tp, described[tp.topic].id), (tp, "")} & lives]
+    same = [tp for tp in in_place if {(tp, described[tp.topic].id), (tp, "")} & incarnations]
     if not same:
         return []
     first, end = cluster.earliest(same), cluster.latest(same, "read_uncommitted")
@@ -222,7 +222,8 @@ def _has_places(run: RepublishRun) -> bool:
     receipt = run.receipt()
     if receipt is None or run.offset_map() is None:
         return False
-    return not receipt["verification"]["out_of_order"]
+    verification = receipt["verification"]
+    return verification is not None and not verification["out_of_order"]
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

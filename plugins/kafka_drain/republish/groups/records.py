@@ -12,17 +12,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
 from urllib.parse import quote
 
 from upath import UPath
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.translation import TranslationPlan
-from kafka_drain.storage.json_files import create_document, read_document
+from kafka_drain.republish.planning.documents import GroupRecordJson, parse_version
+from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["GroupRecord", "GroupRecords"]
 
@@ -76,7 +77,7 @@ class GroupRecord:
                 )
         return moved
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> GroupRecordJson:
         """Return the record as JSON types."""
         return {
             "format_version": FORMAT_VERSION,
@@ -186,39 +187,33 @@ class GroupRecords:
 
     def _read(self, name: str) -> GroupRecord:
         path = self._folder / name
-        document = read_document(path, "format_version")
-        if document["format_version"] not in READABLE:
-            raise ArchiveError(
-                f"{path} has format {document['format_version']!r}, but this kafka-drain reads "
-                f"format {FORMAT_VERSION}; use the release that wrote it"
-            )
         try:
-            before, after = {}, {}
-            for row in document["offsets"]:
-                tp = TopicPartition(str(row["topic"]), int(row["partition"]))
-                after[tp] = int(row["after"])
-                if row["before"] is not None:
-                    before[tp] = Committed(int(row["before"]), str(row["metadata_before"] or ""))
-            return GroupRecord(
-                path=path,
-                run=str(document["run"]),
-                cluster_id=str(document["cluster_id"]),
-                from_group=str(document["from_group"]),
-                group=str(document["group"]),
-                group_existed=bool(document["group_existed"]),
-                written_at=str(document["written_at"]),
-                sources={
-                    TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"])
-                    for row in document["sources"]
-                },
-                before=before,
-                after=after,
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            document = parse_version(GroupRecordJson, read_bytes(path))
+        except ValueError as error:
             raise ArchiveError(
-                f"{path} was changed ({error!r}), expected what translate-group wrote; restore it "
+                f"{path} was changed ({error}), expected what translate-group wrote; restore it "
                 "from a copy"
             ) from error
+        rows = {TopicPartition(row["topic"], row["partition"]): row for row in document["offsets"]}
+        return GroupRecord(
+            path=path,
+            run=document["run"],
+            cluster_id=document["cluster_id"],
+            from_group=document["from_group"],
+            group=document["group"],
+            group_existed=document["group_existed"],
+            written_at=document["written_at"],
+            sources={
+                TopicPartition(row["topic"], row["partition"]): row["offset"]
+                for row in document["sources"]
+            },
+            before={
+                tp: Committed(row["before"], row["metadata_before"] or "")
+                for tp, row in rows.items()
+                if row["before"] is not None
+            },
+            after={tp: row["after"] for tp, row in rows.items()},
+        )
 
 
 def _beside(name: str, word: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.verifying.offset_map import OffsetMap, PartitionMap, go_on
+from kafka_drain.republish.verifying.offset_map import OffsetMap, PartitionMap, resume_offset
 
 __all__ = [
     "Row",
@@ -155,7 +155,7 @@ def plan_translation(
     leading: dict[TopicPartition, list[PartitionMap]] = {}
     for (_, target), maps in parts.items():
         leading.setdefault(target, []).extend(maps)
-    offsets = {target: go_on(maps, usable) for target, maps in leading.items()}
+    offsets = {target: resume_offset(maps, usable) for target, maps in leading.items()}
     rows = tuple(
         _row(maps, _extent(offset_map, source), usable.get(source), offsets[target])
         for (source, target), maps in sorted(parts.items(), key=lambda item: item[0])
@@ -187,7 +187,7 @@ def _row(
 ) -> Row:
     source, target = maps[0].source, maps[0].target
     read = committed or 0
-    alone = go_on(maps, {source: read})
+    alone = resume_offset(maps, {source: read})
     again = sum(part.read_again(read, offset) for part in maps)
     # For a joined block, it is unknown which of its records were read.
     is_bound = any(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 
 __all__ = ["Binding", "others_gone", "refuse_other_target"]
@@ -31,17 +31,17 @@ class Binding:
         return cls(plan.cluster_id, {target.topic: target.id for target in plan.targets})
 
     @classmethod
-    def of_receipt(cls, receipt: Mapping[str, Any]) -> Binding:
+    def of_receipt(cls, receipt: ReceiptJson) -> Binding:
         """Return where a finished run sent its records."""
         topics = {sent["target_topic"]: sent.get("target_topic_id", "") for sent in receipt["sent"]}
         return cls(receipt.get("cluster_id", ""), topics)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Binding:
+    def from_dict(cls, document: BindingJson) -> Binding:
         """Read what `to_dict` wrote."""
         return cls(document["cluster_id"], document["topics"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BindingJson:
         """Return the binding as JSON types."""
         return {"cluster_id": self.cluster_id, "topics": dict(sorted(self.topics.items()))}
 

@@ -11,17 +11,17 @@ from heapq import heapify, heapreplace
 
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 
-__all__ = ["MOST", "MOST_PER_PARTITION", "chain_numbers", "chains_of", "place"]
+__all__ = ["MAX_CHAINS", "MAX_PER_PARTITION", "chain_numbers", "chains_of", "place"]
 
 #: Maximum number of chains per target partition: verify reads all of them side by side, and if the
 #: target has only one partition, the progress of each chain needs its own group.
-MOST_PER_PARTITION = 16
+MAX_PER_PARTITION = 16
 
 #: Maximum when keys choose the partition, provided the target has as many partitions.
-MOST_BY_KEY = 64
+MAX_BY_KEY = 64
 
 #: Maximum number of chains per target topic; each one costs a producer.
-MOST = 512
+MAX_CHAINS = 512
 
 
 def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) -> list[int]:
@@ -32,7 +32,7 @@ def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) ->
             keys choose it) and the number of records.
         partitions: Number of partitions of the target.
     """
-    by_key = max(MOST_PER_PARTITION, min(MOST_BY_KEY, partitions))
+    by_key = max(MAX_PER_PARTITION, min(MAX_BY_KEY, partitions))
     by_target: dict[int | None, list[int]] = {}
     for number, (target, _) in enumerate(sources):
         by_target.setdefault(target, []).append(number)
@@ -40,12 +40,12 @@ def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) ->
         [members[at] for at in chain]
         for target, members in by_target.items()
         for chain in _shared_out(
-            [sources[at][1] for at in members], by_key if target is None else MOST_PER_PARTITION
+            [sources[at][1] for at in members], by_key if target is None else MAX_PER_PARTITION
         )
     ]
     sizes = [sum(sources[at][1] for at in chain) for chain in chains]
     found: dict[int, int] = {}
-    for number, several in enumerate(_shared_out(sizes, MOST)):
+    for number, several in enumerate(_shared_out(sizes, MAX_CHAINS)):
         found |= {at: number for chain in several for at in chains[chain]}
     names: dict[int, int] = {}
     return [names.setdefault(found[at], len(names)) for at in range(len(sources))]

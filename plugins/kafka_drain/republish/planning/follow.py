@@ -9,29 +9,34 @@ record counts once.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.republish.planning.binding import Binding
+from kafka_drain.republish.planning.documents import ReceiptJson, ThroughJson
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
 __all__ = [
-    "asked_before",
-    "bound_before",
+    "NOTHING",
     "follower_key",
     "followers",
     "has_sent",
     "new_files",
     "next_run",
+    "previous_binding",
+    "previous_request",
     "through_now",
 ]
 
+
+#: What a follower has sent before its first run.
+NOTHING: ThroughJson = {"generations": {}, "windows": []}
 
 #: The form of the key that `run_key` returns for a follower's name.
 _FOLLOWER = re.compile(r"follow-.*-[0-9a-f]{12}")
@@ -43,21 +48,31 @@ def follower_key(name: str) -> str:
     return run_key(f"follow {name}")
 
 
-def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, Mapping[str, Any]]:
+def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, ThroughJson]:
     """Return the run to execute next, and how much of the archive was sent before it.
 
     This is the last run if it hasn't finished, otherwise the one after it.
     """
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
-    since: Mapping[str, Any] = {}
+    since = NOTHING
     # The last run may have been killed before it wrote a plan.
     for run in runs[-2:]:
         receipt = run.receipt()
         if receipt is None:
             return run, since
-        since = receipt["through"]
+        since = _through(run, receipt)
     number = int(runs[-1].key.rpartition(".")[2]) + 1 if runs else 1
     return RepublishRun(archive.root, f"{follower}.{number:0{_DIGITS}d}"), since
+
+
+def _through(run: RepublishRun, receipt: ReceiptJson) -> ThroughJson:
+    through = receipt["through"]
+    if through is None:
+        raise ArchiveError(
+            f"{run.folder / 'receipt.json'} doesn't say how much of the archive was sent, expected "
+            "a follower's receipt; restore it from a copy. Nothing was sent"
+        )
+    return through
 
 
 def _is_run_of(key: str, follower: str) -> bool:
@@ -65,14 +80,14 @@ def _is_run_of(key: str, follower: str) -> bool:
     return before == follower and number.isdecimal()
 
 
-def asked_before(archive: Archive, follower: str) -> Mapping[str, Any] | None:
+def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
     """Return the request of a follower's last finished run; None when no run has finished."""
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
     receipts = (run.receipt() for run in reversed(runs[-2:]))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 
 
-def bound_before(archive: Archive, follower: str, since: Mapping[str, Any]) -> Binding:
+def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Binding:
     """Return where a follower's runs have sent their records.
 
     Args:
@@ -84,21 +99,21 @@ def bound_before(archive: Archive, follower: str, since: Mapping[str, Any]) -> B
         return Binding.from_dict(since["bound"])
     # Runs of an older release record only their own topics.
     bound = Binding()
-    for run in list_runs(archive.root) if since else ():
+    for run in list_runs(archive.root):
         receipt = run.receipt() if _is_run_of(run.key, follower) else None
         bound = bound if receipt is None else bound.plus(Binding.of_receipt(receipt))
     return bound
 
 
-def has_sent(through: Mapping[str, Any], receipt: Receipt) -> bool:
+def has_sent(through: ThroughJson, receipt: Receipt) -> bool:
     """Return whether a follower that got as far as `through` has sent a segment's files."""
     if receipt.generation is None:
-        return receipt.window in through.get("windows", [])
-    last: str = through.get("generations", {}).get(str(receipt.generation), "")
+        return receipt.window in through["windows"]
+    last = through["generations"].get(str(receipt.generation), "")
     return receipt.name <= last
 
 
-def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
+def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
     """Return how much each follower has sent: its name, and `through` of its last finished run.
 
     A follower whose last run hasn't finished is listed twice: that run may turn out to have sent
@@ -109,20 +124,20 @@ def followers(archive: Archive) -> list[tuple[str, Mapping[str, Any]]]:
         name, _, number = run.key.rpartition(".")
         if _FOLLOWER.fullmatch(name) and _is_run_of(run.key, name) and len(number) == _DIGITS:
             keys.setdefault(name, []).append(run)
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    found: list[tuple[str, ThroughJson]] = []
     for name, runs in keys.items():
         for run in runs[-2:]:
             receipt = run.receipt()
             plan = run.plan() if receipt is None else None
             if receipt is not None:
                 found = [(n, through) for n, through in found if n != name]
-                found.append((name, receipt["through"]))
+                found.append((name, _through(run, receipt)))
             elif plan is not None and plan.through is not None:
                 found.append((name, plan.through))
     return found
 
 
-def through_now(snapshot: Snapshot) -> dict[str, Any]:
+def through_now(snapshot: Snapshot) -> ThroughJson:
     """Return how far the archive is sealed: the last batch by generation, and the windows."""
     return {
         "generations": {
@@ -134,9 +149,7 @@ def through_now(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def new_files(
-    snapshot: Snapshot, since: Mapping[str, Any], through: Mapping[str, Any]
-) -> list[ArchiveFile]:
+def new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> list[ArchiveFile]:
     """List the files that are sealed by receipts after `since` and up to `through`.
 
     For generations, reads only the new receipts.
@@ -154,15 +167,13 @@ def new_files(
         ) from error
 
 
-def _new_files(
-    snapshot: Snapshot, since: Mapping[str, Any], through: Mapping[str, Any]
-) -> list[ArchiveFile]:
+def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> list[ArchiveFile]:
     windows = [window for window in snapshot.windows if window.key in through["windows"]]
-    sent_windows = [window for window in windows if window.key in since.get("windows", [])]
+    sent_windows = [window for window in windows if window.key in since["windows"]]
     found: list[ArchiveFile] = []
     for generation in snapshot.generations:
         number = str(generation.number)
-        after, until = (at.get("generations", {}).get(number, "") for at in (since, through))
+        after, until = (at["generations"].get(number, "") for at in (since, through))
         names = [name for name in generation.receipt_names() if after < name <= until]
         for name in names:
             receipt = generation.read_receipt(name)
@@ -186,14 +197,14 @@ Ranges = dict[TopicPartition, list[OffsetRange]]
 
 def _sent_files(
     snapshot: Snapshot,
-    since: Mapping[str, Any],
+    since: ThroughJson,
     windows: Iterable[Receipt],
     wanted: Collection[str],
 ) -> dict[str, SealedFile]:
     """Return the files in `wanted` that were sent, by path."""
     receipts = list(windows)
     for generation in snapshot.generations if wanted else ():
-        last = since.get("generations", {}).get(str(generation.number), "")
+        last = since["generations"].get(str(generation.number), "")
         names = (name for name in generation.receipt_names() if name <= last)
         receipts += map(generation.read_receipt, names)
     files = (file for receipt in receipts for file in receipt.files)

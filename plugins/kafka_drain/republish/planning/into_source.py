@@ -28,7 +28,8 @@ class Standing:
         is_archived: Whether the archive holds records of a topic of this name.
         is_matched: Whether the archive's topic_pattern matches its name.
         exists: Whether it exists.
-        same_life: Whether it is, by its topic id, a topic that was drained and wasn't recreated.
+        is_same_incarnation: Whether it is, by its topic id, a topic that was drained and wasn't
+            recreated.
         holds_records: Whether it has offsets that may hold records.
     """
 
@@ -36,7 +37,7 @@ class Standing:
     is_archived: bool
     is_matched: bool
     exists: bool
-    same_life: bool
+    is_same_incarnation: bool
     holds_records: bool
 
 
@@ -54,14 +55,14 @@ class Verdict(Enum):
     #: The source still holds the archived records.
     HELD = "held"
     #: The source was recreated and holds records.
-    MADE_AGAIN = "made again"
+    RECREATED = "recreated"
     #: A follower would send the records it has sent, over and over.
     FEEDS_ITSELF = "feeds itself"
 
     @property
     def is_refused(self) -> bool:
         """Return whether nothing may be sent."""
-        return self in (Verdict.HELD, Verdict.MADE_AGAIN, Verdict.FEEDS_ITSELF)
+        return self in (Verdict.HELD, Verdict.RECREATED, Verdict.FEEDS_ITSELF)
 
 
 def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
@@ -79,7 +80,7 @@ def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
             return Verdict.RESTORES
         if is_asked:
             return Verdict.ASKED
-        return Verdict.HELD if standing.same_life else Verdict.MADE_AGAIN
+        return Verdict.HELD if standing.is_same_incarnation else Verdict.RECREATED
     if not standing.is_matched:
         return Verdict.ELSEWHERE
     return Verdict.FEEDS_ITSELF if follows and not is_asked else Verdict.DRAINED
@@ -128,9 +129,9 @@ def _look(
     """Return how a topic of the archive's own cluster relates to the archive, and what was seen."""
     document = snapshot.document
     pattern = document.source.get("topic_pattern")
-    lives = {life for topic, life in snapshot.topic_lives() if topic == name}
+    incarnations = {id for topic, id in snapshot.topic_incarnations() if topic == name}
     known = {document.topics[name]} if name in document.topics else set()
-    is_archived = bool(lives or known)
+    is_archived = bool(incarnations or known)
     id, offsets = "", 0
     if exists and is_archived:
         topic = cluster.topics([name])[name]
@@ -142,7 +143,7 @@ def _look(
         is_archived=is_archived,
         is_matched=pattern is not None and re.fullmatch(pattern, name) is not None,
         exists=exists,
-        same_life=id in lives | known,
+        is_same_incarnation=id in incarnations | known,
         holds_records=offsets > 0,
     )
     return standing, (f"holds {offsets:,} offsets" if exists else "doesn't exist")

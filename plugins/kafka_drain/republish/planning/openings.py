@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TypeVar
 
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
+from kafka_drain.republish.planning.documents import ClaimJson, DecisionJson, parse
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.previous_runs import (
     is_of_same_run,
@@ -30,9 +31,12 @@ from kafka_drain.republish.planning.previous_runs import (
     sent,
 )
 from kafka_drain.republish.planning.runs import OPENINGS, RepublishRun
-from kafka_drain.storage.json_files import create_document, read_document
+from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["Claim", "Decision", "State", "claim_opening", "decide"]
+
+D = TypeVar("D")
 
 
 class State(Enum):
@@ -88,10 +92,9 @@ class Claim:
         if self._decide(State.OPENED, self.run):
             return
         document = self._decided()
-        if document.get("state") != State.OPENED.value:
-            raise repeats_error(
-                str(document.get("by")), "started to send", "the same records at the same moment"
-            )
+        if document is None or document["state"] != State.OPENED.value:
+            by = str(document and document["by"])
+            raise repeats_error(by, "started to send", "the same records at the same moment")
 
     def withdraw(self, by: str) -> bool:
         """Withdraw this claim for a run; return False when the claim's run has opened."""
@@ -100,7 +103,7 @@ class Claim:
     def state(self) -> State:
         """Return the claim's state."""
         document = self._decided()
-        return State(document["state"]) if document else State.UNDECIDED
+        return State.UNDECIDED if document is None else State(document["state"])
 
     @property
     def is_settled(self) -> bool:
@@ -112,13 +115,17 @@ class Claim:
         return bool(self.run) and (run.is_opened or run.has_ended)
 
     def _decide(self, state: State, by: str) -> bool:
-        return create_document(self._path(".decided"), {"state": state.value, "by": by})
+        decision: DecisionJson = {
+            "state": "opened" if state is State.OPENED else "withdrawn",
+            "by": by,
+        }
+        return create_document(self._path(".decided"), decision)
 
-    def _decided(self) -> dict[str, Any]:
+    def _decided(self) -> DecisionJson | None:
         try:
-            return read_document(self._path(".decided"), "state", "by")
+            return _parsed(DecisionJson, self._path(".decided"))
         except FileNotFoundError:
-            return {}
+            return None
 
     def _path(self, suffix: str = "") -> UPath:
         return _folder(self.root) / f"{self.number:08d}{suffix}.json"
@@ -192,12 +199,12 @@ def _append(root: UPath, run: str) -> tuple[Claim, list[Claim]]:
         # Claims that were settled when the last one was made needn't be checked again.
         settled = _read(root, last)["settled"] if last else 0
         before = [
-            Claim(root, number, str(_read(root, number)["run"]))
+            Claim(root, number, _read(root, number)["run"])
             for number in range(settled + 1, last + 1)
         ]
         while before and before[0].is_settled:
             settled = before.pop(0).number
-        document = {"run": run, "settled": settled}
+        document: ClaimJson = {"run": run, "settled": settled}
         if create_document(_folder(root) / f"{last + 1:08d}.json", document):
             return Claim(root, last + 1, run), before
 
@@ -211,15 +218,23 @@ def _numbers(root: UPath) -> Iterator[int]:
                 yield int(number)
 
 
-def _read(root: UPath, number: int) -> dict[str, Any]:
+def _read(root: UPath, number: int) -> ClaimJson:
     path = _folder(root) / f"{number:08d}.json"
     try:
-        return read_document(path, "run", "settled")
+        return _parsed(ClaimJson, path)
     except FileNotFoundError as error:
         raise ArchiveError(f"{path} is gone; restore it from a copy. Nothing was sent") from error
     except ArchiveError:
         # On file systems without hard links, a crash may leave half a file. It is undecided.
         return {"run": "", "settled": 0}
+
+
+def _parsed(kind: type[D], path: UPath) -> D:
+    content = read_bytes(path)
+    try:
+        return parse(kind, content)
+    except ValueError as error:
+        raise ArchiveError(f"{path} was changed ({error}); restore it from a copy") from error
 
 
 def _folder(root: UPath) -> UPath:

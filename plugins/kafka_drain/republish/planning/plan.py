@@ -15,8 +15,9 @@ from typing import Any
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, duration_text
 from kafka_drain.republish.planning.chains import chains_of
+from kafka_drain.republish.planning.documents import PlanJson, ThroughJson, parse_sealed
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
-from kafka_drain.storage.sealed_json import seal, unseal
+from kafka_drain.storage.sealed_json import seal
 
 __all__ = [
     "AT_LEAST_ONCE",
@@ -119,7 +120,7 @@ class RepublishPlan:
     size: int
     timestamps_replaced: int = 0
     notes: tuple[str, ...] = ()
-    through: Mapping[str, Any] | None = None
+    through: ThroughJson | None = None
     archive_id: str = ""
     sha256: str = field(default="", compare=False)
 
@@ -254,39 +255,38 @@ class RepublishPlan:
 
     def to_bytes(self) -> bytes:
         """Return the sealed plan, as written to its file."""
-        return seal(
-            {
-                "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
-                "run": self.run,
-                "key": self.key,
-                "archive_id": self.archive_id,
-                "created_at": self.created_at,
-                "pipeline": self.pipeline,
-                "cluster_id": self.cluster_id,
-                "request": dict(self.request),
-                "delivery": self.delivery,
-                "transactions": self.transactions,
-                "engine": self.engine,
-                "placement": self.placement,
-                "provenance": self.provenance,
-                "records": self.records,
-                "bytes": self.size,
-                "timestamps_replaced": self.timestamps_replaced,
-                "notes": list(self.notes),
-                "through": self.through,
-                "targets": [
-                    {
-                        "topic": target.topic,
-                        "id": target.id,
-                        "partitions": target.partitions,
-                        "start": list(target.start),
-                        "compacted": target.is_compacted,
-                    }
-                    for target in self.targets
-                ],
-                "shards": [shard.to_dict() for shard in self.shards],
-            }
-        )
+        document: PlanJson = {
+            "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
+            "run": self.run,
+            "key": self.key,
+            "archive_id": self.archive_id,
+            "created_at": self.created_at,
+            "pipeline": self.pipeline,
+            "cluster_id": self.cluster_id,
+            "request": dict(self.request),
+            "delivery": self.delivery,
+            "transactions": self.transactions,
+            "engine": self.engine,
+            "placement": self.placement,
+            "provenance": self.provenance,
+            "records": self.records,
+            "bytes": self.size,
+            "timestamps_replaced": self.timestamps_replaced,
+            "notes": list(self.notes),
+            "through": self.through,
+            "targets": [
+                {
+                    "topic": target.topic,
+                    "id": target.id,
+                    "partitions": target.partitions,
+                    "start": list(target.start),
+                    "compacted": target.is_compacted,
+                }
+                for target in self.targets
+            ],
+            "shards": [shard.to_dict() for shard in self.shards],
+        }
+        return seal(document)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RepublishPlan:
@@ -294,11 +294,9 @@ class RepublishPlan:
 
         Raises:
             SealError: When a byte was changed.
-            ValueError: When the plan has another format version.
+            ValueError: When it has another format version, or isn't as it was written.
         """
-        document = unseal(content)
-        if document.get("format_version") not in (OLDER, NEWER):
-            raise ValueError(f"format version {document.get('format_version')!r}")
+        document = parse_sealed(PlanJson, content, (OLDER, NEWER))
         return cls(
             run=document["run"],
             key=document["key"],
@@ -327,5 +325,5 @@ class RepublishPlan:
             notes=tuple(document["notes"]),
             through=document["through"],
             archive_id=document.get("archive_id", ""),
-            sha256=document["sha256"],
+            sha256=document.get("sha256", ""),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
@@ -26,9 +25,16 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
+from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.placement import fixed_partition
-from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan, name_in_kafka
+from kafka_drain.republish.planning.plan import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    RepublishPlan,
+    name_in_kafka,
+)
 from kafka_drain.republish.planning.previous_runs import refuse_repeated
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.row_counts import count_rows
@@ -79,10 +85,10 @@ def make_plan(
     run: str,
     now: datetime,
     say: Callable[[str], None] = lambda line: None,
-    creates_targets: bool = False,
+    apply: bool = False,
     key: str | None = None,
     files: Callable[[], list[ArchiveFile]] | None = None,
-    through: Mapping[str, Any] | None = None,
+    through: ThroughJson | None = None,
     bound: Binding | None = None,
     identify: Callable[[], str] = lambda: "",
 ) -> RepublishPlan:
@@ -95,8 +101,9 @@ def make_plan(
         run: The run's name.
         now: The current time.
         say: Called with progress lines.
-        creates_targets: Whether to create missing target topics now, if the request allows it;
-            otherwise the plan only says that they will be created.
+        apply: Whether the run will be executed. Only then are header names checked, and missing
+            target topics created, if the request allows it; otherwise the plan only says that they
+            will be created.
         key: Name of the run's folder; derived from the run's name when None.
         files: Lists the files to choose from; all of the archive when None.
         through: How much of the archive a follower has sent when this run is done.
@@ -109,7 +116,8 @@ def make_plan(
         ArchiveError: When the folder isn't an archive, or never held the requested topics.
         NotSealedError: When files aren't sealed yet.
         ManifestInvalidError: When the manifest, a receipt or a file is damaged.
-        SourceRecordError: When a row has no topic and no target topic is named.
+        SourceRecordError: When a row has no topic and no target topic is named, or Kafka's client
+            can't send a header name.
         TopicError: When a target topic is missing, has too few partitions, or has settings that
             would change or drop records.
         AuthorizationError: When an ACL is missing.
@@ -133,7 +141,9 @@ def make_plan(
         snapshot, cluster, needs, is_asked=request.into_source, follows=through is not None
     )
     targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
-    if creates_targets and not all(target.id for target in targets):
+    if apply and request.delivery == EXACTLY_ONCE:
+        _refuse_nul(snapshot, parts, say)
+    if apply and not all(target.id for target in targets):
         # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
         targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
@@ -229,17 +239,17 @@ def _parts(
                 key = (content.tp, file.topic_ids.get(content.tp.topic, ""))
                 parts.setdefault(key, _Part(rows, [])).add(counted, content)
         ticker.at(number)
-    lives: dict[TopicPartition, int] = {}
+    incarnations: dict[TopicPartition, int] = {}
     for tp, _ in parts:
-        lives[tp] = lives.get(tp, 0) + 1
-        if lives[tp] > 1 and request.selection.offsets:
+        incarnations[tp] = incarnations.get(tp, 0) + 1
+        if incarnations[tp] > 1 and request.selection.offsets:
             raise ConfigError(
                 f"offsets of {tp} are ambiguous, as the topic was recreated and its offsets "
                 "restarted; select by time instead"
             )
     # The incarnations of a topic keep their order, regardless of where their files are now.
-    lived = snapshot.topic_lives()
-    in_order = sorted(parts, key=lambda key: (key[0], lived.get((key[0].topic, key[1]), 0)))
+    order = snapshot.topic_incarnations()
+    in_order = sorted(parts, key=lambda key: (key[0], order.get((key[0].topic, key[1]), 0)))
     return {key: parts[key] for key in in_order}, zeros
 
 
@@ -288,6 +298,22 @@ def _count(
         ascending=content.ascending,
     )
     return share, zeros
+
+
+def _refuse_nul(
+    snapshot: Snapshot,
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    say: Callable[[str], None],
+) -> None:
+    """Refuse header names that Kafka's client can't send; each file is read once."""
+    files: dict[str, tuple[ShardFile, dict[TopicPartition, Rows]]] = {}
+    for (tp, _), part in parts.items():
+        for file in part.files:
+            files.setdefault(file.path, (file, {}))[1][tp] = part.rows
+    ticker = Ticker("check header names", Progress("files", len(files)), say)
+    for number, (file, selected) in enumerate(files.values()):
+        refuse_nul(str(snapshot.root), file, selected)
+        ticker.at(number)
 
 
 def _refuse_unknown(
@@ -383,29 +409,29 @@ def _slots(
 ) -> dict[tuple[TopicPartition, str], ProgressSlot]:
     """Return the progress slot of each part: one slot for everything that a writer sends."""
     by_topic: dict[str, dict[TopicPartition, list[tuple[TopicPartition, str]]]] = {}
-    for life in parts:
-        sources = by_topic.setdefault(request.target_of(life[0].topic) or "", {})
-        sources.setdefault(life[0], []).append(life)
+    for part in parts:
+        sources = by_topic.setdefault(request.target_of(part[0].topic) or "", {})
+        sources.setdefault(part[0], []).append(part)
     slots: dict[tuple[TopicPartition, str], ProgressSlot] = {}
     for topic, sources in by_topic.items():
         loads = [
             (
                 fixed_partition(request.placement, tp.partition),
-                sum(file.records for life in lives for file in parts[life].files),
+                sum(file.records for part in incarnations for file in parts[part].files),
             )
-            for tp, lives in sources.items()
+            for tp, incarnations in sources.items()
         ]
         numbers = chain_numbers(loads, counts[topic])
         is_chained = len(set(numbers)) < len(numbers)
         slot = -1
-        for chain, lives in zip(numbers, sources.values(), strict=True):
-            for life in lives:
+        for chain, incarnations in zip(numbers, sources.values(), strict=True):
+            for part in incarnations:
                 # Incarnations of a topic are sent in sequence, even without chains.
                 slot = chain if is_chained else slot + 1
                 # A group holds one slot per partition of the topic.
                 layer, partition = divmod(slot, counts[topic])
                 tp = TopicPartition(topic, partition)
-                slots[life] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
+                slots[part] = ProgressSlot(f"{PREFIX}{key}-{layer}", tp)
     return slots
 
 

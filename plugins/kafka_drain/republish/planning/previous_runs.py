@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 from upath import UPath
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.republish.planning.documents import SentJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 
 __all__ = ["is_of_same_run", "refuse_repeated", "repeated", "repeats_error", "sent"]
 
+#: What two entries must have in common before their records can be the same.
+_Identity: TypeAlias = "tuple[str, str, int, str]"
 
-def sent(plan: RepublishPlan) -> list[dict[str, Any]]:
+
+def sent(plan: RepublishPlan) -> list[SentJson]:
     """Return which records a plan sends where, in the form that receipts record."""
     return [
         {
             "source_topic": shard.source.topic,
             "source_topic_id": shard.topic_id,
             "source_partition": shard.source.partition,
-            "ranges": [[first, end] for first, end in _spans(shard)],
+            "ranges": _spans(shard),
             "from_ms": shard.rows.from_ms,
             "to_ms": shard.rows.to_ms,
             "records": shard.records,
@@ -73,7 +76,7 @@ def is_of_same_run(plan: RepublishPlan, key: str) -> bool:
     return key == plan.key or key.rpartition(".")[0] == follower
 
 
-def repeated(plan: RepublishPlan, before: list[dict[str, Any]]) -> str | None:
+def repeated(plan: RepublishPlan, before: list[SentJson]) -> str | None:
     """Return a text for the first records of a plan that another run sends to the same topic."""
     return _first_overlap(before, sent(plan))
 
@@ -87,8 +90,8 @@ def repeats_error(run: str, verb: str, records: str) -> ConfigError:
     )
 
 
-def _first_overlap(before: list[dict[str, Any]], planned: list[dict[str, Any]]) -> str | None:
-    by_source: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def _first_overlap(before: list[SentJson], planned: list[SentJson]) -> str | None:
+    by_source: dict[_Identity, list[SentJson]] = {}
     for now in planned:
         by_source.setdefault(_identity(now), []).append(now)
     for then in before:
@@ -102,13 +105,16 @@ def _first_overlap(before: list[dict[str, Any]], planned: list[dict[str, Any]]) 
     return None
 
 
-def _identity(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what two entries must have in common before their records can be the same."""
-    names = ("source_topic", "source_topic_id", "source_partition", "target_topic_id")
-    return tuple(entry[name] for name in names)
+def _identity(entry: SentJson) -> _Identity:
+    return (
+        entry["source_topic"],
+        entry["source_topic_id"],
+        entry["source_partition"],
+        entry.get("target_topic_id", ""),
+    )
 
 
-def _overlap(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def _overlap(a: SentJson, b: SentJson) -> bool:
     if not _meet(a["from_ms"], a["to_ms"], b["from_ms"], b["to_ms"]):
         return False
     return any(x[0] < y[1] and y[0] < x[1] for x in a["ranges"] for y in b["ranges"])

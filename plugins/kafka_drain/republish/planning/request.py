@@ -316,7 +316,7 @@ class RepublishRequest(ConfigModel):
             "provenance": self.provenance,
         }
 
-    def is_asked_by(self, asked: Mapping[str, Any]) -> bool:
+    def matches_request(self, asked: Mapping[str, Any]) -> bool:
         """Return whether this equals the request of a run, of this release or an older one.
 
         In an older release, no target meant each record's own topic, which is `{topic}` today.

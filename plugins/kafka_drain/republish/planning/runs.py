@@ -17,15 +17,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError
+from kafka_drain.republish.planning.documents import (
+    AbandonedJson,
+    OpenedJson,
+    ReceiptJson,
+    parse_sealed,
+)
 from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
 from kafka_drain.storage.json_files import create_document, create_text, write_text
 from kafka_drain.storage.paths import read_bytes
-from kafka_drain.storage.sealed_json import SealError, seal, unseal
+from kafka_drain.storage.sealed_json import seal
 
 __all__ = ["OPENINGS", "RepublishRun", "list_runs", "run_key"]
 
@@ -89,24 +94,24 @@ class RepublishRun:
             return None
         try:
             return RepublishPlan.from_bytes(content)
-        except (SealError, ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise ArchiveError(
                 f"{path} was changed ({error}), expected the plan that this run started with; "
                 "restore it from a copy. Nothing more was sent"
             ) from error
 
     def write_plan(
-        self, plan: RepublishPlan, instead_of: RepublishPlan | None = None
+        self, plan: RepublishPlan, replacing: RepublishPlan | None = None
     ) -> RepublishPlan:
         """Write the plan unless there is one already, and return the plan that counts.
 
         Args:
             plan: The plan.
-            instead_of: The plan that it replaces if the run hasn't opened.
+            replacing: The plan that it replaces if the run hasn't opened.
         """
         number = self._plans()
         if number == 0 or (
-            instead_of is not None and self._plan(number) == instead_of and not self.is_opened
+            replacing is not None and self._plan(number) == replacing and not self.is_opened
         ):
             number += 1
             path = self._plan_path(number)
@@ -129,8 +134,9 @@ class RepublishRun:
         """Return whether the progress of all shards was written to Kafka."""
         return (self.folder / "opened.json").is_file()
 
-    def mark_opened(self, document: dict[str, Any]) -> None:
+    def mark_opened(self, plan: RepublishPlan) -> None:
         """Record that the progress of all shards is in Kafka."""
+        document: OpenedJson = {"plan": plan.sha256, "shards": len(plan.shards)}
         create_document(self.folder / "opened.json", document)
 
     @property
@@ -145,7 +151,8 @@ class RepublishRun:
 
     def abandon(self, at: datetime) -> None:
         """Record that the run won't be resumed."""
-        create_document(self.folder / "abandoned.json", {"at": at.isoformat()})
+        document: AbandonedJson = {"at": at.isoformat()}
+        create_document(self.folder / "abandoned.json", document)
 
     def needs_its_files(self, now: datetime) -> bool:
         """Return whether an attempt may still read the files of the plan.
@@ -160,7 +167,7 @@ class RepublishRun:
         plan = self.plan()
         return plan is not None and not plan.is_older(UNOPENED_FILES, now)
 
-    def receipt(self) -> dict[str, Any] | None:
+    def receipt(self) -> ReceiptJson | None:
         """Read the receipt; None when the run hasn't finished.
 
         Raises:
@@ -168,13 +175,13 @@ class RepublishRun:
         """
         content = _read(self.folder / "receipt.json")
         try:
-            return None if content is None else unseal(content)
-        except SealError as error:
+            return None if content is None else parse_sealed(ReceiptJson, content)
+        except ValueError as error:
             raise ArchiveError(
                 f"{self.folder / 'receipt.json'} was changed ({error}); restore it from a copy"
             ) from error
 
-    def write_receipt(self, receipt: dict[str, Any]) -> bool:
+    def write_receipt(self, receipt: ReceiptJson) -> bool:
         """Write the receipt unless there is one already; return False if there is."""
         return create_text(self.folder / "receipt.json", seal(receipt).decode())
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.selection import Rows
+
+if TYPE_CHECKING:
+    # Spark's executors have no pydantic.
+    from kafka_drain.republish.planning.documents import ShardJson
 
 __all__ = ["PREFIX", "ProgressSlot", "Shard", "ShardFile"]
 
@@ -98,7 +102,7 @@ class Shard:
             return f"{self.target_topic} by key"
         return f"{self.target_topic}-{self.target_partition}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ShardJson:
         """Return the shard as JSON types."""
         ranges = self.rows.ranges
         return {
@@ -109,7 +113,7 @@ class Shard:
             "target_topic": self.target_topic,
             "target_partition": self.target_partition,
             "records": self.records,
-            "ranges": None if ranges is None else [[r.start, r.end] for r in ranges],
+            "ranges": None if ranges is None else [(r.start, r.end) for r in ranges],
             "from_ms": self.rows.from_ms,
             "to_ms": self.rows.to_ms,
             "progress_group": self.progress.group,
@@ -131,7 +135,7 @@ class Shard:
         }
 
     @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Shard:
+    def from_dict(cls, document: ShardJson) -> Shard:
         """Read what `to_dict` wrote."""
         ranges = document["ranges"]
         return cls(

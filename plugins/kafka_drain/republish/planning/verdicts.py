@@ -7,16 +7,16 @@ from kafka_drain.republish.planning.plan import EXACTLY_ONCE
 __all__ = ["gets_receipt", "is_exact"]
 
 
-def is_exact(*, lost: int, twice: int, out_of_order: int) -> bool:
+def is_exact(*, lost: int, duplicates: int, out_of_order: int) -> bool:
     """Return whether each planned record is there once, in its shard's order.
 
     Records of other producers, and records that Kafka has compacted since, make no difference.
     """
-    return lost == twice == out_of_order == 0
+    return lost == duplicates == out_of_order == 0
 
 
-def gets_receipt(delivery: str, *, lost: int, twice: int, out_of_order: int) -> bool:
+def gets_receipt(delivery: str, *, lost: int, duplicates: int, out_of_order: int) -> bool:
     """Return whether a run gets its receipt; at least once allows duplicates and any order."""
     if delivery == EXACTLY_ONCE:
-        return is_exact(lost=lost, twice=twice, out_of_order=out_of_order)
+        return is_exact(lost=lost, duplicates=duplicates, out_of_order=out_of_order)
     return lost == 0

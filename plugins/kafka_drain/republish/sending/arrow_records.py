@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_drain.republish.planning.shards import Shard
 
-__all__ = ["Headers", "Row", "offset_of_nul", "provenance", "rows_of"]
+__all__ = ["Headers", "Row", "provenance", "rows_of"]
 
 Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
 
@@ -48,23 +47,6 @@ def _headers(column: pa.ListArray) -> list[Headers]:
         found.append(flat[at : at + length] if length else None)
         at += length or 0
     return found
-
-
-def offset_of_nul(batch: pa.RecordBatch) -> int | None:
-    """Return the offset of the first record with a NUL in a header name; None if there is none.
-
-    librdkafka cuts a name off at a NUL, and would send the header under another name.
-    """
-    column = batch["headers"]
-    names = column.flatten()
-    if not len(names):
-        return None
-    with_nul = pc.match_substring(names.field("key"), "\0")
-    if not pc.any(with_nul).as_py():
-        return None
-    at = with_nul.to_pylist().index(True)
-    row: int = pc.list_parent_indices(column)[at].as_py()
-    return int(batch["offset"][row].as_py())
 
 
 def provenance(shard: Shard, offset: int) -> list[tuple[str, str | bytes | None]]:

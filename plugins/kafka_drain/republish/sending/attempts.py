@@ -20,7 +20,7 @@ from kafka_drain.republish.sending.producer import (
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republish.sending.progress_store import Ledger, Progress, entry
+from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 
 __all__ = ["abort_shards", "open_run"]
 
@@ -68,17 +68,17 @@ def open_run(
     """
     # Don't wait: transactions left open by an earlier attempt are decided when the shard is sent.
     # Not waiting: what an attempt before left open is decided when its shard is sent, not here.
-    ledger = Ledger(settings, waits=False)
+    store = ProgressStore(settings, waits=False)
     try:
         return _in_transaction(
             settings,
             f"{PREFIX}{plan.transactional_name}-open",
             plan.shards[0].target_topic,
             # Runs after the fence, so that an older attempt's initial progress is decided.
-            lambda producer: _begin(producer, plan, ledger, run, claim, only_after),
+            lambda producer: _begin(producer, plan, store, run, claim, only_after),
         )
     finally:
-        ledger.close()
+        store.close()
 
 
 def _in_transaction(
@@ -95,12 +95,12 @@ def _in_transaction(
 def _begin(
     producer: Producer,
     plan: RepublishPlan,
-    ledger: Ledger,
+    store: ProgressStore,
     run: RepublishRun,
     claim: Claim | None,
     only_after: int | None,
 ) -> int:
-    found = ledger.read([plan.attempts, *plan.slots])
+    found = store.read([plan.attempts, *plan.slots])
     latest = found.pop(plan.attempts)
     if only_after is not None and latest is not None and latest.offset > only_after:
         raise SupersededError(
@@ -140,14 +140,14 @@ def _begin(
     for group, offsets in by_group.items():
         repeat(
             lambda offsets=offsets, group=group: producer.send_offsets_to_transaction(  # type: ignore[misc]
-                offsets, ledger.group_metadata(group), 60.0
+                offsets, store.group_metadata(group), 60.0
             ),
             f"the progress in group {group}",
         )
     repeat(lambda: producer.commit_transaction(-1), "commit_transaction")
     if claim is not None:
         claim.confirm()
-    run.mark_opened({"plan": plan.sha256, "shards": len(plan.shards)})
+    run.mark_opened(plan)
     return attempt
 
 
@@ -188,11 +188,11 @@ def abort_shards(
         KafkaDrainError: When Kafka refuses; the transactions then end at their timeout.
     """
     open_run(plan, run, settings, only_after=attempt)
-    ledger = Ledger(settings, waits=False)
+    store = ProgressStore(settings, waits=False)
     try:
-        found = ledger.read(plan.slots)
+        found = store.read(plan.slots)
     finally:
-        ledger.close()
+        store.close()
     unfinished = 0
     for chain in plan.chains:
         first, progress = chain[0], found[chain[0].progress]

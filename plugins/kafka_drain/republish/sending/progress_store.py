@@ -21,14 +21,14 @@ from kafka_drain.kafka.error_codes import UNAVAILABLE
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending.errors import explained, is_terminal
 
-__all__ = ["TIMEOUT_SECONDS", "Ledger", "Progress", "entry"]
+__all__ = ["TIMEOUT_SECONDS", "Progress", "ProgressStore", "entry"]
 
 TIMEOUT_SECONDS = 60.0
 
 #: Maximum number of groups connected at a time; each takes about five open files. (AdminClient
 #: could ask for all of them, but librdkafka 2.16 crashes when a coordinator is still loading its
 #: groups.)
-MOST_CONSUMERS = 16
+MAX_CONSUMERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def entry(slot: ProgressSlot, progress: Progress) -> KafkaTopicPartition:
     )
 
 
-class Ledger:
+class ProgressStore:
     """Reads progress. One unsubscribed consumer per group is enough; it never joins the group.
 
     The most recently used consumers stay connected.
@@ -139,7 +139,7 @@ class Ledger:
     def _consumer(self, group: str) -> Consumer:
         consumer = self._consumers.pop(group, None)
         if consumer is None:
-            while len(self._consumers) >= MOST_CONSUMERS:
+            while len(self._consumers) >= MAX_CONSUMERS:
                 oldest = next(iter(self._consumers))
                 self._consumers.pop(oldest).close()
             consumer = Consumer(

@@ -37,9 +37,10 @@ from kafka_drain.errors import (
 )
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.chains import place
+from kafka_drain.republish.planning.header_names import nul_error, offset_of_nul
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
-from kafka_drain.republish.sending.arrow_records import offset_of_nul, provenance, rows_of
+from kafka_drain.republish.sending.arrow_records import provenance, rows_of
 from kafka_drain.republish.sending.errors import explained, is_terminal
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
@@ -51,7 +52,7 @@ from kafka_drain.republish.sending.producer import (
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republish.sending.progress_store import Ledger, Progress, entry
+from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 from kafka_drain.republish.sending.shard_reader import read_shard
 
 __all__ = ["SendJob", "send_shard"]
@@ -168,16 +169,16 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
         DeliveryError: When Kafka kept failing; a retry resumes where this attempt stopped.
         KafkaUnavailableError: When Kafka didn't answer during all that time.
     """
-    with closing(Ledger(job.settings)) as ledger, little_garbage_collection():
-        return _send_shard(job, ledger, stopped)
+    with closing(ProgressStore(job.settings)) as store, little_garbage_collection():
+        return _send_shard(job, store, stopped)
 
 
-def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> int:
+def _send_shard(job: SendJob, store: ProgressStore, stopped: Callable[[], bool]) -> int:
     source, pacer = _Source(job), Pacer(SETTINGS["transaction.timeout.ms"] / 1000)
     committed, alive = 0, time.monotonic()
     while True:
         try:
-            for records in _transactions(job, ledger, source, pacer, stopped):
+            for records in _transactions(job, store, source, pacer, stopped):
                 committed += records
                 alive = time.monotonic()
             return committed
@@ -186,7 +187,7 @@ def _send_shard(job: SendJob, ledger: Ledger, stopped: Callable[[], bool]) -> in
                 raise _was_stopped(job) from lost
             # If even this query fails, that is just one more failure of Kafka.
             with suppress(KafkaUnavailableError):
-                _refuse_if_superseded(job, ledger)
+                _refuse_if_superseded(job, store)
             if time.monotonic() - alive > PATIENCE_SECONDS:
                 if isinstance(lost, ProducerLost):
                     raise explained(lost.error, str(job)) from lost
@@ -199,7 +200,7 @@ def _was_stopped(job: SendJob) -> DeliveryError:
 
 
 def _transactions(
-    job: SendJob, ledger: Ledger, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
+    job: SendJob, store: ProgressStore, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
 ) -> Iterator[int]:
     """Commit transactions until the chain is finished, with new producers as the mode requires.
 
@@ -222,12 +223,12 @@ def _transactions(
             # A larger record is sent alone; two that fit are never combined into one that doesn't.
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
         )
-        progress = read_progress(job, ledger)
+        progress = read_progress(job, store)
         while progress.records < wanted:
             source.go_to(progress)
             try:
                 following, free_at = _send_transaction(
-                    job, producer, ledger, source, pacer, progress, stopped
+                    job, producer, store, source, pacer, progress, stopped
                 )
             except BaseException as error:
                 source.forget()
@@ -248,14 +249,14 @@ def _transactions(
             return
 
 
-def read_progress(job: SendJob, ledger: Ledger) -> Progress:
+def read_progress(job: SendJob, store: ProgressStore) -> Progress:
     """Read how far the chain has got.
 
     Raises:
         ProgressError: When the progress is missing, or belongs to another plan.
     """
     slot = job.shard.progress
-    progress = ledger.read([slot])[slot]
+    progress = store.read([slot])[slot]
     if progress is None:
         raise ProgressError(
             f"the progress of {job.shard.source} in group {slot.group} is missing, expected it at "
@@ -274,7 +275,7 @@ def read_progress(job: SendJob, ledger: Ledger) -> Progress:
 def _send_transaction(
     job: SendJob,
     producer: Producer,
-    ledger: Ledger,
+    store: ProgressStore,
     source: _Source,
     pacer: Pacer,
     progress: Progress,
@@ -291,7 +292,7 @@ def _send_transaction(
     following = Progress(source.next_offset, progress.records + sent, job.plan)
     repeat(
         lambda: producer.send_offsets_to_transaction(
-            [entry(slot, following)], ledger.group_metadata(slot.group), 60.0
+            [entry(slot, following)], store.group_metadata(slot.group), 60.0
         ),
         f"the progress in group {slot.group}",
     )
@@ -358,12 +359,8 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
     topic, partition = shard.target_topic, shard.target_partition
     refused = offset_of_nul(batch)
     if refused is not None:
-        raise SourceRecordError(
-            f"the record at offset {refused:,} of {shard.source} has a header with a NUL in its "
-            "name, which librdkafka would cut off there; its transaction was aborted. Leave the "
-            "record out (offsets), or send it with delivery at_least_once: Spark's Kafka sink "
-            "keeps such names"
-        )
+        # Only with the plan of a release that didn't check header names before sending.
+        raise nul_error(shard.source, refused, "its transaction was aborted")
     came_from = shard.source.partition
     produce = producer.produce
     offset = -1
@@ -443,9 +440,9 @@ def _abort(producer: Producer) -> None:
         producer.purge()
 
 
-def _refuse_if_superseded(job: SendJob, ledger: Ledger) -> None:
+def _refuse_if_superseded(job: SendJob, store: ProgressStore) -> None:
     """Leave the shard to a later attempt, if there is one: two would fence each other forever."""
-    latest = ledger.read([job.attempts])[job.attempts]
+    latest = store.read([job.attempts])[job.attempts]
     if latest is not None and latest.offset > job.attempt:
         raise SupersededError(
             f"attempt {latest.offset} of run {job.key} took over from this one, attempt "

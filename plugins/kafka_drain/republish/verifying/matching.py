@@ -15,11 +15,11 @@ from typing import Any
 from kafka_drain.republish.planning.verdicts import is_exact
 from kafka_drain.republish.verifying.match_types import Actual, Expected, Record
 from kafka_drain.republish.verifying.multiset_diff import (
-    alike,
     balance,
     batches_without,
     compacted_of,
-    planned_like,
+    count_planned,
+    planned_among,
     too_early,
     with_other_times,
     without,
@@ -38,10 +38,10 @@ class PartitionMatch:
         expected: Number of records that the plan puts there.
         found: Number of these that are there.
         lost: Number of these that are missing.
-        twice: Number of duplicates: records equal to planned ones, beyond the planned number.
+        duplicates: Number of duplicates: records equal to planned ones, beyond the planned number.
         out_of_order: Number of records that came before one of their shard with a lower source
             offset. Only records whose content is there as often as planned are checked.
-        foreign: Number of records that weren't planned and are from other producers.
+        unplanned: Number of records that weren't planned and are from other producers.
         compacted: Number of planned records that Kafka has compacted away: the target has a later
             one with the same key.
         fingerprint: BLAKE2b-128 of the content hashes (eight bytes each, little endian) of the
@@ -53,9 +53,9 @@ class PartitionMatch:
     expected: int
     found: int
     lost: int
-    twice: int
+    duplicates: int
     out_of_order: int
-    foreign: int
+    unplanned: int
     compacted: int
     fingerprint: str
     mappings: Mapping[int, tuple[Block, ...]]
@@ -64,7 +64,7 @@ class PartitionMatch:
     @property
     def is_exact(self) -> bool:
         """Return whether each planned record is there once, in its shard's order."""
-        return is_exact(lost=self.lost, twice=self.twice, out_of_order=self.out_of_order)
+        return is_exact(lost=self.lost, duplicates=self.duplicates, out_of_order=self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the match as JSON types, to pass it to another process."""
@@ -101,21 +101,21 @@ def match_partition(
     walk = Walk(expected, compare_timestamps)
     walk.run(actual)
     if walk.proves_all:
-        planned = planned_like(expected, walk.unexpected, compare_timestamps)
-        twice = alike(walk.unexpected, planned)
+        planned = planned_among(expected, walk.unexpected, compare_timestamps)
+        duplicates = count_planned(walk.unexpected, planned)
         return PartitionMatch(
             expected=walk.matched,
             found=walk.matched,
             lost=0,
-            twice=twice,
+            duplicates=duplicates,
             out_of_order=0,
-            foreign=walk.unexpected.total() - twice,
+            unplanned=walk.unexpected.total() - duplicates,
             compacted=0,
             fingerprint=walk.fingerprint,
             mappings=walk.mappings(),
         )
     missing, surplus, records = balance(expected, actual, compare_timestamps)
-    twice = alike(surplus, planned_like(expected, surplus, compare_timestamps))
+    duplicates = count_planned(surplus, planned_among(expected, surplus, compare_timestamps))
     lost, compacted = missing.total(), 0
     notes = []
     if walk.is_by_shard:
@@ -125,7 +125,7 @@ def match_partition(
     if other_times := with_other_times(missing, surplus):
         notes.append(f"{other_times:,} of the lost records are there with a different timestamp")
     in_order, mapped = walk.is_complete, walk
-    if lost or twice:
+    if lost or duplicates:
         others = {h for h, _ in chain(missing, surplus)}
         expected_rest = {number: without(source, others) for number, source in expected.items()}
         actual_rest = batches_without(actual, others)
@@ -147,9 +147,9 @@ def match_partition(
         expected=records,
         found=records - lost - compacted,
         lost=lost,
-        twice=twice,
+        duplicates=duplicates,
         out_of_order=out_of_order,
-        foreign=surplus.total() - twice,
+        unplanned=surplus.total() - duplicates,
         compacted=compacted,
         fingerprint=walk.fingerprint,
         mappings=mapped.mappings(),

@@ -12,18 +12,18 @@ from itertools import chain
 from kafka_drain.republish.verifying.match_types import Actual, Expected, Record, Token, token_of
 
 __all__ = [
-    "alike",
     "balance",
     "batches_without",
     "compacted_of",
-    "planned_like",
+    "count_planned",
+    "planned_among",
     "too_early",
     "with_other_times",
     "without",
 ]
 
 
-def planned_like(
+def planned_among(
     expected: Mapping[int, Expected], tokens: Mapping[Token, int], compare_timestamps: bool
 ) -> set[Token]:
     """Return the planned records that have the same content as some of `tokens`."""
@@ -38,7 +38,7 @@ def planned_like(
     }
 
 
-def alike(tokens: Mapping[Token, int], planned: set[Token]) -> int:
+def count_planned(tokens: Mapping[Token, int], planned: set[Token]) -> int:
     """Return the number of records that are equal to planned ones."""
     return sum(n for (h, ts), n in tokens.items() if (h, ts) in planned or (h, 0) in planned)
 

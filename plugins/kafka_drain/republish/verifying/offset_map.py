@@ -9,23 +9,28 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, require_readable
+from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.republish.planning.documents import (
+    OffsetMapJson,
+    PartitionMapJson,
+    parse_sealed,
+)
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.storage.sealed_json import seal, unseal
+from kafka_drain.storage.sealed_json import seal
 
 __all__ = [
     "Block",
     "OffsetMap",
     "PartitionMap",
-    "begun_map",
-    "go_on",
     "join_blocks",
     "offset_in_chain",
     "originals_map",
     "place_and_offset",
+    "resume_offset",
+    "started_map",
 ]
 
 
@@ -145,7 +150,7 @@ class PartitionMap:
     may_be_repeated: bool = False
 
     @property
-    def life(self) -> tuple[TopicPartition, str]:
+    def incarnation(self) -> tuple[TopicPartition, str]:
         """The source partition in one incarnation of its topic."""
         return self.source, self.source_topic_id
 
@@ -217,7 +222,7 @@ class OffsetMap:
         by_target: dict[TopicPartition, list[PartitionMap]] = {}
         for partition in self.of(tp):
             by_target.setdefault(partition.target, []).append(partition)
-        return {target: go_on(found, {tp: offset}) for target, found in by_target.items()}
+        return {target: resume_offset(found, {tp: offset}) for target, found in by_target.items()}
 
     def joined(self, others: Iterable[OffsetMap]) -> OffsetMap:
         """Join with the maps of other runs that sent to the same topics, oldest run first.
@@ -234,25 +239,24 @@ class OffsetMap:
 
     def to_bytes(self) -> bytes:
         """Return the sealed map, as written to its file."""
-        return seal(
-            {
-                "format_version": FORMAT_VERSION,
-                "run": self.run,
-                "pipeline": self.pipeline,
-                "cluster_id": self.cluster_id,
-                "partitions": [
-                    {
-                        "source_topic": partition.source.topic,
-                        "source_partition": partition.source.partition,
-                        "source_topic_id": partition.source_topic_id,
-                        "target_topic": partition.target.topic,
-                        "target_partition": partition.target.partition,
-                        "blocks": partition.blocks,
-                    }
-                    for partition in self.partitions
-                ],
-            }
-        )
+        document: OffsetMapJson = {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "pipeline": self.pipeline,
+            "cluster_id": self.cluster_id,
+            "partitions": [
+                {
+                    "source_topic": partition.source.topic,
+                    "source_partition": partition.source.partition,
+                    "source_topic_id": partition.source_topic_id,
+                    "target_topic": partition.target.topic,
+                    "target_partition": partition.target.partition,
+                    "blocks": list(partition.blocks),
+                }
+                for partition in self.partitions
+            ],
+        }
+        return seal(document)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> OffsetMap:
@@ -260,10 +264,9 @@ class OffsetMap:
 
         Raises:
             SealError: When a byte was changed.
-            ValueError: When the map has another format version.
+            ValueError: When it has another format version, or isn't as it was written.
         """
-        document = unseal(content)
-        require_readable(document.get("format_version"))
+        document = parse_sealed(OffsetMapJson, content)
         return cls(
             run=document["run"],
             pipeline=document["pipeline"],
@@ -272,7 +275,7 @@ class OffsetMap:
         )
 
 
-def begun_map(plan: RepublishPlan) -> OffsetMap:
+def started_map(plan: RepublishPlan) -> OffsetMap:
     """Return what is known about a run that has started but has no usable map.
 
     Everything it has sent is at or after the ends that the target had when its plan was made.
@@ -323,7 +326,7 @@ def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRan
     return replace(offset_map, partitions=tuple(partitions))
 
 
-def go_on(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
+def resume_offset(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
     """Return where a consumer continues in a target partition without skipping unread records.
 
     This is the first unread record, or the end of the last block if all were read.
@@ -361,8 +364,8 @@ class _Counted(NamedTuple):
 
     def split(self, partition: PartitionMap) -> list[PartitionMap]:
         """Split a map into what counts, what may already be counted, and what is counted."""
-        sure = self.sure.get(partition.life, [])
-        possible = self.possible.get(partition.life, [])
+        sure = self.sure.get(partition.incarnation, [])
+        possible = self.possible.get(partition.incarnation, [])
         new: list[Block] = []
         maybe: list[Block] = []
         repeated: list[Block] = []
@@ -392,16 +395,16 @@ class _Counted(NamedTuple):
 def _with_blocks(known: _Ranges, offset_map: OffsetMap, *, is_sure: bool) -> _Ranges:
     added: dict[tuple[TopicPartition, str], list[OffsetRange]] = {}
     for p in offset_map.partitions:
-        added.setdefault(p.life, []).extend(
+        added.setdefault(p.incarnation, []).extend(
             OffsetRange(block.source_start, block.source_end)
             for block in p.blocks
             if block.is_exact or not is_sure
         )
-    merged = {life: merge([*known.get(life, []), *ranges]) for life, ranges in added.items()}
+    merged = {key: merge([*known.get(key, []), *ranges]) for key, ranges in added.items()}
     return {**known, **merged}
 
 
-def _partition(document: dict[str, Any]) -> PartitionMap:
+def _partition(document: PartitionMapJson) -> PartitionMap:
     return PartitionMap(
         TopicPartition(document["source_topic"], document["source_partition"]),
         document["source_topic_id"],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line
+from kafka_drain.republish.planning.documents import VerificationJson, VerifiedJson
 from kafka_drain.republish.planning.verdicts import gets_receipt
 from kafka_drain.republish.verifying.matching import PartitionMatch
 
@@ -20,7 +20,7 @@ class VerifiedPartition:
     tp: TopicPartition
     match: PartitionMatch
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerifiedJson:
         """Return the result as JSON types, without the mappings."""
         return {
             "topic": self.tp.topic,
@@ -28,9 +28,9 @@ class VerifiedPartition:
             "records": self.match.expected,
             "found": self.match.found,
             "lost": self.match.lost,
-            "twice": self.match.twice,
+            "twice": self.match.duplicates,
             "out_of_order": self.match.out_of_order,
-            "foreign": self.match.foreign,
+            "foreign": self.match.unplanned,
             "compacted": self.match.compacted,
             "fingerprint": self.match.fingerprint,
             "notes": list(self.match.notes),
@@ -58,9 +58,9 @@ class Verification:
         return sum(partition.match.lost for partition in self.partitions)
 
     @property
-    def twice(self) -> int:
+    def duplicates(self) -> int:
         """Number of duplicates beyond the plan."""
-        return sum(partition.match.twice for partition in self.partitions)
+        return sum(partition.match.duplicates for partition in self.partitions)
 
     @property
     def out_of_order(self) -> int:
@@ -68,9 +68,9 @@ class Verification:
         return sum(partition.match.out_of_order for partition in self.partitions)
 
     @property
-    def foreign(self) -> int:
+    def unplanned(self) -> int:
         """Number of records of other producers."""
-        return sum(partition.match.foreign for partition in self.partitions)
+        return sum(partition.match.unplanned for partition in self.partitions)
 
     @property
     def compacted(self) -> int:
@@ -85,18 +85,18 @@ class Verification:
     def gets_receipt(self, delivery: str) -> bool:
         """Return whether a run with this delivery gets its receipt."""
         return gets_receipt(
-            delivery, lost=self.lost, twice=self.twice, out_of_order=self.out_of_order
+            delivery, lost=self.lost, duplicates=self.duplicates, out_of_order=self.out_of_order
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerificationJson:
         """Return the result as JSON types, without the offset map."""
         return {
             "is_exact": self.is_exact,
             "records": self.records,
             "lost": self.lost,
-            "twice": self.twice,
+            "twice": self.duplicates,
             "out_of_order": self.out_of_order,
-            "foreign": self.foreign,
+            "foreign": self.unplanned,
             "compacted": self.compacted,
             "partitions": [partition.to_dict() for partition in self.partitions],
         }
@@ -107,7 +107,7 @@ class Verification:
             f"{number:,} {what}"
             for number, what in (
                 (self.compacted, "have been compacted by Kafka since"),
-                (self.foreign, "records of other producers are in between"),
+                (self.unplanned, "records of other producers are in between"),
             )
             if number
         ]
@@ -115,8 +115,8 @@ class Verification:
             first = f"{self.records:,} records are in Kafka once, in order, as in the files"
         else:
             first = (
-                f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; {self.twice:,} "
-                f"are duplicates, {self.out_of_order:,} are out of order"
+                f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; "
+                f"{self.duplicates:,} are duplicates, {self.out_of_order:,} are out of order"
             )
         return [
             Line(
@@ -125,7 +125,7 @@ class Verification:
             ),
             *(
                 f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
-                f"lost, {match.twice:,} duplicated, {match.out_of_order:,} out of order"
+                f"lost, {match.duplicates:,} duplicated, {match.out_of_order:,} out of order"
                 for partition in self.partitions
                 if not (match := partition.match).is_exact
             ),

@@ -65,7 +65,7 @@ class Walk:
         self._stretches = [[-1, -1, -1, -1] for _ in self._sources]
         self._blocks: list[list[Block]] = [[] for _ in self._sources]
         self._limits = [MAX_BLOCKS] * len(self._sources)
-        self._way = self._go_on
+        self._way = self._follow
 
     @property
     def is_complete(self) -> bool:
@@ -109,7 +109,7 @@ class Walk:
             if blocks
         }
 
-    def _go_on(self, records: Iterator[Record]) -> bool:
+    def _follow(self, records: Iterator[Record]) -> bool:
         """Follow a single possibility. The speed of verify depends on this loop."""
         compare = self._compare
         holders, heads, queues, sources = self._holders, self._heads, self._queues, self._sources
@@ -219,7 +219,7 @@ class Walk:
                 self._reached[shard] += 1
         return True
 
-    def _go_on_with_several(self, records: Iterator[Record]) -> bool:
+    def _follow_several(self, records: Iterator[Record]) -> bool:
         for seen, record in enumerate(records, 1):
             if self._step(record) and not 1 < len(self._states) <= MAX_STATES:
                 return self._change()
@@ -237,7 +237,7 @@ class Walk:
     def _change(self) -> bool:
         """Choose the mode by the number of possibilities."""
         if 1 < len(self._states) <= MAX_STATES:
-            self._way = self._go_on_with_several
+            self._way = self._follow_several
             return True
         if len(self._states) > MAX_STATES:
             # Continue from each shard's farthest position: along a correct target, no shard is ever
@@ -256,12 +256,12 @@ class Walk:
         for shard, queue in enumerate(self._queues):
             self._heads[shard] = queue.popleft() if queue else next(self._sources[shard], None)
             self._enter(shard)
-        self._way = self._go_on_by_shard if self.is_by_shard else self._go_on
+        self._way = self._follow_by_shard if self.is_by_shard else self._follow
         return True
 
     # Each shard separately
 
-    def _go_on_by_shard(self, records: Iterator[Record]) -> bool:
+    def _follow_by_shard(self, records: Iterator[Record]) -> bool:
         for record in records:
             is_taken = False
             for shard, head in enumerate(self._heads):

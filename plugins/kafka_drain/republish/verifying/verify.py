@@ -38,7 +38,7 @@ from kafka_drain.republish.verifying.offset_map import (
 from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
 from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
 
-__all__ = ["summed_up", "target_partitions", "verify_partition"]
+__all__ = ["summarize", "target_partitions", "verify_partition"]
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0
@@ -50,7 +50,7 @@ PASSES = 3
 SLICE_ROWS = 5_000
 
 
-def summed_up(
+def summarize(
     plan: RepublishPlan, matches: Mapping[TopicPartition, PartitionMatch]
 ) -> tuple[Verification, OffsetMap]:
     """Combine what `verify_partition` found in each of `target_partitions`.

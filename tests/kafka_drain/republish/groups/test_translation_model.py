@@ -49,7 +49,7 @@ class Model:
         if known == JOINED:
             blocks = {pair: join_blocks(found) for pair, found in blocks.items()}
         if known == BEGUN:
-            # As `begun_map`: the shard's extent, and the target's end when the plan was made.
+            # As `started_map`: the shard's extent, and the target's end when the plan was made.
             for (source, target), found in blocks.items():
                 start = starts.get(target, 0)
                 count = sum(block.records for block in found)

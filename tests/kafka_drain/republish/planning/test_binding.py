@@ -14,7 +14,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
-from kafka_drain.republish.planning.follow import bound_before
+from kafka_drain.republish.planning.documents import ReceiptJson
+from kafka_drain.republish.planning.follow import NOTHING, previous_binding
+from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
@@ -22,7 +24,9 @@ from kafka_drain.republish.run import plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
+from tests.kafka_drain.republish.receipts import receipt_of
 
 CLUSTER = {"unknown": "", "same": "here", "other": "elsewhere"}
 TOPIC: dict[str, tuple[str, str | None]] = {
@@ -92,9 +96,22 @@ def test_refuse_other_target_says_what_to_do() -> None:
         refuse_other_target(cluster, Binding("b", {"copy": "2"}), "r", said="Nothing was sent")
 
 
+def receipt_of_plan(plan: RepublishPlan) -> ReceiptJson:
+    return receipt_of(
+        cluster_id=plan.cluster_id,
+        sent=sent(plan),
+        request=dict(plan.request),
+        through=plan.through,
+    )
+
+
 def end(run: RepublishRun, topics: dict[str, str], **through: Any) -> None:
-    entries = [{"target_topic": topic, "target_topic_id": id} for topic, id in topics.items()]
-    run.write_receipt({"cluster_id": "c", "sent": entries, "through": through})
+    [entry, *_] = sent(PLAN)
+    entries = [
+        {**entry, "target_topic": topic, "target_topic_id": id} for topic, id in topics.items()
+    ]
+    through = {"generations": {}, "windows": [], **through}
+    run.write_receipt(receipt_of(cluster_id="c", sent=entries, through=through))
 
 
 def test_bound_before_of_older_release(tmp_path: Path) -> None:
@@ -104,10 +121,10 @@ def test_bound_before_of_older_release(tmp_path: Path) -> None:
         end(RepublishRun(archive.root, f"f.{number:06d}"), topics)
         end(RepublishRun(archive.root, f"g.{number:06d}"), {"z": "1"})
 
-    assert bound_before(archive, "f", {"generations": {}}) == Binding("c", {"a": "1", "b": "2"})
-    assert bound_before(archive, "f", {}) == Binding()
+    assert previous_binding(archive, "f", NOTHING) == Binding("c", {"a": "1", "b": "2"})
+    assert previous_binding(archive, "h", NOTHING) == Binding()
     bound = {"cluster_id": "d", "topics": {"x": "1"}}
-    assert bound_before(archive, "f", {"bound": bound}) == Binding("d", {"x": "1"})
+    assert previous_binding(archive, "f", {"bound": bound}) == Binding("d", {"x": "1"})
 
 
 @pytest.fixture
@@ -179,7 +196,7 @@ def test_plan_republish_never_opened(sealed: Archive) -> None:
     with pytest.raises(ManifestInvalidError):
         # Planned again, from what is there.
         planned(sealed, cluster_of())
-    begun.run.mark_opened({})
+    begun.run.mark_opened(PLAN)
     assert planned(sealed, cluster_of(), at=NOW + timedelta(days=300)).plan == first
     path.write_bytes(content)
 
@@ -221,8 +238,7 @@ def test_plan_republish_follow_target_gone(tmp_path: Path) -> None:
 
     def end(republish: Any) -> None:
         plan = republish.run.write_plan(republish.plan)
-        document = {"cluster_id": plan.cluster_id, "sent": sent(plan), "through": plan.through}
-        republish.run.write_receipt(document | {"request": dict(plan.request)})
+        republish.run.write_receipt(receipt_of_plan(plan))
 
     end(mirrored(two_targets("a.copy", "b.copy")))
     only_a = two_targets("a.copy")
@@ -274,8 +290,7 @@ def test_plan_republish_begun_without_target(sealed: Archive, is_ended: bool) ->
     begun = planned(sealed, cluster, target_topic=None, follow=True)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
-        document = {"cluster_id": "cluster-1", "sent": sent(plan), "through": plan.through}
-        begun.run.write_receipt(document | {"request": dict(plan.request)})
+        begun.run.write_receipt(receipt_of_plan(plan) | {"cluster_id": "cluster-1"})
 
     planned(sealed, cluster, target_topic="{topic}", follow=True)
     with pytest.raises(ConfigError, match="started with"):
@@ -292,13 +307,7 @@ def test_plan_republish_target_made_again(
     begun = planned(sealed, cluster_of(), follow=follows)
     plan = begun.run.write_plan(begun.plan)
     if is_ended:
-        receipt = {
-            "cluster_id": plan.cluster_id,
-            "sent": sent(plan),
-            "request": dict(plan.request),
-            "through": plan.through,
-        }
-        begun.run.write_receipt(receipt)
+        begun.run.write_receipt(receipt_of_plan(plan))
     again = cluster_of(topic_ids={"copy": "again"})
 
     planned(sealed, cluster_of(), follow=follows, apply=apply)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.chains import (
-    MOST,
-    MOST_BY_KEY,
-    MOST_PER_PARTITION,
+    MAX_BY_KEY,
+    MAX_CHAINS,
+    MAX_PER_PARTITION,
     chain_numbers,
     chains_of,
     place,
@@ -51,26 +51,26 @@ def test_chain_numbers_property(sources: list[tuple[int | None, int]], partition
 
     assert len(numbers) == len(sources)
     assert list(dict.fromkeys(numbers)) == list(range(len(set(numbers))))
-    assert len(set(numbers)) <= MOST
+    assert len(set(numbers)) <= MAX_CHAINS
     by_target: dict[int | None, set[int]] = {}
     for (target, _), number in zip(sources, numbers, strict=True):
         by_target.setdefault(target, set()).add(number)
-    by_key = max(MOST_PER_PARTITION, min(MOST_BY_KEY, partitions))
+    by_key = max(MAX_PER_PARTITION, min(MAX_BY_KEY, partitions))
     for target, chains in by_target.items():
-        assert len(chains) <= (by_key if target is None else MOST_PER_PARTITION)
+        assert len(chains) <= (by_key if target is None else MAX_PER_PARTITION)
 
 
 @pytest.mark.parametrize(
     ("targets", "partitions", "chains"),
     [
-        ([0] * MOST_PER_PARTITION, 1, MOST_PER_PARTITION),
-        ([0] * (MOST_PER_PARTITION + 1), 1, MOST_PER_PARTITION),
-        ([0] * 10_000, 1, MOST_PER_PARTITION),
-        ([None] * 100, 1, MOST_PER_PARTITION),
+        ([0] * MAX_PER_PARTITION, 1, MAX_PER_PARTITION),
+        ([0] * (MAX_PER_PARTITION + 1), 1, MAX_PER_PARTITION),
+        ([0] * 10_000, 1, MAX_PER_PARTITION),
+        ([None] * 100, 1, MAX_PER_PARTITION),
         ([None] * 100, 32, 32),
-        ([None] * 100, 1_000, MOST_BY_KEY),
-        (list(range(MOST)), MOST, MOST),
-        (list(range(10_000)), 10_000, MOST),
+        ([None] * 100, 1_000, MAX_BY_KEY),
+        (list(range(MAX_CHAINS)), MAX_CHAINS, MAX_CHAINS),
+        (list(range(10_000)), 10_000, MAX_CHAINS),
         ([], 1, 0),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +13,19 @@ from hypothesis import strategies as st
 from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.planning.follow import follower_key, new_files, next_run, through_now
+from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.follow import (
+    NOTHING,
+    follower_key,
+    new_files,
+    next_run,
+    through_now,
+)
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.republish.receipts import receipt_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-NOTHING: dict[str, Any] = {}
 
 
 @pytest.fixture
@@ -28,7 +34,7 @@ def made(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "archive", {"t": "1"})
 
 
-def new(made: MadeArchive, since: dict[str, Any]) -> list[ArchiveFile]:
+def new(made: MadeArchive, since: ThroughJson) -> list[ArchiveFile]:
     return new_files(made.archive.snapshot(), since, through_now(made.archive.snapshot()))
 
 
@@ -45,15 +51,19 @@ def paths_of(files: Sequence[ArchiveFile]) -> list[str]:
 # runs
 
 
-def end(run: RepublishRun, through: dict[str, Any]) -> None:
-    run.write_receipt({"through": through, "sent": []})
+def sent_at(number: int) -> ThroughJson:
+    return {"generations": {"1": f"{number:012d}.json"}, "windows": []}
+
+
+def end(run: RepublishRun, through: ThroughJson) -> None:
+    run.write_receipt(receipt_of(through=through))
 
 
 def test_next_run_first(made: MadeArchive) -> None:
     """The first run begins at the beginning."""
     run, since = next_run(made.archive, "f")
 
-    assert (run.key, since) == ("f.000001", {})
+    assert (run.key, since) == ("f.000001", NOTHING)
 
 
 def test_next_run_after_receipt(made: MadeArchive) -> None:
@@ -61,27 +71,27 @@ def test_next_run_after_receipt(made: MadeArchive) -> None:
     for number in range(1, 12):
         run, since = next_run(made.archive, "f")
         assert run.key == f"f.{number:06d}"
-        assert since.get("at", 0) == number - 1
-        end(run, {"at": number})
+        assert since == (sent_at(number - 1) if number > 1 else NOTHING)
+        end(run, sent_at(number))
 
 
 @pytest.mark.parametrize("is_planned", [True, False])
 def test_next_run_not_ended(made: MadeArchive, is_planned: bool) -> None:
     """A run without receipt is gone on with; one that has no plan yet begins after those before."""
     first, _ = next_run(made.archive, "f")
-    end(first, {"at": 1})
+    end(first, sent_at(1))
     second, _ = next_run(made.archive, "f")
     second.folder.mkdir(parents=True)
     if is_planned:
         (second.folder / "plan.json").write_text("…")
 
-    assert next_run(made.archive, "f") == (second, {"at": 1})
+    assert next_run(made.archive, "f") == (second, sent_at(1))
 
 
 def test_next_run_of_other_followers(made: MadeArchive) -> None:
     """Runs of other followers, and others whose names look alike, don't count."""
     for key in ("g.000007", "f", "f.000003-0123456789ab", "ff.000009", "f.g.000008"):
-        end(RepublishRun(made.root, key), {"at": 7})
+        end(RepublishRun(made.root, key), sent_at(7))
 
     assert next_run(made.archive, "f")[0].key == "f.000001"
 

@@ -12,9 +12,12 @@ import pytest
 from kafka_drain.errors import TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.into_source import Standing, Verdict, check_sources, judge
+from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.receipts import receipt_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,7 +26,7 @@ def expected(standing: Standing, is_asked: bool, follows: bool) -> Verdict:
     """Tell the verdict by looking from the dangers: twice there, mixed, without end, archived."""
     is_source = standing.same_cluster and standing.is_archived
     if is_source and standing.exists and standing.holds_records and not is_asked:
-        return {True: Verdict.HELD, False: Verdict.MADE_AGAIN}[standing.same_life]
+        return {True: Verdict.HELD, False: Verdict.RECREATED}[standing.is_same_incarnation]
     if is_source and standing.exists and standing.holds_records:
         return Verdict.ASKED
     if is_source:
@@ -93,8 +96,10 @@ def test_check_sources_held(made: MadeArchive, id: str, says: str) -> None:
 def test_check_sources_restored_in_parts(made: MadeArchive, sent_to: str, is_part: bool) -> None:
     """Where a run of the archive has restored part of an emptied source, the refusal says so."""
     run = RepublishRun(made.root, "part-1")
-    run.write_receipt({"sent": [{"target_topic_id": sent_to}]})
-    RepublishRun(made.root, "part-2").mark_opened({})
+    entry = sent(PLAN)[0]
+    entry["target_topic_id"] = sent_to
+    run.write_receipt(receipt_of(sent=[entry]))
+    RepublishRun(made.root, "part-2").mark_opened(PLAN)
 
     with pytest.raises(TopicError) as caught:
         check(made, {T0: Log(end=5), T1: Log()}, "third")

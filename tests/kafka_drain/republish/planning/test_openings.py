@@ -16,6 +16,7 @@ from kafka_drain.republish.planning.openings import Claim, Decision, State, clai
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.json_files import read_document, write_document
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
 #: More calls of the file system than an opening takes here.
@@ -49,7 +50,7 @@ def open_run(root: UPath, plan: RepublishPlan, *, repeat: bool = False) -> str |
         claim = None if run.is_opened else claim_opening(root, plan, repeat=repeat)
         if claim is not None:
             claim.confirm()
-        run.mark_opened({})
+        run.mark_opened(PLAN)
     except ConfigError as error:
         return str(error)
     return None
@@ -75,7 +76,7 @@ def at_call(number: int, act: Callable[[], object]) -> Iterator[None]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("create_document", "read_document", "refuse_repeated"):
+        for name in ("create_document", "read_bytes", "refuse_repeated"):
             patch.setattr(openings, name, wrap(getattr(openings, name)))
         patch.setattr(openings, "_numbers", wrap(openings._numbers))
         patch.setattr(RepublishRun, "mark_opened", wrap(RepublishRun.mark_opened))
@@ -157,14 +158,14 @@ def test_claim_opening_beside(tmp_path: Path, other: RepublishPlan, repeat: bool
     assert open_run(root, other, repeat=repeat) is None
 
     claim.confirm()
-    RepublishRun(root, "a").mark_opened({})
+    RepublishRun(root, "a").mark_opened(PLAN)
     assert opened(root) == ["a", "b"]
 
 
 def test_claim_opening_of_follower(tmp_path: Path) -> None:
     """Two attempts of a follower's run don't stand in each other's way."""
     root = UPath(tmp_path)
-    plan = plan_of("f.000001", through={})
+    plan = plan_of("f.000001", through={"generations": {}, "windows": []})
     RepublishRun(root, plan.key).write_plan(plan)
     first = claim_opening(root, plan, repeat=False)
     second = claim_opening(root, plan, repeat=False)
@@ -256,7 +257,7 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bo
     if is_opened:
         # Killed before its folder said so.
         older.confirm()
-    second = run.write_plan(plan_of("a", 0, 20), instead_of=first)
+    second = run.write_plan(plan_of("a", 0, 20), replacing=first)
 
     if is_opened:
         with pytest.raises(ConfigError, match="run a started with the previous plan"):

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.republish.planning.placement import murmur2, parse_placement, partition_of_key
+from kafka_drain.republish.planning.placement import (
+    fixed_partition,
+    murmur2,
+    parse_placement,
+    partition_of_key,
+)
 
 # Of `org.apache.kafka.common.utils.UtilsTest.testMurmur2`, as Java counts: signed.
 HASHES = [
@@ -74,3 +79,11 @@ def test_parse_placement_bad(value: str | int) -> None:
     """Anything else is refused, with what would be accepted."""
     with pytest.raises(ConfigError, match=r"placement = .* accepted: original, key or a partition"):
         parse_placement(value)
+
+
+@pytest.mark.parametrize("source", [0, 7])
+@pytest.mark.parametrize(("placement", "expected"), [(0, 0), (3, 3), ("key", None)])
+def test_fixed_partition(placement: str | int, expected: int | None, source: int) -> None:
+    """A number is the partition of all records, and keys fix none."""
+    assert fixed_partition(placement, source) == expected
+    assert fixed_partition("original", source) == source

@@ -37,6 +37,16 @@ shards = st.builds(
     st.builds(ProgressSlot, text, partition),
 )
 documents = st.dictionaries(text, st.none() | st.booleans() | number | text | st.lists(text))
+# In the order in which they are written.
+bindings = st.builds(
+    lambda id, topics: {"cluster_id": id, "topics": topics}, text, st.dictionaries(text, text)
+)
+throughs = st.builds(
+    lambda generations, windows, bound: {"generations": generations, "windows": windows, **bound},
+    st.dictionaries(text, text),
+    st.lists(text),
+    st.just({}) | bindings.map(lambda bound: {"bound": bound}),
+)
 plans = st.builds(
     RepublishPlan,
     run=text,
@@ -57,7 +67,7 @@ plans = st.builds(
     size=number,
     timestamps_replaced=number,
     notes=st.lists(text).map(tuple),
-    through=st.none() | documents,
+    through=st.none() | throughs,
     archive_id=text,
 )
 
@@ -109,7 +119,7 @@ def test_plan_to_bytes_each_field(field: str) -> None:
         int: lambda: value + 1,
         dict: dict,
         tuple: lambda: value[:-1],
-        type(None): lambda: {"windows": []},
+        type(None): lambda: {"generations": {}, "windows": []},
     }[type(value)]()
     changed = replace(PLAN, **{field: other})
 

@@ -37,6 +37,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next, sealed_copy
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 # The golden archive holds offsets 0 to 41 of both partitions, a millisecond after each other.
 NOON = 1_357_041_600_000
@@ -64,7 +65,7 @@ def plan_of(
     """Plan a republish to topic copy of two partitions."""
     options = {
         name: asked.pop(name)
-        for name in ("creates_targets", "key", "files", "through", "now")
+        for name in ("apply", "key", "files", "through", "now")
         if name in asked
     }
     return make_plan(
@@ -305,8 +306,8 @@ def test_make_plan_no_target_topic(two_topics: MadeArchive) -> None:
         plan_of(two_topics.archive, files=two_topics.files, target_topic="nowhere")
 
 
-@pytest.mark.parametrize("creates_targets", [False, True])
-def test_make_plan_creates_target(two_topics: MadeArchive, creates_targets: bool) -> None:
+@pytest.mark.parametrize("apply", [False, True])
+def test_make_plan_creates_target(two_topics: MadeArchive, apply: bool) -> None:
     """A missing target is made when it is asked for, and a dry run only says so."""
     write_topic_settings(two_topics.root, {"a": TopicSettings(4, 1), "b": TopicSettings(1, 1)})
     cluster = cluster_with()
@@ -317,12 +318,12 @@ def test_make_plan_creates_target(two_topics: MadeArchive, creates_targets: bool
         files=two_topics.files,
         target_topic="{topic}_new",
         create_target=True,
-        creates_targets=creates_targets,
+        apply=apply,
     )
 
     assert [target.partitions for target in plan.targets] == [4, 1]
-    assert cluster.topic_names() == (["a_new", "b_new"] if creates_targets else [])
-    assert any("a_new will be created: 4 partitions" in n for n in plan.notes) != creates_targets
+    assert cluster.topic_names() == (["a_new", "b_new"] if apply else [])
+    assert any("a_new will be created: 4 partitions" in n for n in plan.notes) != apply
 
 
 @pytest.mark.parametrize(
@@ -335,10 +336,10 @@ def test_make_plan_creates_target(two_topics: MadeArchive, creates_targets: bool
         ({"b": "z-small"}, TopicError, "z-small has 1 partitions, but the records need"),
     ],
 )
-@pytest.mark.parametrize("creates_targets", [False, True])
+@pytest.mark.parametrize("apply", [False, True])
 def test_make_plan_creates_all_targets_or_none(
     two_topics: MadeArchive,
-    creates_targets: bool,
+    apply: bool,
     rename: dict[str, str],
     error: type[Exception],
     says: str,
@@ -359,10 +360,53 @@ def test_make_plan_creates_all_targets_or_none(
             target_topic="{topic}_new",
             rename=rename,
             create_target=True,
-            creates_targets=creates_targets,
+            apply=apply,
         )
 
     assert cluster.topic_names() == ["z-small"]
+
+
+@pytest.mark.parametrize("apply", [False, True])
+@pytest.mark.parametrize(
+    ("delivery", "offsets", "is_refused"),
+    [
+        ("exactly_once", (), True),
+        ("exactly_once", ("t:1:9-10",), True),
+        ("exactly_once", ("t:0:0-9", "t:1:0-9", "t:1:10-20"), False),
+        ("at_least_once", (), False),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_make_plan_header_name_with_nul(
+    tmp_path: Path,
+    apply: bool,
+    delivery: str,
+    offsets: tuple[str, ...],
+    is_refused: bool,
+    together: bool,
+) -> None:
+    """A selected record that can't be sent as it is refuses the run before a topic is made."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({TopicPartition("t", p): dense(0, 9) for p in (0, 1)}, together=together)
+    with_nul = [{"key": "a\0b", "value": b"1"}]
+    made.seal({TopicPartition("t", 1): dense(9, 10)}, together=together, headers=with_nul)
+    made.seal({TopicPartition("t", 1): dense(10, 20)}, together=together)
+    write_topic_settings(made.root, {"t": TopicSettings(2, 1)})
+    cluster = cluster_with()
+    asked: dict[str, Any] = {
+        "files": made.files,
+        "apply": apply,
+        "delivery": delivery,
+        "create_target": True,
+        "offsets": offsets,
+    }
+
+    if not (apply and is_refused):
+        assert plan_of(made.archive, cluster, **asked).records
+        return
+    with pytest.raises(SourceRecordError, match=r"offset 9 of t-1 has .*nothing was sent"):
+        plan_of(made.archive, cluster, **asked)
+    assert cluster.topic_names() == []
 
 
 def test_make_plan_topic_made_again(tmp_path: Path) -> None:
@@ -527,7 +571,7 @@ def test_make_plan_repeated(copied: Archive) -> None:
     run.write_plan(before)
     assert plan_of(copied).records == RECORDS
 
-    run.mark_opened({})
+    run.mark_opened(PLAN)
 
     with pytest.raises(ConfigError, match=f"run {before.key} started to send records of flights-0"):
         plan_of(copied)
@@ -563,10 +607,10 @@ def test_make_plan_follower_repeats(copied: Archive) -> None:
         run = RepublishRun(copied.root, key)
         run.write_plan(earlier)
         if key == "f.000001":
-            run.mark_opened({})
+            run.mark_opened(PLAN)
     assert plan_of(copied, files=files, through=through, key="f.000002").records == RECORDS
 
-    run.mark_opened({})
+    run.mark_opened(PLAN)
 
     with pytest.raises(ConfigError, match=r"run other\.000001 started to send"):
         plan_of(copied, files=files, through=through, key="f.000002")

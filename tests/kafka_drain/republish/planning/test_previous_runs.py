@@ -14,11 +14,17 @@ from upath import UPath
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
-from kafka_drain.republish.planning.previous_runs import refuse_repeated, sent
+from kafka_drain.republish.planning.previous_runs import (
+    is_of_same_run,
+    refuse_repeated,
+    repeated,
+    sent,
+)
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.receipts import receipt_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -51,9 +57,9 @@ def note(root: UPath, plan: RepublishPlan, *, is_done: bool) -> None:
     """Leave a run behind: as it is when it has ended, or while it is on."""
     run = RepublishRun(root, plan.key)
     run.write_plan(plan)
-    run.mark_opened({})
+    run.mark_opened(PLAN)
     if is_done:
-        run.write_receipt({"sent": sent(plan)})
+        run.write_receipt(receipt_of(sent=sent(plan)))
 
 
 @pytest.fixture(params=[True, False], ids=["ended", "on"])
@@ -132,7 +138,7 @@ def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"started to send .* Name that run to resume it"):
         refuse_repeated(root, plan_of("now"))
 
-    RepublishRun(root, "before").write_receipt({"sent": sent(plan_of("before"))})
+    RepublishRun(root, "before").write_receipt(receipt_of(sent=sent(plan_of("before"))))
 
     with pytest.raises(
         ConfigError, match=r"has sent .* duplicated\. Choose other records"
@@ -173,13 +179,13 @@ def test_sent_survives_its_receipt(tmp_path: Path) -> None:
     rows = Rows((OffsetRange(0, 3), OffsetRange(5, 7), OffsetRange(9, 99)), from_ms=4)
     plan = plan_of("key", 2, 12, rows=rows)
 
-    run.write_receipt({"sent": sent(plan)})
+    run.write_receipt(receipt_of(sent=sent(plan)))
     receipt = run.receipt()
 
     assert receipt is not None
     assert receipt["sent"] == sent(plan)
     [entry] = receipt["sent"]
-    assert entry["ranges"] == [[2, 3], [5, 7], [9, 12]]
+    assert entry["ranges"] == [(2, 3), (5, 7), (9, 12)]
     assert (entry["from_ms"], entry["to_ms"]) == (4, None)
     assert (entry["source_topic_id"], entry["target_topic_id"]) == ("id", "copy-id")
 
@@ -233,3 +239,53 @@ def test_refuse_repeated_property(
         assert empty or records_of(before) & records_of(now)
     else:
         assert not records_of(before) & records_of(now)
+
+
+def test_sent_entry() -> None:
+    """An entry says where a shard's records come from and go; empty ranges are left out."""
+    rows = Rows((OffsetRange(0, 2), OffsetRange(3, 5), OffsetRange(12, 20)), from_ms=1, to_ms=2)
+    plan = plan_of("key", 2, 12, rows=rows)
+    [shard] = plan.shards
+
+    assert sent(plan) == [
+        {
+            "source_topic": shard.source.topic,
+            "source_topic_id": shard.topic_id,
+            "source_partition": shard.source.partition,
+            "ranges": [(3, 5)],
+            "from_ms": 1,
+            "to_ms": 2,
+            "records": shard.records,
+            "target_topic": shard.target_topic,
+            "target_topic_id": "copy-id",
+            "target_partition": shard.target_partition,
+        }
+    ]
+
+
+def test_repeated() -> None:
+    """Records that both plans send are named; none are where they don't overlap."""
+    plan = plan_of("a", 0, 10)
+
+    assert repeated(plan, sent(plan_of("b", 10, 20))) is None
+    assert "with offsets 0 to 9" in (repeated(plan, sent(plan_of("b", 9, 20))) or "")
+
+
+def test_is_of_same_run_follower_with_dot() -> None:
+    """Only the last part of a key is a follower's number."""
+    plan = plan_of("f.g.000001", through={"generations": {}, "windows": []})
+
+    assert is_of_same_run(plan, "f.g.000002")
+    assert not is_of_same_run(plan, "f.000001")
+
+
+def test_refuse_repeated_after_others(tmp_path: Path) -> None:
+    """Runs that never opened, and the run itself, don't end the search."""
+    root = UPath(tmp_path)
+    plan = plan_of("b")
+    for key in ("a", "b"):
+        RepublishRun(root, key).write_plan(plan_of(key))
+    RepublishRun(root, "c").write_receipt(receipt_of(sent=sent(plan_of("c"))))
+
+    with pytest.raises(ConfigError, match="run c has sent"):
+        refuse_repeated(root, plan)

@@ -14,12 +14,13 @@ from upath import UPath
 from kafka_drain.cli.main import main
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republish.planning import runs
-from kafka_drain.republish.planning.abandon import unended_run
+from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.receipts import receipt_of
 
 # What Kafka takes as a group, a transactional id or a topic's name, and every file system.
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")
@@ -80,17 +81,17 @@ def test_write_plan_once(run: RepublishRun) -> None:
 def test_write_plan_instead(run: RepublishRun) -> None:
     """While a run hasn't opened, a plan may take another one's place; the last one counts."""
     first = run.write_plan(PLAN)
-    second = run.write_plan(replace(PLAN, size=2), instead_of=first)
+    second = run.write_plan(replace(PLAN, size=2), replacing=first)
 
     assert (second.size, run.plan(), run.replaced()) == (2, second, {first.sha256})
     # Of two who plan again at one moment the later one takes what it finds.
-    assert run.write_plan(replace(PLAN, size=3), instead_of=first) == second
+    assert run.write_plan(replace(PLAN, size=3), replacing=first) == second
     for size in range(3, 13):
-        second = run.write_plan(replace(PLAN, size=size), instead_of=second)
+        second = run.write_plan(replace(PLAN, size=size), replacing=second)
     assert run.plan() == second
     assert (second.size, len(run.replaced())) == (12, 11)
-    run.mark_opened({})
-    assert run.write_plan(replace(PLAN, size=13), instead_of=second) == second
+    run.mark_opened(PLAN)
+    assert run.write_plan(replace(PLAN, size=13), replacing=second) == second
 
 
 def test_write_plan_instead_meets_opening(
@@ -101,12 +102,12 @@ def test_write_plan_instead_meets_opening(
     real = runs.create_text
 
     def create_text(path: UPath, text: str) -> bool:
-        run.mark_opened({})
+        run.mark_opened(PLAN)
         return real(path, text)
 
     monkeypatch.setattr(runs, "create_text", create_text)
 
-    assert run.write_plan(replace(PLAN, size=2), instead_of=first) == first
+    assert run.write_plan(replace(PLAN, size=2), replacing=first) == first
 
 
 def test_unended_run(tmp_path: Path) -> None:
@@ -115,15 +116,15 @@ def test_unended_run(tmp_path: Path) -> None:
     keys = [run_key("a b"), f"{follower_key('m')}.000001", f"{follower_key('m')}.000002"]
     for key in keys:
         RepublishRun(archive.root, key).write_plan(PLAN)
-    RepublishRun(archive.root, keys[1]).write_receipt({})
+    RepublishRun(archive.root, keys[1]).write_receipt(receipt_of())
 
-    assert unended_run(archive, "m").key == keys[2]
-    assert unended_run(archive, "a b").key == keys[0]
-    assert unended_run(archive, keys[0]).key == keys[0]
+    assert unfinished_run(archive, "m").key == keys[2]
+    assert unfinished_run(archive, "a b").key == keys[0]
+    assert unfinished_run(archive, keys[0]).key == keys[0]
     with pytest.raises(ConfigError, match="has finished and has a receipt"):
-        unended_run(archive, keys[1])
+        unfinished_run(archive, keys[1])
     with pytest.raises(ConfigError, match="has no run 'x'"):
-        unended_run(archive, "x")
+        unfinished_run(archive, "x")
 
 
 def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +156,7 @@ def test_write_plan_gives_its_hash(run: RepublishRun) -> None:
 def test_run_file_changed(run: RepublishRun, name: str) -> None:
     """A file whose bytes were changed is refused by name."""
     run.write_plan(PLAN)
-    run.write_receipt({"records": 100})
+    run.write_receipt(receipt_of(records=100))
     path = run.folder / f"{name}.json"
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
 
@@ -165,8 +166,8 @@ def test_run_file_changed(run: RepublishRun, name: str) -> None:
 
 def test_write_receipt_once(run: RepublishRun) -> None:
     """The first receipt counts."""
-    assert run.write_receipt({"records": 1})
-    assert not run.write_receipt({"records": 2})
+    assert run.write_receipt(receipt_of(records=1))
+    assert not run.write_receipt(receipt_of(records=2))
 
     receipt = run.receipt()
     assert receipt is not None
@@ -175,8 +176,8 @@ def test_write_receipt_once(run: RepublishRun) -> None:
 
 def test_mark_opened(run: RepublishRun) -> None:
     """A run is opened for good."""
-    run.mark_opened({"plan": "a"})
-    run.mark_opened({"plan": "a"})
+    run.mark_opened(PLAN)
+    run.mark_opened(PLAN)
 
     assert run.is_opened
 
@@ -193,7 +194,7 @@ def test_list_runs_by_key(tmp_path: Path) -> None:
     """Runs come by key, and a file that lies between their folders is none."""
     root = UPath(tmp_path)
     for key in ("b.000002", "a", "b.000010"):
-        RepublishRun(root, key).write_receipt({"key": key})
+        RepublishRun(root, key).write_receipt(receipt_of(key=key))
     (root / "republish" / ".DS_Store").write_text("")
 
     found = {run.key: run.receipt() for run in list_runs(root)}

@@ -13,7 +13,7 @@ from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
-from kafka_drain.republish.sending.arrow_records import Row, offset_of_nul, provenance, rows_of
+from kafka_drain.republish.sending.arrow_records import Row, provenance, rows_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -64,27 +64,6 @@ def test_rows_of_filtered() -> None:
     batch = batch_of(ROWS).filter(pa.array([False, True, False, True, True]))
 
     assert list(rows_of(batch)) == [ROWS[1], ROWS[3], ROWS[4]]
-
-
-NUL: list[Row] = [
-    (b"k\0", b"v\0", [("a", b"\0"), ("b", b"1")], 0, 5),
-    (b"k", b"v", None, 0, 7),
-    (b"k", b"v", [("a", b""), ("b\0c", b"1")], 0, 9),
-    (b"k", b"v", [("\0", b"")], 0, 10),
-]
-
-
-def test_offset_of_nul() -> None:
-    """The first record with a NUL in a header's name is found in any part of a batch."""
-    batch = batch_of([*ROWS, *NUL])
-    offsets = [row[4] for row in (*ROWS, *NUL)]
-
-    assert offset_of_nul(batch_of(ROWS)) is None
-    for start in range(len(offsets)):
-        for end in range(start + 1, len(offsets) + 1):
-            with_nul = [offset for offset in offsets[start:end] if offset in (9, 10)]
-            expected = with_nul[0] if with_nul else None
-            assert offset_of_nul(batch.slice(start, end - start)) == expected
 
 
 def test_rows_of_no_headers() -> None:

@@ -175,3 +175,49 @@ def test_after_failure_knows_nothing() -> None:
 
     assert (pace.rate, pace.proven) == (0, 0)
     assert pace.seconds < 20.0
+
+
+@pytest.mark.parametrize(
+    ("pace", "size", "took", "expected"),
+    [
+        (Pace(TIMEOUT, 3.0), 500, 2.0, Pace(TIMEOUT, 6.0, FIRST_BYTES, 250.0, 500)),
+        (Pace(TIMEOUT, 15.0, 10), 500, 0.5, Pace(TIMEOUT, 20.0, 40, 1000.0, 500)),
+        (Pace(TIMEOUT, 3.0, 1, 9.0, 9), 7, 0.0, Pace(TIMEOUT, 6.0, 4, 7000.0, 7)),
+    ],
+)
+def test_after_commit(pace: Pace, size: int, took: float, expected: Pace) -> None:
+    """A commit doubles the time up to its limit, and sets what was proven and at which rate."""
+    assert pace.after_commit(size, took) == expected
+
+
+def test_after_failure_is_whole() -> None:
+    """The first bytes stay a whole number."""
+    assert repr(Pace(TIMEOUT, 3.0, 7).after_failure().first) == "1"
+
+
+def test_most_on_the_way_no_time() -> None:
+    """Without time passed, no rate is known."""
+    assert Pace(TIMEOUT, 3.0, first=1).most_on_the_way(100, 0.0) == 1
+
+
+def test_pacer_counts() -> None:
+    """What is queued takes room until it is acknowledged; both ends change the pace."""
+    now = 10.0
+    pacer = Pacer(TIMEOUT, lambda: now)
+    pacer.pace = Pace(TIMEOUT, 3.0, first=1)
+    now = 12.0
+    assert pacer.room(0) == 1
+    pacer.queued(2, 1000)
+    assert pacer.room(2) == 1 - 1000 - 2 * RECORD_BYTES
+    assert pacer.room(1) == 1 - 1000 - 2 * RECORD_BYTES
+    # 1,200 bytes in two seconds; a twelfth of the timeout is five.
+    assert pacer.room(0) == 3000
+    assert not pacer.is_over
+    now = 13.5
+    assert pacer.is_over
+
+    now = 14.0
+    pacer.committed()
+    assert pacer.pace == Pace(TIMEOUT, 6.0, 4, 300.0, 1200)
+    pacer.failed()
+    assert pacer.pace == Pace(TIMEOUT, 3.0, 1)

@@ -67,9 +67,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def transactions_that(
-    fail: Callable[[], Exception | None], patch: pytest.MonkeyPatch, ledger: Exception | None
+    fail: Callable[[], Exception | None], patch: pytest.MonkeyPatch, store: Exception | None
 ) -> None:
-    """Let transactions of five records fail or not, and the ledger when it is asked after them."""
+    """Let transactions of five records fail or not, and the store when it is asked after them."""
 
     def transactions(*_: Any) -> Iterator[int]:
         error = fail()
@@ -78,21 +78,21 @@ def transactions_that(
         yield 5
 
     def read(*_: Any) -> None:
-        if ledger is not None:
-            raise ledger
+        if store is not None:
+            raise store
 
     patch.setattr(sending, "_transactions", transactions)
     patch.setattr(sending, "_refuse_if_superseded", read)
 
 
 @pytest.mark.parametrize("error", [UNAVAILABLE, LOST])
-@pytest.mark.parametrize("ledger", [None, UNAVAILABLE])
+@pytest.mark.parametrize("store", [None, UNAVAILABLE])
 def test_send_shard_waits_for_kafka(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, ledger: Exception | None
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, store: Exception | None
 ) -> None:
-    """Kafka may be away for as long as a run promises to wait, its ledger too."""
+    """Kafka may be away for as long as a run promises to wait, its store too."""
     fails = lambda: error if clock.now < sending.PATIENCE_SECONDS else None  # noqa: E731
-    transactions_that(fails, monkeypatch, ledger)
+    transactions_that(fails, monkeypatch, store)
 
     assert sending.send_shard(job()) == 5
     assert clock.now >= sending.PATIENCE_SECONDS
@@ -166,7 +166,7 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(0, 1_000, 3))
     answers: list[Any] = [UNAVAILABLE, UNAVAILABLE, {}, UNAVAILABLE, {}]
 
-    class Ledger:
+    class ProgressStore:
         def __init__(self, *_: Any, **__: Any) -> None: ...
 
         def read(self, *_: Any) -> Any:
@@ -182,7 +182,7 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
             tick()
 
     said: list[str] = []
-    monkeypatch.setattr(republishing, "Ledger", Ledger)
+    monkeypatch.setattr(republishing, "ProgressStore", ProgressStore)
     monkeypatch.setattr(
         republishing, "Progress", lambda *a: Progress(*a, clock=lambda: float(next(seconds)))
     )

@@ -61,7 +61,7 @@ def plain(*contents: int) -> list[Token]:
 
 
 def counts(found: PartitionMatch) -> tuple[int, int, int, int]:
-    return found.lost, found.twice, found.out_of_order, found.foreign
+    return found.lost, found.duplicates, found.out_of_order, found.unplanned
 
 
 # The oracle
@@ -201,7 +201,7 @@ def test_match_damaged(
     found = Case(shards, target, batch).match()
 
     lost, twice, foreign = oracle_counts(shards, target)
-    assert (found.lost, found.twice, found.foreign) == (lost, twice, foreign)
+    assert (found.lost, found.duplicates, found.unplanned) == (lost, twice, foreign)
     assert found.found == found.expected - lost == len(places) - lost
     missing, surplus = oracle_differs(shards, target)
     if lost or twice:
@@ -348,7 +348,7 @@ def test_match_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.is_exact
     assert len(found.notes) == 1
     assert Case(shards, [(1, 1)] * 5_999, batch=1_000).match().lost == 1
-    assert Case(shards, [(1, 1)] * 6_001, batch=1_000).match().twice == 1
+    assert Case(shards, [(1, 1)] * 6_001, batch=1_000).match().duplicates == 1
 
 
 def test_match_long_doubt() -> None:

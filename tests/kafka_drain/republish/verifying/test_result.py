@@ -17,13 +17,13 @@ from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block
 from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
 
-NONE, ONE = {"lost": 0, "twice": 0, "out_of_order": 0}, (0, 1, 2)
+NONE, ONE = {"lost": 0, "duplicates": 0, "out_of_order": 0}, (0, 1, 2)
 COMBINATIONS = [dict(zip(NONE, found, strict=True)) for found in product(ONE, repeat=3)]
 
 
 def match(**found: Any) -> PartitionMatch:
     """What was found in a partition that ten records were planned for."""
-    shown = {"expected": 10, "found": 10, "foreign": 0, "compacted": 0, "fingerprint": "f"}
+    shown = {"expected": 10, "found": 10, "unplanned": 0, "compacted": 0, "fingerprint": "f"}
     return PartitionMatch(**{**NONE, **shown, "mappings": {}, **found})
 
 
@@ -40,7 +40,7 @@ def test_is_exact(found: dict[str, int]) -> None:
     assert is_exact(**found) is (found == NONE)
     assert match(**found).is_exact is (found == NONE)
     # What is others', and what compaction took, changes nothing.
-    assert match(**found, foreign=3, compacted=3).is_exact is (found == NONE)
+    assert match(**found, unplanned=3, compacted=3).is_exact is (found == NONE)
 
 
 @pytest.mark.parametrize("found", COMBINATIONS)
@@ -58,8 +58,8 @@ def test_gets_receipt(found: dict[str, int], is_first: bool) -> None:
 
 def test_verification_sums() -> None:
     """The figures are those of all partitions."""
-    first = match(lost=1, twice=2, out_of_order=3, foreign=4, compacted=5, notes=("a",))
-    second = match(expected=20, lost=10, twice=20, out_of_order=30, foreign=40, compacted=50)
+    first = match(lost=1, duplicates=2, out_of_order=3, unplanned=4, compacted=5, notes=("a",))
+    second = match(expected=20, lost=10, duplicates=20, out_of_order=30, unplanned=40, compacted=50)
 
     found = verification(first, second)
 

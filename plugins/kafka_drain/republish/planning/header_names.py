@@ -1,0 +1,89 @@
+"""Find records whose header names Kafka's client can't send, before the first record is sent.
+
+librdkafka cuts a header name off at a NUL, and would send the header under another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.reader import read_columns, topic_of
+from kafka_drain.data_files.records import path_of
+from kafka_drain.errors import DataFileError, SourceRecordError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.planning.selection import Rows
+from kafka_drain.republish.planning.shards import ShardFile
+
+__all__ = ["nul_error", "offset_of_nul", "refuse_nul"]
+
+
+def offset_of_nul(batch: pa.RecordBatch) -> int | None:
+    """Return the offset of the first record with a NUL in a header name; None if there is none.
+
+    Args:
+        batch: Has the columns `headers` and `offset`.
+    """
+    column = batch["headers"]
+    names = column.flatten()
+    if not len(names):
+        return None
+    with_nul = pc.match_substring(names.field("key"), "\0")
+    if not pc.any(with_nul).as_py():
+        return None
+    at = with_nul.to_pylist().index(True)
+    row: int = pc.list_parent_indices(column)[at].as_py()
+    return int(batch["offset"][row].as_py())
+
+
+def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordError:
+    """Return the error for a record with a NUL in a header name.
+
+    Args:
+        source: The record's partition.
+        offset: Its offset.
+        said: What the error says about records, such as "nothing was sent".
+    """
+    return SourceRecordError(
+        f"the record at offset {offset:,} of {source} has a header with a NUL in its name, which "
+        f"librdkafka would cut off there; {said}. Leave the record out (offsets), or send it with "
+        "delivery at_least_once: Spark's Kafka sink keeps such names"
+    )
+
+
+def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Rows]) -> None:
+    """Refuse a file with a selected record that has a NUL in a header name.
+
+    Only the few columns that this needs are read, in bounded memory. Parquet and ORC need 0.1 µs
+    per record, which is little; Avro and JSON are decoded as a whole, at 5 to 20 µs per record.
+
+    Args:
+        root: The archive's folder, a path or a URL.
+        file: The file.
+        selected: Which of its rows are sent, by partition.
+
+    Raises:
+        SourceRecordError: Names the record.
+        DataFileError: When the file can't be read; names its path.
+        FileNotFoundError: When the file doesn't exist.
+    """
+    in_topic_folder = topic_of(file.path) is not None
+    needed = ["partition", "offset"] + ["topic"] * (not in_topic_folder)
+    needed += ["timestamp"] * any(rows.has_times for rows in selected.values())
+    path = path_of(root, file.path)
+    try:
+        for batch in read_columns(path, file.file_format, needed, ["headers"]):
+            if "headers" not in batch.schema.names:
+                return
+            if offset_of_nul(batch) is None:
+                continue
+            for source, rows in sorted(selected.items(), key=lambda item: item[0]):
+                wanted = wanted_rows(batch, source, rows, in_topic_folder=in_topic_folder)
+                offset = offset_of_nul(wanted)
+                if offset is not None:
+                    raise nul_error(source, offset, "nothing was sent")
+    except DataFileError as error:
+        raise DataFileError(f"{file.path}: {error}") from error
