@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = ["SEALED_END", "SealError", "seal", "unseal"]
+__all__ = ["SEALED_END", "SealError", "check_seal", "seal", "unseal"]
 
 _SEAL = b',"sha256":"'
 #: End of a sealed file.
@@ -29,8 +29,8 @@ def seal(document: dict[str, Any]) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
 
 
-def unseal(content: bytes) -> dict[str, Any]:
-    """Verify a file's bytes and return the JSON object, with its hash as `sha256`.
+def check_seal(content: bytes) -> str:
+    """Verify a file's bytes and return their hash.
 
     Raises:
         SealError: When a byte was changed, or the content was never sealed.
@@ -41,5 +41,11 @@ def unseal(content: bytes) -> dict[str, Any]:
     written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("the SHA-256 at its end doesn't match its bytes")
+    return written
+
+
+def unseal(content: bytes) -> dict[str, Any]:
+    """Return the JSON object of a file, with its hash as `sha256`; raises like `check_seal`."""
+    check_seal(content)
     document: dict[str, Any] = json.loads(content)
     return document

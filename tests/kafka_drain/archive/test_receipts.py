@@ -37,7 +37,7 @@ SMALL = Receipt(
     sealed_at="2013-01-01T12:00:00.000+00:00",
     previous="0" * 64,
     partitions=(
-        SealedPartition(
+        SealedPartition.of(
             tp=A,
             range=OffsetRange(0, 5),
             records=4,
@@ -52,7 +52,7 @@ SMALL = Receipt(
             gaps_so_far={GapReason.CONTROL: 1},
         ),
     ),
-    files=(SealedFile("f", 9, "ab", (SealedContent(A, 0, 3, 4, 1, 2),)),),
+    files=(SealedFile("f", 9, "ab", (SealedContent.of(A, 0, 3, 4, 1, 2),)),),
     files_so_far=FileSet().plus([("f", 9)]),
     fingerprint="00000000000000ff",
     acknowledged=("t:0:4-5",),
@@ -74,9 +74,9 @@ def ranges(draw: st.DrawFn) -> OffsetRange:
     return OffsetRange(start, start + draw(st.integers(0, 1 << 40)))
 
 
-contents = st.builds(SealedContent, partition, number, number, number, time, time, st.booleans())
+contents = st.builds(SealedContent.of, partition, number, number, number, time, time, st.booleans())
 partitions = st.builds(
-    SealedPartition,
+    SealedPartition.of,
     tp=partition,
     range=ranges(),
     records=number,
@@ -230,7 +230,7 @@ def test_receipt_names_sort() -> None:
 )
 def test_sealed_content_dense(first: int, last: int, records: int, dense: bool) -> None:
     """A file without holes holds as many records as offsets lie between its first and last."""
-    assert SealedContent(A, first, last, records).is_dense == dense
+    assert SealedContent.of(A, first, last, records).is_dense == dense
 
 
 # FileSet

@@ -414,7 +414,7 @@ def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:
     receipt = opened.last_receipt()
     assert receipt is not None
     parts = tuple(
-        replace(part, range=OffsetRange(END - 2, part.range.end), start_so_far=END - 2)
+        replace(part, start=END - 2, so_far=replace(part.so_far, start=END - 2))
         for part in receipt.partitions
     )
     older = replace(receipt, partitions=parts, journal=0)
