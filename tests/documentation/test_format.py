@@ -923,8 +923,10 @@ def by_the_page(root: Path) -> dict[str, str]:
     archive = json.loads((root / "archive.json").read_text())
     generation = json.loads((root / "generations/0001/generation.json").read_text())
     generation.pop("topics", None)
+    settings = [archive.get("isolation_level", "read_committed"), archive.get("retention")]
     return {
         "archive.json": canonical([archive["pipeline"], archive["cluster_id"]]),
+        f"settings/{canonical(settings)}": "accepted",
         "generations/0001/generation.json": canonical(generation),
     }
 

@@ -25,7 +25,7 @@ from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
 from kafka_drain.archive.format_version import READABLE
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
@@ -276,7 +276,10 @@ class Replaced(TypedDict):
 
 
 def _interval(bounds: list[str]) -> list[str]:
-    Interval.parse(bounds)
+    try:
+        Interval.parse(bounds)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
     return bounds
 
 
@@ -476,7 +479,7 @@ class OverviewDocument(Document):
     """`overview.json`: state of the archive at its last validation; see `make_overview`."""
 
     pipeline: str
-    verdict: Verdict
+    verdict: str
     validated_at: str
     files: int
     bytes: int

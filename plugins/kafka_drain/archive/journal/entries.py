@@ -232,7 +232,7 @@ def parse_entry(content: bytes) -> Entry:
     try:
         document = _SHAPE.parse(content)
     except DocumentError as error:
-        raise ValueError(f"not an entry known to this release: it {error}") from error
+        raise ValueError(f"not an entry known to this release (it {error})") from error
     return Entry(
         number=document.entry,
         previous=document.previous,
