@@ -287,26 +287,26 @@ class WindowPlan(VersionedDocument):
     """`plan.json`: the contents of a window, fixed before it is written.
 
     Attributes:
-        ranges: Its offsets, sorted and disjoint for each partition.
-        format: Format of its files.
-        replaces: Files, relative to the archive, that it replaces.
-        partition_by: Columns named by its folders.
-        opened_at: Time of opening, in ISO 8601.
         interval: Data interval of a backfill: start (inclusive) and end (exclusive).
         topics: Topic ids by topic, for a backfill.
         before: Time before which all records of a deletion are.
         replaced: Contents of the replaced files, for a window that replaces intact files.
+        ranges: Its offsets, sorted and disjoint for each partition.
+        replaces: Files, relative to the archive, that it replaces.
+        format: Format of its files.
+        partition_by: Columns named by its folders.
+        opened_at: Time of opening, in ISO 8601.
     """
 
-    ranges: list[OffsetRow]
-    format: FileFormat
-    replaces: list[str]
-    partition_by: list[str] = []
-    opened_at: str = ""
     interval: Annotated[list[str], AfterValidator(_interval)] | None = None
     topics: dict[str, str] = {}
     before: str = ""
     replaced: Replaced | None = None
+    ranges: list[OffsetRow]
+    replaces: list[str]
+    format: FileFormat
+    partition_by: list[str] = []
+    opened_at: str = ""
 
     @property
     def start(self) -> datetime | None:
