@@ -12,10 +12,30 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
+from upath import UPath
 
+from kafka_drain.archive import receipts
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
+from kafka_drain.archive.documents import (
+    ArchiveDocument,
+    GenerationDocument,
+    HeadDocument,
+    IdentityDocument,
+    ObservedDocument,
+    OverviewDocument,
+    ReadFromDocument,
+    ReportDocument,
+    ReprocessDocument,
+    SchemasDocument,
+    ToldDocument,
+    ToldWindowDocument,
+    TopicsDocument,
+    WindowPlan,
+)
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.journal import entries
 from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
 from kafka_drain.archive.journal.files import note_sealed
@@ -24,7 +44,7 @@ from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.events.published import begin_publication, note_windows
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
@@ -49,7 +69,7 @@ from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.decoding import plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.plan import Cut
@@ -610,6 +630,194 @@ def test_receipt_of_window_in_a_chain(documents: Documents) -> None:
     assert not is_valid("receipt", {**of_batch, "replaces": ["a file"]})
 
 
+# the types
+
+
+def of_sealed(parse: Callable[[bytes, str], object]) -> Callable[[UPath, bytes], object]:
+    """Return a reader of documents that are sealed again after each edit."""
+
+    def read(path: UPath, content: bytes) -> object:
+        document = json.loads(content)
+        if isinstance(document, dict):
+            document.pop("sha256", None)
+            content = seal_document(document)
+        return parse(content, str(path))
+
+    return read
+
+
+def read_lease(path: UPath, content: bytes) -> FoundLease:
+    """Read a lease; one that isn't known is refused here."""
+    path.write_bytes(content)
+    found = find_lease(path.parent)
+    assert found is not None
+    if found.token is None:
+        raise ArchiveError(f"{path} {found}")
+    return found
+
+
+#: Reads a document of each schema; those of republishes have readers of their own.
+READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
+    "archive": ArchiveDocument.parse,
+    "generation": GenerationDocument.parse,
+    "identity": IdentityDocument.parse,
+    "journal-entry": of_sealed(lambda content, name: parse_entry(content)),
+    "journal-head": HeadDocument.parse,
+    "lease": read_lease,
+    "observed": ObservedDocument.parse,
+    "overview": OverviewDocument.parse,
+    "read-from": ReadFromDocument.parse,
+    "receipt": of_sealed(parse_receipt),
+    "report": ReportDocument.parse,
+    "reprocess": ReprocessDocument.parse,
+    "schemas": SchemasDocument.parse,
+    "told-generations": ToldDocument.parse,
+    "told-window": ToldWindowDocument.parse,
+    "topics": TopicsDocument.parse,
+    "window-plan": WindowPlan.parse,
+}
+#: Keys that no reader needs: sealing computes the first anew.
+NOT_NEEDED = {
+    "generation": {"format_version", "generation", "topics"},
+    "journal-entry": {"sha256"},
+    "receipt": {"sha256"},
+    "window-plan": {"partition_by", "opened_at"},
+}
+
+
+def encoded(document: Any) -> bytes:
+    """Return a document as a file holds it."""
+    return json.dumps(document).encode()
+
+
+def edits(name: str, documents: Documents) -> Iterator[tuple[str, bool, Any, dict[str, Any]]]:
+    """Yield each key of a schema, whether it is required, a document, and the object with it."""
+    mine = [document for _, path, document in documents if schemas_of(path) == [name]]
+    for path, _, is_required in named(SCHEMAS[name]):
+        keys = tuple(path.split("."))
+        for document in mine:
+            changed = copy.deepcopy(document)
+            held = [place for place in places(changed, keys) if keys[-1] in place]
+            if held:
+                yield path, is_required, changed, held[0]
+                break
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reader_document(name: str, documents: Documents, tmp_path: Path) -> None:
+    """Each document is read, also with a key of a later release in each of its objects."""
+    path = UPath(tmp_path / "lock.json")
+    for _, where, document in documents:
+        if schemas_of(where) == [name]:
+            READERS[name](path, encoded(document))
+    for key, _, changed, held in edits(name, documents):
+        if name != "topics" and not key.startswith(("topics", "source")):
+            READERS[name](path, encoded(changed))
+            held["of_a_later_release"] = [None]
+            READERS[name](path, encoded(changed))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reader_key_missing(name: str, documents: Documents, tmp_path: Path) -> None:
+    """A document without a key is refused, naming the key, if its schema requires the key."""
+    path = UPath(tmp_path / "lock.json")
+    for key, is_required, changed, held in edits(name, documents):
+        last = key.rpartition(".")[2].removesuffix("[]")
+        del held[last]
+        if not is_required or key in NOT_NEEDED.get(name, ()):
+            READERS[name](path, encoded(changed))
+            continue
+        with pytest.raises(ValueError if name == "journal-entry" else KafkaDrainError) as caught:
+            READERS[name](path, encoded(changed))
+        if name != "lease":
+            assert ("format" if last == "format_version" else last) in str(caught.value), key
+            assert name == "journal-entry" or "lock.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reader_wrong_type(name: str, documents: Documents, tmp_path: Path) -> None:
+    """A value is refused, naming its key, if its type isn't the schema's."""
+    path = UPath(tmp_path / "lock.json")
+    for key, is_required, changed, held in edits(name, documents):
+        may_be_null = not is_required or key in NOT_NEEDED.get(name, ())
+        if key == "sha256" and name in ("receipt", "journal-entry"):
+            continue
+        last = key.rpartition(".")[2].removesuffix("[]")
+        allowed = next(schema for each, schema, _ in named(SCHEMAS[name]) if each == key)
+        for value in WRONG:
+            if fits(value, allowed) or (value is None and may_be_null):
+                continue
+            held[last] = value
+            kind = ValueError if name == "journal-entry" else KafkaDrainError
+            with pytest.raises(kind) as caught:
+                READERS[name](path, encoded(changed))
+            if name != "lease":
+                shown = "format" if last == "format_version" else last
+                assert shown in str(caught.value), key
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether a value has a schema's type, whatever else the schema asks of it."""
+    if "const" in schema:
+        return False
+    return bool(Draft202012Validator({"type": schema["type"]}).is_valid(value))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"text"', b"\xff", b"null"])
+def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> None:
+    """A file that isn't a JSON object is refused."""
+    reader = READERS[name]
+    kind = ValueError if name == "journal-entry" else KafkaDrainError
+    if name in ("receipt", "journal-entry"):
+        parse = parse_receipt if name == "receipt" else parse_entry
+        with pytest.raises(kind):
+            parse(content)
+        return
+    with pytest.raises(kind, match=r"lock\.json"):
+        reader(UPath(tmp_path / "lock.json"), content)
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", True, 1.0, None, [1]])
+@pytest.mark.parametrize("name", ["archive", "generation", "receipt", "journal-entry"])
+def test_reader_unknown_version(
+    name: str, version: Any, documents: Documents, tmp_path: Path
+) -> None:
+    """A document of a version that isn't known is refused by its version."""
+    document = next(d for _, path, d in documents if schemas_of(path) == [name])
+
+    with pytest.raises((KafkaDrainError, ValueError), match=r"format (version )?\S+"):
+        READERS[name](UPath(tmp_path / "a.json"), encoded({**document, "format_version": version}))
+
+
+def model_keys(schema: dict[str, Any], root: dict[str, Any], before: str = "") -> set[str]:
+    """Return the keys that a generated schema names, as the page writes them."""
+    schema = root["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    found = set()
+    for option in schema.get("anyOf", ()):
+        found |= model_keys(option, root, before)
+    for name, value in schema.get("properties", {}).items():
+        found |= {f"{before}{name}"} | model_keys(value, root, f"{before}{name}.")
+    if isinstance(schema.get("items"), dict):
+        found |= model_keys(schema["items"], root, f"{before.rstrip('.')}[].")
+    if isinstance(schema.get("additionalProperties"), dict):
+        found |= model_keys(schema["additionalProperties"], root, f"{before}*.")
+    return found
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_type_names_keys_of_schema(name: str) -> None:
+    """The type of a document names the keys of its schema, and no other."""
+    kind = {"receipt": receipts._Document, "journal-entry": entries._Document}.get(name)
+    kind = kind or {"lease": LeaseDocument}.get(name) or getattr(READERS[name], "__self__", None)
+    schema = TypeAdapter(kind).json_schema(mode="serialization")
+    found = model_keys(schema, schema) | ({"sha256"} if kind.__name__ == "_Document" else set())
+    expected = {key for key, _, _ in named(SCHEMAS[name])}
+    if name == "window-plan":
+        found -= {"format_version"}
+    assert found == expected
+
+
 # the page
 
 
@@ -703,10 +911,10 @@ def test_canonical_digest_of_page(tmp_path: Path) -> None:
     """Digests of the journal and of file sets come out by the page's words alone."""
     archive = sealed_copy(tmp_path / "archive")
     root = Path(str(archive.root))
-    entries = [json.loads(path.read_bytes()) for path in sorted((root / "journal").iterdir())]
+    written = [json.loads(path.read_bytes()) for path in sorted((root / "journal").iterdir())]
 
     assert by_the_page(root) == {
-        path: value for entry in entries for path, value in entry["documents"].items()
+        path: value for entry in written for path, value in entry["documents"].items()
     }
 
 
@@ -715,8 +923,10 @@ def by_the_page(root: Path) -> dict[str, str]:
     archive = json.loads((root / "archive.json").read_text())
     generation = json.loads((root / "generations/0001/generation.json").read_text())
     generation.pop("topics", None)
+    settings = [archive.get("isolation_level", "read_committed"), archive.get("retention")]
     return {
         "archive.json": canonical([archive["pipeline"], archive["cluster_id"]]),
+        f"settings/{canonical(settings)}": "accepted",
         "generations/0001/generation.json": canonical(generation),
     }
 

@@ -210,7 +210,7 @@ def test_register_archive_topic_in_files(archive: Archive, catalog: SqlCatalog) 
 def test_partition_topics_mixed(archive: Archive, catalog: SqlCatalog) -> None:
     """A file of two topics is in no topic's partition: a query for one would miss it."""
     register_archive(archive, catalog, NAME)
-    contents = tuple(SealedContent(TopicPartition(name, 0), 0, 1, 2) for name in ("b", "a"))
+    contents = tuple(SealedContent.of(TopicPartition(name, 0), 0, 1, 2) for name in ("b", "a"))
     sealed = SealedFile("generations/0002/data/part-0", 1, "", contents)
     file = ArchiveFile(sealed.path, 1, "parquet", archive.generation(2), {}, sealed)
 

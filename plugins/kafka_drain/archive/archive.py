@@ -9,12 +9,11 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
-from kafka_drain.archive.documents import ArchiveDocument
+from kafka_drain.archive.documents import ArchiveDocument, IdentityDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
-from kafka_drain.storage.json_files import create_document, read_document, write_document
 from kafka_drain.storage.paths import locate
 
 __all__ = ["Archive"]
@@ -76,8 +75,7 @@ class Archive:
             retention: The sink's `retention` option: Spark drops older files from the manifest.
             known: The existing document; None if there is none.
         """
-        write_document(
-            self.root / "archive.json",
+        document = ArchiveDocument.model_validate(
             {
                 **(known.content() if known else {}),
                 "format_version": FORMAT_VERSION,
@@ -87,13 +85,14 @@ class Archive:
                 "source": source,
                 "isolation_level": isolation_level,
                 "retention": retention,
-            },
+            }
         )
+        document.write(self.root / "archive.json")
 
     def identity(self) -> str | None:
         """Return the archive's id; None if none has been needed yet."""
         try:
-            return str(read_document(self.root / "identity.json", "id")["id"])
+            return IdentityDocument.read(self.root / "identity.json").id
         except FileNotFoundError:
             return None
 
@@ -101,7 +100,7 @@ class Archive:
         """Return the archive's id, creating it on first use; a copy of the archive keeps it."""
         known = self.identity()
         if known is None:
-            create_document(self.root / "identity.json", {"id": uuid.uuid4().hex})
+            IdentityDocument(id=uuid.uuid4().hex).create(self.root / "identity.json")
             known = self.identity()
         if known is None:
             raise ArchiveError(
@@ -112,7 +111,7 @@ class Archive:
     def update_topics(self, document: ArchiveDocument, topic_ids: dict[str, str]) -> None:
         """Add topic ids to `archive.json`, whose content is `document`; other topics are kept."""
         topics = dict(sorted((document.topics | topic_ids).items()))
-        write_document(self.root / "archive.json", document.content() | {"topics": topics})
+        document.model_copy(update={"topics": topics}).write(self.root / "archive.json")
 
     def generation(self, number: int) -> Generation:
         """Return a generation by its number; it need not exist."""

@@ -1,43 +1,73 @@
-"""The typed documents that define an archive, a generation and a window, and their parsing.
+"""The typed documents of an archive: how each is parsed, read, and written.
 
 See `docs/format.md`. Keys may be added within a format version: keys that are unknown to this
-release are kept when a document is rewritten.
+release are kept when a document is rewritten. Receipts and the journal's entries, which are sealed,
+have their types in their own modules, the lease in its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+    with_config,
+)
+from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
 from kafka_drain.archive.format_version import READABLE
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
+from kafka_drain.storage.json_files import create_document, write_document
 from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.typed_json import DocumentError, Row, Shape, VersionError
 
-__all__ = ["ArchiveDocument", "Document", "GenerationDocument", "WindowPlan"]
+__all__ = [
+    "ArchiveDocument",
+    "Document",
+    "FileFormat",
+    "GenerationDocument",
+    "HeadDocument",
+    "IdentityDocument",
+    "ObservedDocument",
+    "OverviewDocument",
+    "ReadFromDocument",
+    "ReportDocument",
+    "ReprocessDocument",
+    "SchemasDocument",
+    "ToldDocument",
+    "ToldWindowDocument",
+    "TopicsDocument",
+    "VersionedDocument",
+    "WindowPlan",
+]
 
 D = TypeVar("D", bound="Document")
 
+FileFormat = Literal["parquet", "orc", "avro", "json"]
 
-class Document(BaseModel):
-    """A JSON object of an archive.
+#: Objects that are passed on as dictionaries; like documents, they keep unknown keys.
+_open = with_config(ConfigDict(strict=True, extra="allow"))
 
-    Attributes:
-        format_version: Version of the archive's format; 1 if the document has none.
-    """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
+class Document(Row):
+    """A JSON document of an archive."""
 
-    #: Version of a document without one.
-    without_version: ClassVar[int | None] = 1
-
-    format_version: int = 1
+    #: Versions that are read; empty if the document has none.
+    readable: ClassVar[Collection[int]] = ()
+    #: Version of a document without one; None if each must have one.
+    without_version: ClassVar[int | None] = None
 
     @classmethod
     def read(cls: type[D], path: UPath) -> D:
@@ -45,32 +75,90 @@ class Document(BaseModel):
         return cls.parse(path, read_bytes(path))
 
     @classmethod
+    def read_note(cls: type[D], path: UPath) -> D | None:
+        """Read a document that proves nothing and that the next run rewrites.
+
+        In an archive written by an older release, it may be empty after a power cut. Validation
+        reports an unreadable one as a finding.
+
+        Returns:
+            None if the file doesn't exist or can't be read.
+        """
+        try:
+            return cls.read(path)
+        except (FileNotFoundError, NotADirectoryError, ArchiveError):
+            return None
+
+    @classmethod
     def parse(cls: type[D], path: UPath, content: bytes) -> D:
         """Parse a document's bytes.
 
         Raises:
-            ArchiveError: When it has another format, isn't a JSON object, or was changed.
+            ArchiveError: When it has another format, isn't a JSON object, or was changed; names
+                the file, the key, what is there and what was expected.
         """
-        document = _parsed(path, content)
-        # The version first, because another format may have other keys.
-        version = document.get("format_version", cls.without_version)
-        if version not in READABLE:
-            raise ArchiveError(
-                f"{path.parent} has archive format {version!r}, but this kafka-drain reads format "
-                f"{', '.join(map(str, READABLE))}; use the release that wrote it"
-            )
         try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            wrong = _wrong(error, document)
-            raise ArchiveError(f"{path} {wrong}; restore it from a copy") from error
+            document: D = _shape(cls).parse(content)
+            return document
+        except VersionError as error:
+            raise ArchiveError(
+                f"{path} has archive format {error.version!r}, but this kafka-drain reads "
+                f"format {', '.join(map(str, READABLE))}; use the release that wrote it"
+            ) from error
+        except DocumentError as error:
+            raise ArchiveError(f"{path} {error}") from error
 
-    def content(self) -> dict[str, Any]:
-        """Return the JSON object as read, including keys unknown to this release."""
-        return self.model_dump(mode="json", exclude_unset=True)
+    def write(self, path: UPath) -> None:
+        """Write the document; a reader sees either the old one or the complete new one.
+
+        Raises:
+            ArchiveError: When the folder can't be written.
+        """
+        write_document(path, self.content())
+
+    def create(self, path: UPath) -> bool:
+        """Write the document unless the file exists; return whether it was written."""
+        return create_document(path, self.content())
 
 
-class ArchiveDocument(Document):
+@cache
+def _shape(kind: type[D]) -> Shape[D]:
+    return Shape(kind, readable=kind.readable, without_version=kind.without_version)
+
+
+class VersionedDocument(Document):
+    """A document with a format version.
+
+    Attributes:
+        format_version: Version of the archive's format; 1 if the document has none.
+    """
+
+    readable: ClassVar[Collection[int]] = READABLE
+    without_version: ClassVar[int | None] = 1
+
+    format_version: int = 1
+
+
+class IdentityDocument(Document):
+    """`identity.json`: the archive's id.
+
+    Attributes:
+        id: 32 random hexadecimal digits; a copy of the archive keeps it.
+    """
+
+    id: str
+
+
+@_open
+class Source(TypedDict):
+    """What a pipeline drains: one of the three."""
+
+    topics: NotRequired[list[str]]
+    topic_pattern: NotRequired[str]
+    assign: NotRequired[dict[str, list[int]]]
+
+
+class ArchiveDocument(VersionedDocument):
     """`archive.json`: the identity of an archive.
 
     Attributes:
@@ -87,12 +175,32 @@ class ArchiveDocument(Document):
     pipeline: str
     cluster_id: str
     topics: dict[str, str]
-    source: dict[str, Any]
-    isolation_level: str = "read_committed"
+    source: Source
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     retention: str | None = None
 
 
-class GenerationDocument(Document):
+@_open
+class Values(TypedDict):
+    """How values are decoded: the pipeline's settings, and for Avro the schema of the columns."""
+
+    settings: ValueSettings
+    reader: NotRequired[dict[str, Any] | list[Any] | str]
+
+
+@_open
+class ValueSettings(TypedDict):
+    """Settings of a pipeline for its values, without defaults."""
+
+    encoding: Literal["avro", "json"]
+    registry_conn_id: NotRequired[str]
+    subjects: NotRequired[list[str]]
+    schema_files: NotRequired[dict[str, str]]
+    reader_schema: NotRequired[str]
+    columns: NotRequired[str]
+
+
+class GenerationDocument(VersionedDocument):
     """`generation.json`: the start of a generation, and how its files are written.
 
     Attributes:
@@ -101,19 +209,19 @@ class GenerationDocument(Document):
         reason: Reason for opening: `first`, `rollover`, `reprocess` and others.
         format: Format of the data files.
         partition_by: Columns that folders are named by.
-        starting_offsets: First offset by topic and partition, in Spark's JSON form.
-        topics: Topic ids by topic; release 0.1 had them only in `archive.json`.
         values: Decoding of values; None if disabled.
+        topics: Topic ids by topic; release 0.1 had them only in `archive.json`.
+        starting_offsets: First offset by topic and partition, in Spark's JSON form.
     """
 
     generation: int | None = None
     opened_at: str
     reason: str
-    format: str
+    format: FileFormat
     partition_by: list[str]
-    starting_offsets: dict[str, dict[str, int]]
+    values: Values | None = None
     topics: dict[str, str] = {}
-    values: dict[str, Any] | None = None
+    starting_offsets: dict[str, dict[str, int]]
 
     @field_validator("starting_offsets")
     @classmethod
@@ -128,7 +236,7 @@ class GenerationDocument(Document):
         return from_spark_json(json.dumps(self.starting_offsets))
 
 
-class OffsetRow(BaseModel):
+class OffsetRow(Row):
     """Offsets of one partition in a plan.
 
     Attributes:
@@ -138,36 +246,67 @@ class OffsetRow(BaseModel):
         end: End of the offsets, exclusive.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
-
     topic: str
     partition: int
     start: int
     end: int
 
+    @model_validator(mode="after")
+    def _is_range(self) -> OffsetRow:
+        OffsetRange(self.start, self.end)
+        return self
 
-class WindowPlan(Document):
+
+@_open
+class RecordsRow(TypedDict):
+    """Number of records of one partition."""
+
+    topic: str
+    partition: int
+    records: int
+
+
+@_open
+class Replaced(TypedDict):
+    """Contents of the intact files that a window replaces: number, size in bytes, records."""
+
+    files: int
+    bytes: int
+    records: list[RecordsRow]
+
+
+def _interval(bounds: list[str]) -> list[str]:
+    try:
+        Interval.parse(bounds)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return bounds
+
+
+class WindowPlan(VersionedDocument):
     """`plan.json`: the contents of a window, fixed before it is written.
 
     Attributes:
-        ranges: Its offsets, sorted and disjoint for each partition.
-        format: Format of its files.
-        replaces: Files, relative to the archive, that it replaces.
-        partition_by: Columns named by its folders.
-        opened_at: Time of opening, in ISO 8601.
         interval: Data interval of a backfill: start (inclusive) and end (exclusive).
         topics: Topic ids by topic, for a backfill.
+        before: Time before which all records of a deletion are.
         replaced: Contents of the replaced files, for a window that replaces intact files.
+        ranges: Its offsets, sorted and disjoint for each partition.
+        replaces: Files, relative to the archive, that it replaces.
+        format: Format of its files.
+        partition_by: Columns named by its folders.
+        opened_at: Time of opening, in ISO 8601.
     """
 
+    interval: Annotated[list[str], AfterValidator(_interval)] | None = None
+    topics: dict[str, str] = {}
+    before: str = ""
+    replaced: Replaced | None = None
     ranges: list[OffsetRow]
-    format: str
     replaces: list[str]
+    format: FileFormat
     partition_by: list[str] = []
     opened_at: str = ""
-    interval: list[str] | None = None
-    topics: dict[str, str] = {}
-    replaced: dict[str, Any] | None = None
 
     @property
     def start(self) -> datetime | None:
@@ -176,30 +315,280 @@ class WindowPlan(Document):
 
     def offsets(self) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the window's offsets by topic-partition."""
-        found: dict[TopicPartition, list[OffsetRange]] = {}
-        for row in self.ranges:
-            tp = TopicPartition(row.topic, row.partition)
-            found.setdefault(tp, []).append(OffsetRange(row.start, row.end))
-        return found
+        return _offsets(self.ranges)
 
 
-def _parsed(path: UPath, content: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise ArchiveError(f"{path} isn't JSON ({error}); restore it from a copy") from error
-    if not isinstance(document, dict):
-        shown = content[:40].decode(errors="replace")
-        raise ArchiveError(f"{path} holds {shown!r}, expected a JSON object")
-    return document
+def _offsets(rows: Iterable[OffsetRow]) -> dict[TopicPartition, list[OffsetRange]]:
+    found: dict[TopicPartition, list[OffsetRange]] = {}
+    for row in rows:
+        tp = TopicPartition(row.topic, row.partition)
+        found.setdefault(tp, []).append(OffsetRange(row.start, row.end))
+    return found
 
 
-def _wrong(error: ValidationError, document: Mapping[str, Any]) -> str:
-    """Describe what is wrong with a document."""
-    missing = [str(each["loc"][0]) for each in error.errors() if each["type"] == "missing"]
-    if missing:
-        return f"has no {', '.join(missing)}"
-    first = error.errors()[0]
-    name = str(first["loc"][0])
-    said = first["msg"].removeprefix("Value error, ")
-    return f"was changed: {name} is {str(document[name])[:200]}; {said}"
+class ObservedRow(Row):
+    """What a run observed of one partition; see `Observation`."""
+
+    topic: str
+    partition: int
+    run: str
+    at: float
+    earliest: int
+    last_stable: int
+    high_watermark: int
+    waiting_since: float | None = None
+    waiting_run: str = ""
+
+
+class ObservedDocument(Document):
+    """`observed.json`: what Kafka held at the last validation.
+
+    Attributes:
+        partitions: A row for each partition.
+    """
+
+    partitions: list[ObservedRow]
+
+
+class TopicRow(Row):
+    """Settings of one topic; see `TopicSettings`."""
+
+    partitions: int
+    replication_factor: int
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    config: dict[str, str] = {}
+
+
+class TopicsDocument(Document):
+    """`topics.json`: settings of the source topics, by name."""
+
+    __pydantic_extra__: dict[str, TopicRow]
+
+    @property
+    def topics(self) -> dict[str, TopicRow]:
+        """The settings by topic."""
+        return self.__pydantic_extra__
+
+
+class SchemaRow(Row):
+    """A schema that values were written with; see `WriterSchema`."""
+
+    id: int
+    avro: dict[str, Any] | list[Any] | str = Field(alias="schema")
+    subject: str | None = None
+    version: int | None = None
+
+
+class SchemasDocument(Document):
+    """`schemas.json`: all writer schemas that the archive has seen.
+
+    Attributes:
+        schemas: The schemas.
+    """
+
+    schemas: list[SchemaRow]
+
+
+class ReadFromDocument(Document):
+    """`read_from.json`: topic ids that a drain saw after Spark had read.
+
+    Attributes:
+        last_batch: The last batch that had been read by then.
+        topics: Topic ids by topic.
+    """
+
+    last_batch: int
+    topics: dict[str, str]
+
+
+class ToldDocument(Document):
+    """`told/generations.json`: which receipts of generations asset events have published.
+
+    Attributes:
+        run: The run that published last; None for a run that isn't repeated.
+        before: Name of the newest receipt published before that run, by generation number.
+        told: Name of the newest published receipt, by generation number.
+    """
+
+    run: str | None
+    before: dict[str, str]
+    told: dict[str, str]
+
+
+class ToldWindowDocument(Document):
+    """`told/windows/<name>.json`: that a window was published.
+
+    Attributes:
+        run: The run that published it; None for a run that isn't repeated.
+        sha256: Hash of the window's receipt.
+    """
+
+    run: str | None
+    sha256: str
+
+
+class HeadDocument(Document):
+    """`journal.json`: the end of the journal.
+
+    Attributes:
+        entries: Number of the newest entry when it was written.
+        sha256: Hash of that entry.
+    """
+
+    entries: int
+    sha256: str
+
+
+class PieceRow(Row):
+    """A window of a reprocess.
+
+    Attributes:
+        window: Name of the window.
+        ranges: Its offsets.
+        replaces: Files, relative to the archive, that it replaces.
+        replaced: Contents of these files.
+    """
+
+    window: str
+    ranges: list[OffsetRow]
+    replaces: list[str]
+    replaced: Replaced
+
+    def offsets(self) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the window's offsets by topic-partition."""
+        return _offsets(self.ranges)
+
+
+class ReprocessDocument(Document):
+    """`maintenance/reprocess.json`: an unfinished reprocess; see `ReprocessPlan`."""
+
+    since: str
+    closes: int
+    format: FileFormat
+    compression: str
+    partition_by: list[str]
+    topics: dict[str, str]
+    opened_at: str
+    pieces: list[PieceRow]
+
+
+Verdict = Literal["complete", "findings"]
+
+
+class OverviewDocument(Document):
+    """`overview.json`: state of the archive at its last validation; see `make_overview`."""
+
+    pipeline: str
+    verdict: str
+    validated_at: str
+    files: int
+    bytes: int
+    records: int
+    offsets: int
+    report: str
+    partitions: int
+    generations: int
+    windows: int
+    unsealed_segments: int
+    findings: dict[str, int]
+    gaps: dict[str, int]
+    sealed_at: str | None
+    newest_record: str | None
+    lag: int | None
+    expires_at: str | None
+
+
+class ReceiptsRow(Row):
+    """Numbers of receipts: all, those that the validation wrote, and segments without one."""
+
+    total: int
+    written: int
+    unsealed: int
+
+
+class PartitionRow(Row):
+    """What was drained of one partition of one incarnation of a topic."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    gaps: dict[str, int]
+
+
+class GenerationRow(Row):
+    """The files of a generation."""
+
+    generation: int
+    files: int
+    bytes: int
+    records: int
+
+
+class WindowRow(Row):
+    """A sealed window, and the damaged files that it replaces."""
+
+    name: str
+    records: int
+    offsets: int
+    files: int
+    bytes: int
+    replaces: list[str]
+
+
+class BatchRow(Row):
+    """A segment of a generation; what is only known once it is sealed is None before."""
+
+    generation: int
+    first: int
+    last: int
+    offsets: int
+    records: int | None
+    files: int | None
+    bytes: int | None
+    sealed_at: str | None
+
+
+class GapRow(Row):
+    """Missing offsets that no earlier receipt explains."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+    acknowledged: bool
+
+
+class FindingRow(Row):
+    """A finding of a validation; see `Finding`."""
+
+    reason: str
+    severity: Literal["error", "warning"]
+    where: str
+    detail: str
+
+
+class ReportDocument(Document):
+    """`reports/<run>.json`: the report of a validation; see `Report`."""
+
+    archive: str
+    pipeline: str
+    verdict: Verdict
+    files: int
+    bytes: int
+    records: int
+    offsets: int
+    reasons: dict[str, int]
+    scope: Literal["all", "open"]
+    deep: bool
+    receipts: ReceiptsRow
+    seconds: float
+    validated_at: str
+    partitions: list[PartitionRow]
+    generations: list[GenerationRow]
+    windows: list[WindowRow]
+    batches: list[BatchRow]
+    gaps: list[GapRow]
+    findings: list[FindingRow]

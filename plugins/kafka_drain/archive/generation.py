@@ -25,7 +25,7 @@ from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
-from kafka_drain.storage.json_files import create_text, write_document
+from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, read_bytes
 
 __all__ = ["Generation", "list_data_files"]
@@ -90,11 +90,10 @@ class Generation:
         partition_by: list[str],
         topic_ids: dict[str, str],
         reason: str,
-        values: dict[str, Any] | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> None:
         """Write `generation.json`: the numeric starting offsets, and how files are written."""
-        write_document(
-            self.folder / "generation.json",
+        document = GenerationDocument.model_validate(
             {
                 "format_version": FORMAT_VERSION,
                 "generation": self.number,
@@ -105,8 +104,9 @@ class Generation:
                 **({"values": values} if values else {}),
                 "topics": dict(sorted(topic_ids.items())),
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
-            },
+            }
         )
+        document.write(self.folder / "generation.json")
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Add the ids of topics that are drained from now on."""
@@ -114,7 +114,7 @@ class Generation:
         known = document.topics
         if not topic_ids.items() <= known.items():
             topics = dict(sorted((topic_ids | known).items()))
-            write_document(self.folder / "generation.json", document.content() | {"topics": topics})
+            document.model_copy(update={"topics": topics}).write(self.folder / "generation.json")
 
     def read_manifest(self) -> tuple[Manifest, list[Finding]]:
         """Read `_spark_metadata` and report its problems."""

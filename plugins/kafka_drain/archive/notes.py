@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from upath import UPath
 
+from kafka_drain.archive.documents import (
+    Document,
+    ObservedDocument,
+    OverviewDocument,
+    ReadFromDocument,
+    ToldDocument,
+    TopicsDocument,
+)
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.storage.json_files import read_document
 
 __all__ = ["unreadable_notes"]
 
-#: Paths relative to the archive.
-_NOTES = ("observed.json", "overview.json", "topics.json", "told/generations.json")
+#: By path relative to the archive.
+_NOTES: Mapping[str, type[Document]] = {
+    "observed.json": ObservedDocument,
+    "overview.json": OverviewDocument,
+    "topics.json": TopicsDocument,
+    "told/generations.json": ToldDocument,
+}
 
 
 def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Finding]:
@@ -24,9 +36,11 @@ def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Findi
         generations: Folders of generations whose documents are checked, relative to the archive.
     """
     findings = []
-    for name in (*_NOTES, *(f"{folder}/read_from.json" for folder in generations)):
+    kinds = dict(_NOTES)
+    kinds |= {f"{folder}/read_from.json": ReadFromDocument for folder in generations}
+    for name, kind in kinds.items():
         try:
-            read_document(root / name)
+            kind.read(root / name)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except ArchiveError as error:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Annotated, Any
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, known_fields, require_readable
+from pydantic import PlainSerializer, PlainValidator
+
+from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
-from kafka_drain.storage.sealed_json import SealError, seal, unseal
+from kafka_drain.storage.sealed_json import SealError, check_seal, seal
+from kafka_drain.storage.typed_json import DocumentError, Shape
 
 __all__ = [
     "FileSet",
@@ -31,6 +34,30 @@ __all__ = [
 
 
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
+
+
+def _range_of(pair: Any) -> OffsetRange:
+    if type(pair) is not list or [type(offset) for offset in pair] != [int, int]:
+        raise ValueError("expected two offsets, [start, end]")
+    return OffsetRange(*pair)
+
+
+def _digest_of(text: Any) -> int:
+    if type(text) is not str:
+        raise ValueError("expected hexadecimal digits")
+    return int(text, 16)
+
+
+#: As `[start, end]` in a file.
+_Range = Annotated[
+    OffsetRange,
+    PlainValidator(_range_of),
+    PlainSerializer(lambda r: [r.start, r.end], return_type=list[int]),
+]
+#: As 32 hexadecimal digits in a file.
+_Digest = Annotated[
+    int, PlainValidator(_digest_of), PlainSerializer(lambda n: f"{n:032x}", return_type=str)
+]
 
 
 class ReceiptError(TerminalError, ValueError):
@@ -76,22 +103,54 @@ class SealedContent:
     """The contents of a sealed file for one partition.
 
     Attributes:
-        tp: The topic-partition.
-        first: Lowest offset.
-        last: Highest offset.
+        topic: The topic.
+        partition: The partition.
+        first_offset: Lowest offset.
+        last_offset: Highest offset.
         records: Number of rows, which equals the number of offsets: there are no duplicates.
         first_timestamp: Lowest timestamp in milliseconds since 1970.
         last_timestamp: Highest timestamp in milliseconds since 1970.
         ascending: Whether the rows are in offset order.
     """
 
-    tp: TopicPartition
-    first: int
-    last: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
     records: int
-    first_timestamp: int | None = None
-    last_timestamp: int | None = None
-    ascending: bool = True
+    first_timestamp: int | None
+    last_timestamp: int | None
+    ascending: bool
+
+    @classmethod
+    def of(
+        cls,
+        tp: TopicPartition,
+        first: int,
+        last: int,
+        records: int,
+        first_timestamp: int | None = None,
+        last_timestamp: int | None = None,
+        ascending: bool = True,
+    ) -> SealedContent:
+        """Return the contents for a topic-partition."""
+        times = first_timestamp, last_timestamp
+        return cls(tp.topic, tp.partition, first, last, records, *times, ascending)
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The topic-partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def first(self) -> int:
+        """Lowest offset."""
+        return self.first_offset
+
+    @property
+    def last(self) -> int:
+        """Highest offset."""
+        return self.last_offset
 
     @property
     def is_dense(self) -> bool:
@@ -117,37 +176,121 @@ class SealedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class SoFar:
+    """What a generation holds of one partition, up to and including a segment.
+
+    Attributes:
+        start: Offset at which the generation started to drain it.
+        records: Number of records.
+        gaps: Number of missing offsets, by reason.
+    """
+
+    start: int
+    records: int
+    gaps: Mapping[GapReason, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SealedPartition:
     """What a segment proves about one partition.
 
     Attributes:
-        tp: The topic-partition.
-        range: The drained offsets.
+        topic: The topic.
+        partition: The partition.
+        start: The first drained offset.
+        end: End of the drained offsets, exclusive.
         records: Number of records in the files.
-        first: Lowest offset in the files; None if there is none.
-        last: Highest offset in the files; None if there is none.
+        first_offset: Lowest offset in the files; None if there is none.
+        last_offset: Highest offset in the files; None if there is none.
         first_timestamp: Lowest timestamp in milliseconds since 1970.
         last_timestamp: Highest timestamp in milliseconds since 1970.
         gaps: Offsets that are in no file, by reason.
         kafka: Kafka's offsets at the time of sealing; None if the topic was gone.
-        start_so_far: Offset at which the generation started to drain it.
-        records_so_far: Its number of records in the generation, including this segment.
-        gaps_so_far: Its number of missing offsets in the generation, by reason, including this
-            segment.
+        so_far: Totals of the generation.
     """
 
-    tp: TopicPartition
-    range: OffsetRange
+    topic: str
+    partition: int
+    start: int
+    end: int
     records: int
-    first: int | None
-    last: int | None
+    first_offset: int | None
+    last_offset: int | None
     first_timestamp: int | None
     last_timestamp: int | None
-    gaps: Gaps
+    gaps: Mapping[GapReason, tuple[_Range, ...]]
     kafka: KafkaBounds | None
-    start_so_far: int
-    records_so_far: int
-    gaps_so_far: Mapping[GapReason, int]
+    so_far: SoFar
+
+    def __post_init__(self) -> None:
+        self.range  # noqa: B018 - a range that doesn't end before it starts
+
+    @classmethod
+    def of(
+        cls,
+        tp: TopicPartition,
+        range: OffsetRange,
+        records: int,
+        first: int | None,
+        last: int | None,
+        first_timestamp: int | None,
+        last_timestamp: int | None,
+        gaps: Gaps,
+        kafka: KafkaBounds | None,
+        start_so_far: int,
+        records_so_far: int,
+        gaps_so_far: Mapping[GapReason, int],
+    ) -> SealedPartition:
+        """Return what is proven about a topic-partition; ranges and totals as their own values."""
+        return cls(
+            topic=tp.topic,
+            partition=tp.partition,
+            start=range.start,
+            end=range.end,
+            records=records,
+            first_offset=first,
+            last_offset=last,
+            first_timestamp=first_timestamp,
+            last_timestamp=last_timestamp,
+            gaps={reason: tuple(ranges) for reason, ranges in gaps.items()},
+            kafka=kafka,
+            so_far=SoFar(start_so_far, records_so_far, gaps_so_far),
+        )
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The topic-partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def range(self) -> OffsetRange:
+        """The drained offsets."""
+        return OffsetRange(self.start, self.end)
+
+    @property
+    def first(self) -> int | None:
+        """Lowest offset in the files; None if there is none."""
+        return self.first_offset
+
+    @property
+    def last(self) -> int | None:
+        """Highest offset in the files; None if there is none."""
+        return self.last_offset
+
+    @property
+    def start_so_far(self) -> int:
+        """Offset at which the generation started to drain the partition."""
+        return self.so_far.start
+
+    @property
+    def records_so_far(self) -> int:
+        """Number of records in the generation, including this segment."""
+        return self.so_far.records
+
+    @property
+    def gaps_so_far(self) -> Mapping[GapReason, int]:
+        """Number of missing offsets in the generation, by reason, including this segment."""
+        return self.so_far.gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +373,50 @@ class Receipt:
 
     def to_bytes(self) -> bytes:
         """Return the sealed content of the receipt's file."""
-        return seal(_to_dict(self))
+        values = {name: getattr(self, name) for name in _NAMES if name != "format_version"}
+        values["files_so_far"] = _FilesSoFar(**asdict(self.files_so_far))
+        return seal(_SHAPE.dump(_Document(format_version=FORMAT_VERSION, **values)))
+
+
+@dataclass(frozen=True, slots=True)
+class _FilesSoFar:
+    """A set of files in a file: no key may be absent."""
+
+    files: int
+    bytes: int
+    digest: _Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """A receipt's file: its keys in order, with the same meaning as the receipt's attributes."""
+
+    format_version: int
+    pipeline: str
+    cluster_id: str
+    topics: Mapping[str, str]
+    generation: int | None
+    window: str
+    first_batch: int
+    last_batch: int
+    sealed_at: str
+    previous: str | None
+    offsets: int
+    records: int
+    fingerprint: str | None
+    acknowledged: tuple[str, ...]
+    replaces: tuple[str, ...]
+    # Receipts from before compaction existed have none.
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    # Neither have those of a release without a journal.
+    journal: int = 0
+    partitions: tuple[SealedPartition, ...]
+    files: tuple[SealedFile, ...]
+    files_so_far: _FilesSoFar
+
+
+_NAMES = [each.name for each in fields(_Document)]
+_SHAPE = Shape(_Document, readable=READABLE)
 
 
 def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
@@ -253,151 +439,16 @@ def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
         ReceiptError: When a byte was changed, or it isn't a receipt.
     """
     try:
-        return _from_dict(unseal(content))
+        sha256 = check_seal(content)
+        document = _SHAPE.parse(content)
     except SealError as error:
         raise ReceiptError(f"{name} is damaged: {error}; restore it from a copy") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except DocumentError as error:
         raise ReceiptError(
-            f"{name} isn't a receipt known to this release ({error!r}); restore it from a copy, "
-            "or use the release that wrote it"
+            f"{name} isn't a receipt known to this release: it {error}, or use the release that "
+            "wrote it"
         ) from error
-
-
-def _to_dict(receipt: Receipt) -> dict[str, Any]:
-    so_far = receipt.files_so_far
-    return {
-        "format_version": FORMAT_VERSION,
-        "pipeline": receipt.pipeline,
-        "cluster_id": receipt.cluster_id,
-        "topics": dict(receipt.topics),
-        "generation": receipt.generation,
-        "window": receipt.window,
-        "first_batch": receipt.first_batch,
-        "last_batch": receipt.last_batch,
-        "sealed_at": receipt.sealed_at,
-        "previous": receipt.previous,
-        "offsets": receipt.offsets,
-        "records": receipt.records,
-        "fingerprint": receipt.fingerprint,
-        "acknowledged": list(receipt.acknowledged),
-        "replaces": list(receipt.replaces),
-        "provenance": dict(receipt.provenance),
-        "journal": receipt.journal,
-        "partitions": [_partition_to_dict(part) for part in receipt.partitions],
-        "files": [
-            {
-                "path": file.path,
-                "bytes": file.bytes,
-                "sha256": file.sha256,
-                "contents": [_content_to_dict(content) for content in file.contents],
-            }
-            for file in receipt.files
-        ],
-        "files_so_far": {
-            "files": so_far.files,
-            "bytes": so_far.bytes,
-            "digest": f"{so_far.digest:032x}",
-        },
-    }
-
-
-def _content_to_dict(content: SealedContent) -> dict[str, Any]:
-    return {
-        "topic": content.tp.topic,
-        "partition": content.tp.partition,
-        "first_offset": content.first,
-        "last_offset": content.last,
-        "records": content.records,
-        "first_timestamp": content.first_timestamp,
-        "last_timestamp": content.last_timestamp,
-        "ascending": content.ascending,
-    }
-
-
-def _partition_to_dict(part: SealedPartition) -> dict[str, Any]:
-    return {
-        "topic": part.tp.topic,
-        "partition": part.tp.partition,
-        "start": part.range.start,
-        "end": part.range.end,
-        "records": part.records,
-        "first_offset": part.first,
-        "last_offset": part.last,
-        "first_timestamp": part.first_timestamp,
-        "last_timestamp": part.last_timestamp,
-        "gaps": {str(reason): [[r.start, r.end] for r in rs] for reason, rs in part.gaps.items()},
-        "kafka": asdict(part.kafka) if part.kafka else None,
-        "so_far": {
-            "start": part.start_so_far,
-            "records": part.records_so_far,
-            "gaps": {str(reason): number for reason, number in part.gaps_so_far.items()},
-        },
-    }
-
-
-def _from_dict(document: dict[str, Any]) -> Receipt:
-    require_readable(document["format_version"])
-    so_far = document["files_so_far"]
-    return Receipt(
-        pipeline=document["pipeline"],
-        cluster_id=document["cluster_id"],
-        topics=document["topics"],
-        generation=document["generation"],
-        window=document["window"],
-        first_batch=document["first_batch"],
-        last_batch=document["last_batch"],
-        sealed_at=document["sealed_at"],
-        previous=document["previous"],
-        partitions=tuple(map(_partition_from_dict, document["partitions"])),
-        files=tuple(
-            SealedFile(
-                path=file["path"],
-                bytes=file["bytes"],
-                sha256=file["sha256"],
-                contents=tuple(map(_content_from_dict, file["contents"])),
-            )
-            for file in document["files"]
-        ),
-        files_so_far=FileSet(so_far["files"], so_far["bytes"], int(so_far["digest"], 16)),
-        fingerprint=document["fingerprint"],
-        acknowledged=tuple(document["acknowledged"]),
-        replaces=tuple(document["replaces"]),
-        # Receipts from before compaction existed have none.
-        provenance=document.get("provenance", {}),
-        # Neither have those of a release without a journal.
-        journal=document.get("journal", 0),
-        sha256=document["sha256"],
-    )
-
-
-def _content_from_dict(content: dict[str, Any]) -> SealedContent:
-    return SealedContent(
-        tp=TopicPartition(content["topic"], content["partition"]),
-        first=content["first_offset"],
-        last=content["last_offset"],
-        records=content["records"],
-        first_timestamp=content["first_timestamp"],
-        last_timestamp=content["last_timestamp"],
-        ascending=content["ascending"],
-    )
-
-
-def _partition_from_dict(part: dict[str, Any]) -> SealedPartition:
-    so_far = part["so_far"]
-    return SealedPartition(
-        tp=TopicPartition(part["topic"], part["partition"]),
-        range=OffsetRange(part["start"], part["end"]),
-        records=part["records"],
-        first=part["first_offset"],
-        last=part["last_offset"],
-        first_timestamp=part["first_timestamp"],
-        last_timestamp=part["last_timestamp"],
-        gaps={
-            GapReason.of(reason): tuple(OffsetRange(a, b) for a, b in pairs)
-            for reason, pairs in part["gaps"].items()
-        },
-        kafka=known_fields(KafkaBounds, part["kafka"]) if part["kafka"] else None,
-        start_so_far=so_far["start"],
-        records_so_far=so_far["records"],
-        gaps_so_far={GapReason.of(reason): number for reason, number in so_far["gaps"].items()},
-    )
+    own = [each.name for each in fields(Receipt) if each.name in _NAMES]
+    values = {name: getattr(document, name) for name in own}
+    values["files_so_far"] = FileSet(**asdict(document.files_so_far))
+    return Receipt(**values, sha256=sha256)

@@ -13,11 +13,11 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.archive.documents import OverviewDocument
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.watermarks import Observations
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.json_files import read_document, write_document
 
 __all__ = ["make_overview", "read_overview", "write_overview"]
 
@@ -121,7 +121,7 @@ def write_overview(root: UPath, overview: Mapping[str, Any]) -> None:
     Raises:
         ArchiveError: When the folder can't be written.
     """
-    write_document(root / NAME, dict(overview))
+    OverviewDocument.model_validate(overview).write(root / NAME)
 
 
 def read_overview(root: UPath) -> dict[str, Any] | None:
@@ -131,6 +131,6 @@ def read_overview(root: UPath) -> dict[str, Any] | None:
         ArchiveError: When it is damaged.
     """
     try:
-        return read_document(root / NAME, "pipeline", "verdict", "validated_at")
+        return OverviewDocument.read(root / NAME).content()
     except (FileNotFoundError, NotADirectoryError):
         return None

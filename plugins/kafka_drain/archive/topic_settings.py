@@ -10,9 +10,8 @@ from dataclasses import asdict
 
 from upath import UPath
 
-from kafka_drain.archive.format_version import known_fields
+from kafka_drain.archive.documents import TopicsDocument
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.storage.json_files import read_document, read_note, write_document
 
 __all__ = ["noted_topic_settings", "read_topic_settings", "write_topic_settings"]
 
@@ -24,27 +23,29 @@ def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
         ArchiveError: When `topics.json` is damaged.
     """
     try:
-        document = read_document(root / "topics.json")
+        return _settings(TopicsDocument.read(root / "topics.json"))
     except FileNotFoundError:
         return {}
-    return {name: known_fields(TopicSettings, settings) for name, settings in document.items()}
 
 
 def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
     """Read the settings by topic; empty if unreadable, as the next drain rewrites them."""
-    document = read_note(root / "topics.json") or {}
-    try:
-        return {name: known_fields(TopicSettings, settings) for name, settings in document.items()}
-    except TypeError:
-        # Valid JSON with other content.
-        return {}
+    return _settings(TopicsDocument.read_note(root / "topics.json") or TopicsDocument())
+
+
+def _settings(document: TopicsDocument) -> dict[str, TopicSettings]:
+    return {
+        name: TopicSettings(
+            row.partitions, row.replication_factor, row.max_message_bytes, row.config
+        )
+        for name, row in document.topics.items()
+    }
 
 
 def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
     """Update the settings of some topics and keep those of others. Writes only changes."""
-    known = noted_topic_settings(root)
-    merged = known | dict(settings)
-    if merged != known:
-        write_document(
-            root / "topics.json", {name: asdict(merged[name]) for name in sorted(merged)}
-        )
+    document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
+    known = _settings(document)
+    if known | dict(settings) != known:
+        merged = document.content() | {name: asdict(each) for name, each in settings.items()}
+        TopicsDocument.model_validate(dict(sorted(merged.items()))).write(root / "topics.json")

@@ -6,18 +6,16 @@ runs show whether a partition is stalled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
-from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.format_version import known_fields
+from kafka_drain.archive.documents import ObservedDocument, ObservedRow
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
-from kafka_drain.storage.json_files import read_note, write_document
 
 __all__ = [
     "STALL_SECONDS",
@@ -152,19 +150,19 @@ def expiry_warnings(
 
 def read_observations(archive: Archive) -> dict[TopicPartition, Observation]:
     """Read the last run's observations; empty if there are none, or they are unreadable."""
-    document = read_note(archive.root / "observed.json", "partitions")
-    if document is None:
-        return {}
+    document = ObservedDocument.read_note(archive.root / "observed.json")
     return {
-        TopicPartition(row.pop("topic"), row.pop("partition")): known_fields(Observation, row)
-        for row in document["partitions"]
+        TopicPartition(row.topic, row.partition): Observation(
+            **{each.name: getattr(row, each.name) for each in fields(Observation)}
+        )
+        for row in (document.partitions if document else ())
     }
 
 
 def write_observations(archive: Archive, observed: Observations) -> None:
     """Write a run's observations."""
-    rows: Iterable[dict[str, Any]] = [
-        {"topic": tp.topic, "partition": tp.partition, **asdict(seen)}
+    rows = [
+        ObservedRow(topic=tp.topic, partition=tp.partition, **asdict(seen))
         for tp, seen in sorted(observed.items())
     ]
-    write_document(archive.root / "observed.json", {"partitions": list(rows)})
+    ObservedDocument(partitions=rows).write(archive.root / "observed.json")

@@ -13,6 +13,9 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
@@ -206,6 +209,11 @@ def prepare_drain(
     for name in ("archive.json", "topics.json", f"{generation.name}/generation.json"):
         clear_unfinished(plan.archive.root / name)
     known = plan.snapshot.document if plan.snapshot else None
+    topic_ids = {name: topic.id for name, topic in plan.topics.items()}
+    if plan.generation is not None:
+        # First, because archive.json may only say ids that are sealed, or that a generation has.
+        plan.generation.add_topics(topic_ids)
+    _note_settings(plan, known)
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,
@@ -219,7 +227,6 @@ def prepare_drain(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
     job.values.keep(plan.archive.root)
-    topic_ids = {name: topic.id for name, topic in plan.topics.items()}
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,
@@ -229,8 +236,21 @@ def prepare_drain(
             reason=plan.generation.document.reason if plan.generation else "first",
             values=job.values.frozen,
         )
-    generation.add_topics(topic_ids)
     return job
+
+
+def _note_settings(plan: DrainPlan, known: ArchiveDocument | None) -> None:
+    """Let the journal accept settings that a pipeline has changed, before archive.json says them.
+
+    The former ones stay accepted: this run may be killed between the two.
+    """
+    if known is None or not plan.archive.snapshot().journal.newest:
+        return
+    before = known.isolation_level, known.retention
+    now = plan.pipeline.isolation_level, _retention(plan, known)
+    if now != before:
+        accepted = {**note_of_settings(*before), **note_of_settings(*now)}
+        note_sealed(plan.archive.root, Noted(documents=accepted))
 
 
 def _retention(plan: DrainPlan, known: ArchiveDocument | None) -> str | None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ToldDocument, ToldWindowDocument
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.proof.sealed_files import readable_receipts
-from kafka_drain.storage.json_files import create_document, read_note, write_document
 
 __all__ = ["Publication", "begin_publication", "note_windows", "unpublished_windows"]
 
@@ -63,7 +63,7 @@ class Publication:
             ArchiveError: When the folder isn't writable.
         """
         now = self.before | {str(receipt.generation): receipt.name for receipt in told}
-        write_document(_path(self.archive), _document(self.run, self.before, now))
+        ToldDocument(run=self.run, before=self.before, told=now).write(_path(self.archive))
 
 
 def begin_publication(archive: Archive, run: str | None) -> Publication:
@@ -80,12 +80,12 @@ def begin_publication(archive: Archive, run: str | None) -> Publication:
     if not path.is_file():
         sealed = {str(g.number): g.receipt_names() for g in archive.snapshot().generations}
         newest = {number: names[-1] for number, names in sealed.items() if names}
-        create_document(path, _document(run, newest, newest))
-    document = read_note(path, "run", "before", "told")
+        ToldDocument(run=run, before=newest, told=newest).create(path)
+    document = ToldDocument.read_note(path)
     if document is None:
         return Publication(archive, run, {})
-    is_again = run is not None and document["run"] == run
-    return Publication(archive, run, document["before" if is_again else "told"])
+    is_again = run is not None and document.run == run
+    return Publication(archive, run, document.before if is_again else document.told)
 
 
 def unpublished_windows(
@@ -96,10 +96,10 @@ def unpublished_windows(
 
 
 def _is_published(archive: Archive, receipt: Receipt, run: str | None) -> bool:
-    note = read_note(_window_path(archive, receipt), "run", "sha256")
+    note = ToldWindowDocument.read_note(_window_path(archive, receipt))
     if note is None:
         return False
-    return note["sha256"] == receipt.sha256 and (run is None or note["run"] != run)
+    return note.sha256 == receipt.sha256 and (run is None or note.run != run)
 
 
 def note_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None) -> None:
@@ -109,8 +109,8 @@ def note_windows(archive: Archive, receipts: Iterable[Receipt], run: str | None)
         ArchiveError: When the folder isn't writable.
     """
     for receipt in receipts:
-        note = {"run": run, "sha256": receipt.sha256}
-        write_document(_window_path(archive, receipt), note)
+        note = ToldWindowDocument(run=run, sha256=receipt.sha256)
+        note.write(_window_path(archive, receipt))
 
 
 def _path(archive: Archive) -> UPath:
@@ -119,7 +119,3 @@ def _path(archive: Archive) -> UPath:
 
 def _window_path(archive: Archive, receipt: Receipt) -> UPath:
     return archive.root / "told" / "windows" / f"{receipt.window}.json"
-
-
-def _document(run: str | None, before: dict[str, str], told: dict[str, str]) -> dict[str, object]:
-    return {"run": run, "before": before, "told": told}

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.archive.status import make_overview, write_overview
@@ -23,7 +24,7 @@ from kafka_drain.offsets import TopicPartition, count
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
-from kafka_drain.storage.json_files import write_document, write_text
+from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.lease import utc_now
 
 #: Number of batches in the report.
@@ -368,7 +369,7 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     # Airflow's run ids contain colons and plus signs.
     path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
     document = report.to_dict()
-    write_document(path, document)
+    ReportDocument.model_validate(document).write(path)
     write_text(path.with_suffix(".html"), report_page(document, path.name))
     return str(path)
 

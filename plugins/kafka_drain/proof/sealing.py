@@ -208,7 +208,7 @@ def _sealed_file(file: CommittedFile) -> SealedFile:
         bytes=file.bytes,
         sha256=file.sha256,
         contents=tuple(
-            SealedContent(
+            SealedContent.of(
                 tp=content.tp,
                 first=content.first,
                 last=content.last,
@@ -246,7 +246,7 @@ def _sealed_partition(
         for time in (content.first_timestamp, content.last_timestamp)
         if time is not None
     ]
-    return SealedPartition(
+    return SealedPartition.of(
         tp=tp,
         range=offset_range,
         records=records,

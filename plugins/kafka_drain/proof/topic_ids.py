@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from kafka_drain.archive.documents import ReadFromDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.topic_lives import made_again, other_lives
-from kafka_drain.storage.json_files import read_note, write_document
 
 __all__ = ["ReadFrom", "read_from", "refuse_other_lives", "topic_ids_now", "write_read_from"]
 
@@ -29,8 +29,8 @@ class ReadFrom:
 
 def write_read_from(generation: Generation, seen: ReadFrom) -> None:
     """Record the topic ids that a drain saw after Spark had read."""
-    document = {"last_batch": seen.last_batch, "topics": dict(seen.topics)}
-    write_document(generation.folder / "read_from.json", document)
+    document = ReadFromDocument(last_batch=seen.last_batch, topics=dict(seen.topics))
+    document.write(generation.folder / "read_from.json")
 
 
 def read_from(generation: Generation) -> ReadFrom | None:
@@ -39,13 +39,8 @@ def read_from(generation: Generation) -> ReadFrom | None:
     Returns:
         None when there is no readable record: Kafka's current topic ids are decisive then.
     """
-    found = read_note(generation.folder / "read_from.json", "last_batch", "topics")
-    if found is None:
-        return None
-    last_batch, topics = found["last_batch"], found["topics"]
-    if type(last_batch) is not int or not isinstance(topics, dict):
-        return None
-    return ReadFrom(last_batch, topics)
+    found = ReadFromDocument.read_note(generation.folder / "read_from.json")
+    return ReadFrom(found.last_batch, found.topics) if found else None
 
 
 def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, str]:

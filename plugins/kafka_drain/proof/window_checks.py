@@ -151,7 +151,7 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     return CheckedWindows(held, figures, findings)
 
 
-def _replaced(window: SnapshotWindow) -> dict[str, Any] | None:
+def _replaced(window: SnapshotWindow) -> Mapping[str, Any] | None:
     try:
         return window.plan.replaced
     except ArchiveError:

@@ -15,14 +15,13 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.format_version import known_fields
+from kafka_drain.archive.documents import SchemasDocument
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
-from kafka_drain.storage.json_files import read_document, write_document
 
 __all__ = ["ValuePlan", "decoded_values", "frozen_values", "plan_values"]
 
@@ -38,7 +37,7 @@ class ValuePlan:
         warnings: Warnings for the user.
     """
 
-    frozen: dict[str, Any] | None = None
+    frozen: Mapping[str, Any] | None = None
     schemas: Mapping[int, WriterSchema] = field(default_factory=dict)
     changed: bool = False
     warnings: Sequence[str] = ()
@@ -52,7 +51,7 @@ class ValuePlan:
         """Write the schemas to the archive; the caller must hold its lease."""
         if self.changed:
             rows = [schema.to_dict() for _, schema in sorted(self.schemas.items())]
-            write_document(root / "schemas.json", {"schemas": rows})
+            SchemasDocument.model_validate({"schemas": rows}).write(root / "schemas.json")
 
 
 def _spec(
@@ -112,7 +111,7 @@ def plan_values(
         return ValuePlan()
     settings = values.model_dump(mode="json", exclude_defaults=True)
     warnings = []
-    frozen = None
+    frozen: Mapping[str, Any] | None = None
     if generation is not None:
         frozen = generation.document.values
         if frozen is None or frozen["settings"] != settings:
@@ -138,10 +137,10 @@ def plan_values(
 
 def _known(root: UPath) -> dict[int, WriterSchema]:
     try:
-        rows = read_document(root / "schemas.json", "schemas")["schemas"]
+        rows = SchemasDocument.read(root / "schemas.json").schemas
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {row["id"]: known_fields(WriterSchema, row) for row in rows}
+    return {row.id: WriterSchema(row.id, row.avro, row.subject, row.version) for row in rows}
 
 
 def _learn(

@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
+from kafka_drain.storage.typed_json import DocumentError, parse_object
 
 __all__ = [
     "clear_unfinished",
@@ -71,14 +72,10 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
         FileNotFoundError: When the file doesn't exist.
         ArchiveError: When the file isn't a JSON object, or lacks a key.
     """
-    content = read_bytes(path)
     try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise ArchiveError(f"{path} isn't JSON ({error}); restore it from a copy") from error
-    if not isinstance(document, dict):
-        shown = content[:40].decode(errors="replace")
-        raise ArchiveError(f"{path} holds {shown!r}, expected a JSON object")
+        document = parse_object(read_bytes(path))
+    except DocumentError as error:
+        raise ArchiveError(f"{path} {error}") from error
     missing = [key for key in keys if key not in document]
     if missing:
         raise ArchiveError(f"{path} has no {', '.join(missing)}; restore it from a copy")

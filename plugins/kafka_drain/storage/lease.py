@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-import json
 import os
 import socket
 import threading
@@ -38,6 +37,7 @@ from kafka_drain.progress import duration_text
 from kafka_drain.storage.json_files import create_document, replace_document, version_of
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
 from kafka_drain.storage.paths import is_local, read_bytes, require_reachable
+from kafka_drain.storage.typed_json import Row, Shape
 
 __all__ = [
     "Clock",
@@ -310,13 +310,14 @@ class Lease:
             self._say(f"{self.path} couldn't be removed ({error}); the lease expires by itself")
 
     def _document(self, expires_at: datetime) -> dict[str, Any]:
-        return {
-            "holder": _holder(),
-            "run": self._run,
-            "acquired_at": _iso(self._acquired_at),
-            "expires_at": _iso(expires_at),
-            "token": self.token,
-        }
+        document = LeaseDocument(
+            holder=_holder(),
+            run=self._run,
+            acquired_at=_iso(self._acquired_at),
+            expires_at=_iso(expires_at),
+            token=self.token,
+        )
+        return document.content()
 
     def _lose(self, found: FoundLease | None) -> None:
         self.lost.set()
@@ -331,6 +332,19 @@ class Lease:
             "Spark lets only one of them commit a batch and fails the other, so don't start a "
             "third one, and validate when both have finished"
         )
+
+
+class LeaseDocument(Row):
+    """A `lock.json`: a lease, with its times in ISO 8601 by the holder's clock."""
+
+    holder: str
+    run: str
+    acquired_at: str
+    expires_at: str
+    token: str
+
+
+_SHAPE = Shape(LeaseDocument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,18 +416,18 @@ def find_lease(root: UPath) -> FoundLease | None:
     except OSError as error:
         raise ArchiveError(f"{path} can't be read: {error.strerror or error}") from error
     try:
-        document = json.loads(content)
+        document = _SHAPE.parse(content)
         return FoundLease(
             content,
             written_at,
-            holder=str(document["holder"]),
-            run=str(document["run"]),
-            acquired_at=_time(document["acquired_at"]),
-            expires_at=_time(document["expires_at"]),
-            token=str(document["token"]),
+            holder=document.holder,
+            run=document.run,
+            acquired_at=_time(document.acquired_at),
+            expires_at=_time(document.expires_at),
+            token=document.token,
             version=version,
         )
-    except (ValueError, TypeError, KeyError):
+    except ValueError:
         return FoundLease(content, written_at, version=version)
 
 

@@ -30,22 +30,11 @@ def seal(document: Mapping[str, Any]) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
 
 
-def unseal(content: bytes) -> dict[str, Any]:
-    """Verify a file's bytes and return the JSON object, with its hash as `sha256`.
+def check_seal(content: bytes) -> str:
+    """Verify a file's bytes and return their hash.
 
     Raises:
         SealError: When a byte was changed, or the content was never sealed.
-    """
-    check_seal(content)
-    document: dict[str, Any] = json.loads(content)
-    return document
-
-
-def check_seal(content: bytes) -> None:
-    """Check that a file's bytes are those that were sealed.
-
-    Raises:
-        SealError: When a byte was changed, or it never was sealed.
     """
     body, end = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if not end.startswith(_SEAL) or not end.endswith(SEALED_END):
@@ -53,3 +42,11 @@ def check_seal(content: bytes) -> None:
     written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("the SHA-256 at its end doesn't match its bytes")
+    return written
+
+
+def unseal(content: bytes) -> dict[str, Any]:
+    """Return the JSON object of a file, with its hash as `sha256`; raises like `check_seal`."""
+    check_seal(content)
+    document: dict[str, Any] = json.loads(content)
+    return document

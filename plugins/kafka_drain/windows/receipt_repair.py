@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from upath import UPath
 
 from kafka_drain.archive.copies import read_copy
+from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, Tip, parse_entry
 from kafka_drain.archive.journal.files import read_journal
+from kafka_drain.archive.journal.identity import identity_differs, ids_by_topic
 from kafka_drain.archive.receipts import ReceiptError, parse_receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
@@ -352,14 +355,14 @@ class _Look:
             The content after the repair; None if that isn't known.
         """
         content = _read(self._root / where)
-        seen = _see(where, content, sha256)
+        seen = self._see(where, content, sha256)
         if seen is Seen.SOUND:
             return content
         copy = read_copy(self._root, where) if sha256 is not None else None
         step = judge_sealed(
             seen,
             is_named=sha256 is not None or (seen is Seen.UNREADABLE and is_suspected),
-            has_copy=_see(where, copy, sha256) is Seen.SOUND,
+            has_copy=self._see(where, copy, sha256) is Seen.SOUND,
             # A different document that can be read counts from then on.
             may_forget=may_forget or (self._forget and seen is Seen.CHANGED),
         )
@@ -369,6 +372,38 @@ class _Look:
         if step is Step.RESTORE:
             return copy
         return content if seen is Seen.CHANGED else None
+
+    def _see(self, where: str, content: bytes | None, sha256: str | None) -> Seen:
+        """Return the state of a file; of archive.json, also by what its digest doesn't cover."""
+        seen = _see(where, content, sha256)
+        if where != "archive.json" or content is None or seen is not Seen.SOUND:
+            return seen
+        try:
+            document = ArchiveDocument.parse(self._root / where, content)
+        except ArchiveError:
+            return Seen.UNREADABLE
+        differs = identity_differs(
+            document.isolation_level,
+            document.retention,
+            document.topics,
+            self._noted.documents,
+            ids_by_topic(self._topic_ids()),
+        )
+        return Seen.CHANGED if differs else Seen.SOUND
+
+    def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
+        """Yield, for each generation, the topic ids in its newest receipt and its document."""
+        for number in sorted(map(int, _folders(self._root, "generations"))):
+            generation = Generation(self._root, number)
+            names = generation.receipt_names()[-1:]
+            content = _read(self._root / generation.receipt_where(names[0])) if names else None
+            sealed: Mapping[str, str] = {}
+            opened: Mapping[str, str] = {}
+            with suppress(ReceiptError):
+                sealed = parse_receipt(content).topics if content else {}
+            with suppress(ArchiveError):
+                opened = generation.read_document().topics
+            yield sealed, opened
 
 
 def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:

@@ -11,11 +11,11 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.history import History
 from kafka_drain.archive.status import read_overview
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
-from kafka_drain.storage.json_files import read_document
 from kafka_drain.storage.paths import is_local, locate, require_reachable
 
 __all__ = ["Found", "find", "find_all", "page_beside", "placed_findings"]
@@ -74,7 +74,7 @@ def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: H
     document = UPath(f"{archive}/{overview.get('report')}")
     try:
         # A path that doesn't name a report is ignored.
-        found = page_beside(str(document)) and read_document(document, "findings", "gaps")
+        found = page_beside(str(document)) and ReportDocument.read(document).content()
     except (KafkaDrainError, OSError):
         found = None
     if not found:

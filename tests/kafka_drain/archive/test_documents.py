@@ -12,15 +12,15 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import (
     ArchiveDocument,
-    Document,
     GenerationDocument,
+    VersionedDocument,
     WindowPlan,
 )
 from kafka_drain.archive.journal.digests import digest_of, generation_digest, plan_digest
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-KINDS: dict[type[Document], dict[str, Any]] = {
+KINDS: dict[type[VersionedDocument], dict[str, Any]] = {
     ArchiveDocument: {
         "format_version": 1,
         "pipeline": "p",
@@ -56,7 +56,7 @@ def written(folder: Path, document: object) -> UPath:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_document_content_as_read(kind: type[Document], tmp_path: Path) -> None:
+def test_document_content_as_read(kind: type[VersionedDocument], tmp_path: Path) -> None:
     """A document's content is what its file says: no default is added, no unknown key lost."""
     document = KINDS[kind] | {"of_a_later_release": {"a": [1, None, 2.5]}}
 
@@ -64,12 +64,24 @@ def test_document_content_as_read(kind: type[Document], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_document_of_another_format(kind: type[Document], tmp_path: Path) -> None:
+def test_document_of_another_format(kind: type[VersionedDocument], tmp_path: Path) -> None:
     """A document of a later format is refused by its version, whatever else it says."""
     with pytest.raises(
         ArchiveError, match="format 2, but this kafka-drain reads format 1; use the re"
     ):
         kind.read(written(tmp_path, {"format_version": 2}))
+
+
+@pytest.mark.parametrize("kind", [GenerationDocument, WindowPlan])
+@pytest.mark.parametrize("file_format", ["parquetx", "", "PARQUET"])
+def test_document_of_unknown_file_format(
+    kind: type[VersionedDocument], file_format: str, tmp_path: Path
+) -> None:
+    """A format of files that nothing reads is refused, naming file, key and formats."""
+    expected = rf"document\.json was changed: format is {file_format}; expected 'parquet', 'orc', "
+
+    with pytest.raises(ArchiveError, match=expected):
+        kind.read(written(tmp_path, KINDS[kind] | {"format": file_format}))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +93,7 @@ def test_document_of_another_format(kind: type[Document], tmp_path: Path) -> Non
         if kind.model_fields[key].is_required()
     ],
 )
-def test_document_without_key(kind: type[Document], key: str, tmp_path: Path) -> None:
+def test_document_without_key(kind: type[VersionedDocument], key: str, tmp_path: Path) -> None:
     """A document that lacks what it has to say is refused, naming file and key."""
     document = {name: value for name, value in KINDS[kind].items() if name != key}
 
@@ -92,7 +104,7 @@ def test_document_without_key(kind: type[Document], key: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("kind", "key"), [(kind, key) for kind, document in KINDS.items() for key in document]
 )
-def test_document_of_another_type(kind: type[Document], key: str, tmp_path: Path) -> None:
+def test_document_of_another_type(kind: type[VersionedDocument], key: str, tmp_path: Path) -> None:
     """A value of another type is refused, naming file, key and value: nothing is converted."""
     other = "7" if isinstance(KINDS[kind][key], int) else 7
 
@@ -127,7 +139,7 @@ def test_window_plan_offsets(tmp_path: Path) -> None:
     ],
 )
 def test_document_digest_as_of_its_bytes(
-    name: str, kind: type[Document], digest: Any, tmp_path: Path
+    name: str, kind: type[VersionedDocument], digest: Any, tmp_path: Path
 ) -> None:
     """What the journal notes of a document is the same, read as a value or as bytes."""
     path = written(tmp_path, KINDS[kind] | {"of_a_later_release": 1})

@@ -37,7 +37,7 @@ SMALL = Receipt(
     sealed_at="2013-01-01T12:00:00.000+00:00",
     previous="0" * 64,
     partitions=(
-        SealedPartition(
+        SealedPartition.of(
             tp=A,
             range=OffsetRange(0, 5),
             records=4,
@@ -52,7 +52,7 @@ SMALL = Receipt(
             gaps_so_far={GapReason.CONTROL: 1},
         ),
     ),
-    files=(SealedFile("f", 9, "ab", (SealedContent(A, 0, 3, 4, 1, 2),)),),
+    files=(SealedFile("f", 9, "ab", (SealedContent.of(A, 0, 3, 4, 1, 2),)),),
     files_so_far=FileSet().plus([("f", 9)]),
     fingerprint="00000000000000ff",
     acknowledged=("t:0:4-5",),
@@ -74,9 +74,9 @@ def ranges(draw: st.DrawFn) -> OffsetRange:
     return OffsetRange(start, start + draw(st.integers(0, 1 << 40)))
 
 
-contents = st.builds(SealedContent, partition, number, number, number, time, time, st.booleans())
+contents = st.builds(SealedContent.of, partition, number, number, number, time, time, st.booleans())
 partitions = st.builds(
-    SealedPartition,
+    SealedPartition.of,
     tp=partition,
     range=ranges(),
     records=number,
@@ -124,6 +124,76 @@ def test_parse_receipt_round_trip(receipt: Receipt) -> None:
     assert parsed.to_bytes() == content
     assert content.endswith(b',"sha256":"%s"}\n' % parsed.sha256.encode())
     assert content.count(b"\n") == 1
+
+
+def as_documented(receipt: Receipt) -> dict[str, Any]:
+    """Return what docs/format.md says that a receipt's file holds, key by key and in order."""
+    so_far = receipt.files_so_far
+    return {
+        "format_version": 1,
+        **{k: getattr(receipt, k) for k in ("pipeline", "cluster_id", "topics", "generation")},
+        **{k: getattr(receipt, k) for k in ("window", "first_batch", "last_batch", "sealed_at")},
+        **{k: getattr(receipt, k) for k in ("previous", "offsets", "records", "fingerprint")},
+        **{k: getattr(receipt, k) for k in ("acknowledged", "replaces", "provenance", "journal")},
+        "partitions": [
+            {
+                "topic": part.tp.topic,
+                "partition": part.tp.partition,
+                "start": part.range.start,
+                "end": part.range.end,
+                "records": part.records,
+                "first_offset": part.first,
+                "last_offset": part.last,
+                "first_timestamp": part.first_timestamp,
+                "last_timestamp": part.last_timestamp,
+                "gaps": {r.value: [[g.start, g.end] for g in gs] for r, gs in part.gaps.items()},
+                "kafka": part.kafka
+                and {
+                    "earliest": part.kafka.earliest,
+                    "last_stable": part.kafka.last_stable,
+                    "high_watermark": part.kafka.high_watermark,
+                },
+                "so_far": {
+                    "start": part.start_so_far,
+                    "records": part.records_so_far,
+                    "gaps": {reason.value: n for reason, n in part.gaps_so_far.items()},
+                },
+            }
+            for part in receipt.partitions
+        ],
+        "files": [
+            {
+                "path": file.path,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+                "contents": [
+                    {
+                        "topic": content.tp.topic,
+                        "partition": content.tp.partition,
+                        "first_offset": content.first,
+                        "last_offset": content.last,
+                        "records": content.records,
+                        "first_timestamp": content.first_timestamp,
+                        "last_timestamp": content.last_timestamp,
+                        "ascending": content.ascending,
+                    }
+                    for content in file.contents
+                ],
+            }
+            for file in receipt.files
+        ],
+        "files_so_far": {
+            "files": so_far.files,
+            "bytes": so_far.bytes,
+            "digest": f"{so_far.digest:032x}",
+        },
+    }
+
+
+@given(receipts)
+def test_to_bytes_as_documented(receipt: Receipt) -> None:
+    """A receipt's bytes are those of earlier releases, which wrote it key by key."""
+    assert receipt.to_bytes() == sealed(as_documented(receipt))
 
 
 def test_to_bytes_readable() -> None:
@@ -230,7 +300,7 @@ def test_receipt_names_sort() -> None:
 )
 def test_sealed_content_dense(first: int, last: int, records: int, dense: bool) -> None:
     """A file without holes holds as many records as offsets lie between its first and last."""
-    assert SealedContent(A, first, last, records).is_dense == dense
+    assert SealedContent.of(A, first, last, records).is_dense == dense
 
 
 # FileSet

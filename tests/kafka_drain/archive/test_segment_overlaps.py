@@ -213,7 +213,7 @@ def receipt(
     number = int(name) if name.isdigit() else None
     owner = f"generations/{number:04d}" if number else f"windows/{name}"
     sealed = [
-        SealedPartition(
+        SealedPartition.of(
             tp=P0,
             range=R(start, end),
             records=0,

@@ -52,7 +52,7 @@ def milliseconds(moment: datetime) -> int:
 
 def receipt(newest: dict[TopicPartition, int]) -> Receipt:
     parts = tuple(
-        SealedPartition(
+        SealedPartition.of(
             tp=tp,
             range=OffsetRange(0, 10),
             records=10,

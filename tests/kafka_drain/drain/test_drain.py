@@ -7,12 +7,14 @@ import shutil
 import stat
 from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import writer_defaults
 from kafka_drain.drain import drain as draining
@@ -25,6 +27,7 @@ from kafka_drain.drain.drain import (
 )
 from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.findings import errors
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -36,6 +39,7 @@ from kafka_drain.spark.job_spec import DrainSpec
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.kafka_drain.golden import golden_cluster, golden_copy, open_next, seal
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -267,6 +271,51 @@ def test_prepare_drain_retention_option_removed(
         prepare_drain(drained, cluster, folder)
 
         assert Archive.at(pipeline.archive).snapshot().document.retention == "7d"
+
+
+def drain_with(archive: str, run: str, change: int, **options: Any) -> None:
+    """Prepare a drain of the golden archive, until the nth change of its folder; 0 for none."""
+    draining.prepare_application = fake_application  # type: ignore[assignment]
+    document = Archive.at(archive).snapshot().document
+    pipeline = Pipeline(name=document.pipeline, topics=["flights"], archive=archive, **options)
+    pipeline = pipeline.model_copy(update={"partition_by": ["topic"]})
+    cluster: Any = golden_cluster()
+    Path(run).mkdir(mode=0o700)
+    kill_at_change(archive, change)
+    prepare_drain(pipeline, cluster, Path(run))
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "after"),
+    [
+        ({"isolation_level": "read_uncommitted"}, {}, ("read_committed", None)),
+        ({}, {"sink_options": {"retention": "30d"}}, ("read_committed", "30d")),
+    ],
+)
+def test_prepare_drain_settings_changed(
+    before: dict[str, str], options: dict[str, Any], after: tuple[str, str | None], tmp_path: Path
+) -> None:
+    """A pipeline may change settings that the journal notes, wherever a drain is killed.
+
+    The archive stays in order, and its next drain starts.
+    """
+    change, code = 0, -9
+    while code:
+        change += 1
+        archive = golden_copy(tmp_path / f"archive{change}")
+        root = str(archive.root)
+        document = json.loads((Path(root) / "archive.json").read_text())
+        (Path(root) / "archive.json").write_text(json.dumps(document | before))
+        seal(archive)
+        open_next(archive, "parquet", ["topic"])
+        code = run_forked(partial(drain_with, **options), root, f"{tmp_path}/{change}-1", change)
+
+        assert errors(check_sealed_state(archive.snapshot()).findings) == []
+        assert not run_forked(partial(drain_with, **options), root, f"{tmp_path}/{change}-2", 0)
+        now = archive.snapshot().document
+        assert (now.isolation_level, now.retention) == after
+        assert errors(check_sealed_state(archive.snapshot()).findings) == []
+    assert change > 5
 
 
 def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:

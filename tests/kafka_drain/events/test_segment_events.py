@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.receipts import Receipt, SealedPartition
 from kafka_drain.events import segment_events as module
 from kafka_drain.events.segment_events import segment_events
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.golden import END, golden_copy, seal
+
+
+def part_of(receipt: Receipt, tp: TopicPartition, found: OffsetRange) -> SealedPartition:
+    """Return a receipt's first partition as another one, with other offsets."""
+    part = receipt.partitions[0]
+    where = {"topic": tp.topic, "partition": tp.partition}
+    return replace(part, **where, start=found.start, end=found.end)
 
 
 def test_segment_events(tmp_path: Path) -> None:
@@ -42,8 +49,8 @@ def test_segment_events_bounded(tmp_path: Path, partitions: int, own: int) -> No
     def batch(number: int) -> Receipt:
         start = 5 + 4 * number
         news, none = OffsetRange(start, start + 4), OffsetRange(start, start)
-        parts = [replace(receipt.partitions[0], tp=tp, range=news) for tp in tps]
-        quiet = replace(receipt.partitions[0], tp=TopicPartition("quiet", 0), range=none)
+        parts = [part_of(receipt, tp, news) for tp in tps]
+        quiet = part_of(receipt, TopicPartition("quiet", 0), none)
         return replace(receipt, first_batch=number, last_batch=number, partitions=(quiet, *parts))
 
     events = segment_events(map(batch, range(older + own)))
@@ -82,9 +89,8 @@ def test_segment_events_window(tmp_path: Path) -> None:
     """A window has as many ranges of a partition as were missing between what was archived."""
     archive = golden_copy(tmp_path / "archive")
     [*_, receipt] = seal(archive).sealed
-    part = receipt.partitions[0]
     parts = tuple(
-        replace(part, tp=TopicPartition("t", n), range=OffsetRange(start, start + 2))
+        part_of(receipt, TopicPartition("t", n), OffsetRange(start, start + 2))
         for n, start in [(0, 3), (0, 9), (1, 5)]
     )
 

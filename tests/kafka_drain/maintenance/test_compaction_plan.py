@@ -37,7 +37,7 @@ TARGET = 1_000
 def archive_file(number: int, first: int, last: int, *, size: int = 10) -> ArchiveFile:
     """Return a sealed file with every offset from `first` to `last`."""
     path = f"generations/0001/data/topic=flights/part-{number}.parquet"
-    content = SealedContent(TP, first, last, last - first + 1, 0, 0)
+    content = SealedContent.of(TP, first, last, last - first + 1, 0, 0)
     return ArchiveFile(
         path=path,
         bytes=size,
@@ -52,7 +52,7 @@ def receipt_of(
     number: int, start: int, end: int, gaps: dict[GapReason, Any] | None = None, size: int = 10
 ) -> Receipt:
     """Return the receipt of a batch that has drained [start, end)."""
-    part = SealedPartition(
+    part = SealedPartition.of(
         TP, OffsetRange(start, end), end - start, start, end - 1, 0, 0, gaps or {}, None, 0, end, {}
     )
     return Receipt(
@@ -146,7 +146,7 @@ def test_plan_groups_reaches_into_other_partition() -> None:
     found = segments(5, 2)
     file = archive_file(99, 95, 99)
     assert file.sealed is not None
-    other = SealedContent(TopicPartition("flights", 1), 0, 9, 10, 0, 0)
+    other = SealedContent.of(TopicPartition("flights", 1), 0, 9, 10, 0, 0)
     sealed = replace(file.sealed, contents=(*file.sealed.contents, other))
     reaching = replace(file, sealed=sealed)
 

@@ -40,7 +40,7 @@ TIMES = [
 @pytest.mark.parametrize("times", list(product(TIMES, repeat=2)))
 def test_is_too_old(times: Sequence[tuple[int | None, bool]]) -> None:
     """A file goes only when the newest records of all its partitions are too old."""
-    contents = [SealedContent(P0, 0, 9, 10, OLD, time) for time, _ in times]
+    contents = [SealedContent.of(P0, 0, 9, 10, OLD, time) for time, _ in times]
 
     assert is_too_old(contents, BEFORE) is all(is_old for _, is_old in times)
 

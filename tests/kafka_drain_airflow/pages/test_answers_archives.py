@@ -120,6 +120,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         "verdict": "complete",
         "validated_at": "2026-11-22T11:00:00+00:00",
         "report": "reports/r.json",
+        **dict.fromkeys(("partitions", "generations", "windows", "unsealed_segments"), 0),
+        "findings": {},
+        "gaps": {},
+        **dict.fromkeys(("sealed_at", "newest_record", "lag", "expires_at")),
     }
     (validated / "overview.json").write_text(json.dumps(overview))
     dags = {

@@ -5,7 +5,7 @@ Reads the document and the newest receipt of each generation, and plan and recei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
@@ -29,6 +29,12 @@ from kafka_drain.archive.journal.entries import (
     judge_tip,
 )
 from kafka_drain.archive.journal.files import read_journal, start_journal_anew
+from kafka_drain.archive.journal.identity import (
+    ACCEPTED,
+    identity_differs,
+    ids_by_topic,
+    note_of_settings,
+)
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.segment_overlaps import (
@@ -150,8 +156,7 @@ def note_of_holes(holes: Iterable[Hole]) -> Noted:
     """Return the journal note for offsets that are in no segment, but whose loss is explained."""
     return Noted(
         documents={
-            f"{_HOLES}{hole.topic_id}/{range_name(hole.tp, hole.range)}": "accepted"
-            for hole in holes
+            f"{_HOLES}{hole.topic_id}/{range_name(hole.tp, hole.range)}": ACCEPTED for hole in holes
         }
     )
 
@@ -215,7 +220,7 @@ def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
         if left is None or left.name < tip.name or (left.name == tip.name and left != tip):
             lost[f"{folder}/receipts/{tip.name}"] = tip.sha256
     for path, value in noted.documents.items():
-        if value not in (REMOVED, there.documents.get(path)) and not path.startswith(_HOLES):
+        if value not in (ACCEPTED, REMOVED, there.documents.get(path)):
             lost[path] = value
     return lost
 
@@ -439,8 +444,30 @@ class _Look:
                 f"pipeline {pipeline!r} and cluster {cluster_id!r}"
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
+            return
+        differs = identity_differs(
+            document.isolation_level,
+            document.retention,
+            document.topics,
+            self._journal.noted.documents,
+            ids_by_topic(self._topic_ids()),
+        )
+        if differs:
+            self._find(Reason.DOCUMENT_CHANGED, "archive.json", differs)
         elif receipts:
             self._look_at_document("archive.json", identity_digest(document.content()))
+            self._documents |= note_of_settings(document.isolation_level, document.retention)
+
+    def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
+        """Yield, for each generation, the topic ids in its newest receipt and its document."""
+        for generation in self._snapshot.generations:
+            receipt = self._state.newest.get(generation.name)
+            try:
+                opened = generation.document.topics
+            except ArchiveError:
+                # Gets its own finding.
+                opened = {}
+            yield receipt.topics if receipt else {}, opened
 
     def _look_at_document(self, path: str, seen: str | None) -> None:
         noted = self._journal.noted.documents.get(path)
@@ -507,7 +534,7 @@ def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt:
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {
-            "archive.json": identity_digest(snapshot.document.content()),
+            **_note_of_identity(snapshot),
             f"{generation.name}/generation.json": generation_digest(generation.document.content()),
         },
     )
@@ -516,11 +543,19 @@ def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt:
 def note_of_window(snapshot: Snapshot, window: Window, receipt: Receipt) -> Noted:
     """Return the journal note for a window whose receipt was just written."""
     documents = {
-        "archive.json": identity_digest(snapshot.document.content()),
+        **_note_of_identity(snapshot),
         f"{window.name}/receipt.json": receipt.sha256,
         f"{window.name}/plan.json": plan_digest(window.read_plan().content()),
     }
     return Noted(documents=documents)
+
+
+def _note_of_identity(snapshot: Snapshot) -> dict[str, str]:
+    document = snapshot.document
+    return {
+        "archive.json": identity_digest(document.content()),
+        **note_of_settings(document.isolation_level, document.retention),
+    }
 
 
 def _plan_digest(window: SnapshotWindow) -> str | None:

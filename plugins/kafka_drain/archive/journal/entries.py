@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Annotated
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, require_readable
-from kafka_drain.storage.sealed_json import SealError, seal, unseal
+from pydantic import Field
+
+from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.storage.sealed_json import check_seal, seal
+from kafka_drain.storage.typed_json import DocumentError, Shape
 
 __all__ = [
     "REMOVED",
@@ -37,7 +40,6 @@ __all__ = [
     "judge_tip",
     "next_whole",
     "parse_entry",
-    "parse_head",
 ]
 
 
@@ -90,7 +92,7 @@ class Tip:
         sha256: The hash at its end.
     """
 
-    name: str
+    name: Annotated[str, Field(alias="newest")]
     receipts: int
     sha256: str
 
@@ -161,26 +163,6 @@ class Noted:
         forgotten = {p: value for p, value in more.forgotten.items() if p not in self.forgotten}
         return Noted(tips, documents, forgotten)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON types."""
-        return {
-            "receipts": {
-                folder: {"newest": tip.name, "receipts": tip.receipts, "sha256": tip.sha256}
-                for folder, tip in sorted(self.tips.items())
-            },
-            "documents": dict(sorted(self.documents.items())),
-            "forgotten": dict(sorted(self.forgotten.items())),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Noted:
-        """Create an instance from the result of `to_dict`."""
-        tips = {
-            folder: Tip(row["newest"], row["receipts"], row["sha256"])
-            for folder, row in document["receipts"].items()
-        }
-        return cls(tips, dict(document["documents"]), dict(document.get("forgotten", {})))
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -209,16 +191,35 @@ class Entry:
 
     def to_bytes(self) -> bytes:
         """Return the sealed content of the entry's file."""
-        return seal(
-            {
-                "format_version": FORMAT_VERSION,
-                "entry": self.number,
-                "previous": self.previous,
-                "whole": self.is_whole,
-                "at": self.at,
-                **self.noted.to_dict(),
-            }
+        document = _Document(
+            format_version=FORMAT_VERSION,
+            entry=self.number,
+            previous=self.previous,
+            whole=self.is_whole,
+            at=self.at,
+            receipts=dict(sorted(self.noted.tips.items())),
+            documents=dict(sorted(self.noted.documents.items())),
+            forgotten=dict(sorted(self.noted.forgotten.items())),
         )
+        return seal(_SHAPE.dump(document))
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """An entry's file: its keys in order, with the same meaning as the entry's attributes."""
+
+    format_version: int
+    entry: int
+    previous: str | None
+    whole: bool
+    at: str
+    receipts: Mapping[str, Tip]
+    documents: Mapping[str, str]
+    # Entries of older releases have none.
+    forgotten: Mapping[str, str] = field(default_factory=dict)
+
+
+_SHAPE = Shape(_Document, readable=READABLE)
 
 
 def parse_entry(content: bytes) -> Entry:
@@ -227,21 +228,19 @@ def parse_entry(content: bytes) -> Entry:
     Raises:
         ValueError: When a byte was changed, or it isn't an entry.
     """
+    sha256 = check_seal(content)
     try:
-        document = unseal(content)
-        require_readable(document["format_version"])
-        return Entry(
-            number=document["entry"],
-            previous=document["previous"],
-            is_whole=document["whole"],
-            noted=Noted.from_dict(document),
-            at=document["at"],
-            sha256=document["sha256"],
-        )
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not an entry known to this release ({error!r})") from error
-    except SealError as error:
-        raise ValueError(str(error)) from error
+        document = _SHAPE.parse(content)
+    except DocumentError as error:
+        raise ValueError(f"not an entry known to this release (it {error})") from error
+    return Entry(
+        number=document.entry,
+        previous=document.previous,
+        is_whole=document.whole,
+        noted=Noted(document.receipts, document.documents, document.forgotten),
+        at=document.at,
+        sha256=sha256,
+    )
 
 
 def first_needed(newest: int) -> int:
@@ -265,22 +264,6 @@ class Head:
 
     entries: int
     sha256: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON types."""
-        return {"entries": self.entries, "sha256": self.sha256}
-
-
-def parse_head(document: Mapping[str, Any]) -> Head:
-    """Parse the result of `to_dict`.
-
-    Raises:
-        ValueError: When the values have the wrong types.
-    """
-    entries, sha256 = document["entries"], document["sha256"]
-    if type(entries) is not int or not isinstance(sha256, str):
-        raise ValueError(f"entries {entries!r} and sha256 {sha256!r}")
-    return Head(entries, sha256)
 
 
 def judge_known(newest: int, known: int) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from upath import UPath
 
 from kafka_drain.archive.copies import clear_copies, copy_path, keep_copies
+from kafka_drain.archive.documents import HeadDocument
 from kafka_drain.archive.journal.entries import (
     REMOVED,
     WHOLE_EVERY,
@@ -23,10 +24,9 @@ from kafka_drain.archive.journal.entries import (
     fold_journal,
     next_whole,
     parse_entry,
-    parse_head,
 )
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
-from kafka_drain.storage.json_files import create_text, read_document, write_document
+from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import read_bytes
 
 __all__ = ["note_sealed", "read_journal", "start_journal_anew"]
@@ -45,7 +45,7 @@ def read_journal(root: UPath) -> Journal:
         # Head first: a concurrent entry must not make the journal look truncated.
         try:
             head, damage = _read_head(root), ""
-        except (ArchiveError, KeyError, ValueError) as error:
+        except ArchiveError as error:
             head, damage = None, str(error)
         numbers = _numbers(root)
         newest = max(numbers, default=0)
@@ -158,7 +158,7 @@ def _raise_head(root: UPath, head: Head) -> None:
     The last writer checks the entries again afterwards, so the head never stays behind them.
     """
     while True:
-        write_document(root / "journal.json", head.to_dict())
+        HeadDocument(entries=head.entries, sha256=head.sha256).write(root / "journal.json")
         newest = max(_numbers(root), default=0)
         if newest <= head.entries:
             return
@@ -171,15 +171,16 @@ def _raise_head(root: UPath, head: Head) -> None:
 
 def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
     if seen is None or seen.entries < head.entries:
-        write_document(root / "journal.json", head.to_dict())
+        HeadDocument(entries=head.entries, sha256=head.sha256).write(root / "journal.json")
 
 
 def _read_head(root: UPath) -> Head | None:
     try:
-        return parse_head(read_document(root / "journal.json", "entries", "sha256"))
+        document = HeadDocument.read(root / "journal.json")
     except (FileNotFoundError, NotADirectoryError):
         # A path that isn't an archive gets its error from archive.json.
         return None
+    return Head(document.entries, document.sha256)
 
 
 def _clear(root: UPath, before: int) -> None:

@@ -27,7 +27,6 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.runner import SparkRunner
-from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.obsolete_files import next_number, remove_superseded
 from kafka_drain.windows.reprocess.plan import (
@@ -145,7 +144,7 @@ def open_reprocess(
     """
     archive = plan.archive
     with hold_lease(archive.root, run=run, say=say):
-        if not create_document(reprocess_path(archive), plan.document()):
+        if not plan.document().create(reprocess_path(archive)):
             there = unfinished_reprocess(archive)
             if there is None or there.groups != plan.groups:
                 raise ConfigError(f"{archive.root}: another reprocess was faster; run it again")

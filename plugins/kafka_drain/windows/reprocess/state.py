@@ -11,9 +11,9 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.window import Window, range_rows, ranges_of
+from kafka_drain.archive.documents import ReprocessDocument
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.json_files import read_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.rewrite_groups import FileGroup
 
@@ -93,26 +93,28 @@ class ReprocessPlan:
             "bytes": sum(group.bytes for group in groups),
         }
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> ReprocessDocument:
         """Return the content of `maintenance/reprocess.json`."""
-        return {
-            "since": self.since,
-            "closes": self.closes,
-            "format": self.file_format,
-            "compression": self.compression,
-            "partition_by": self.partition_by,
-            "topics": self.topic_ids,
-            "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-            "pieces": [
-                {
-                    "window": key,
-                    "ranges": range_rows(group.ranges),
-                    "replaces": group.replaces,
-                    "replaced": group.replaced(),
-                }
-                for key, group in self.groups.items()
-            ],
-        }
+        return ReprocessDocument.model_validate(
+            {
+                "since": self.since,
+                "closes": self.closes,
+                "format": self.file_format,
+                "compression": self.compression,
+                "partition_by": self.partition_by,
+                "topics": self.topic_ids,
+                "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                "pieces": [
+                    {
+                        "window": key,
+                        "ranges": range_rows(group.ranges),
+                        "replaces": group.replaces,
+                        "replaced": group.replaced(),
+                    }
+                    for key, group in self.groups.items()
+                ],
+            }
+        )
 
 
 def reprocess_path(archive: Archive) -> UPath:
@@ -123,29 +125,29 @@ def reprocess_path(archive: Archive) -> UPath:
 def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
     """Return the unfinished reprocess; None if there is none."""
     try:
-        document = read_document(reprocess_path(archive), "since", "closes", "pieces")
+        document = ReprocessDocument.read(reprocess_path(archive))
     except FileNotFoundError:
         return None
     groups = {
-        row["window"]: FileGroup(
-            ranges=ranges_of(row["ranges"]),
-            replaces=row["replaces"],
-            bytes=row["replaced"]["bytes"],
+        row.window: FileGroup(
+            ranges=row.offsets(),
+            replaces=row.replaces,
+            bytes=row.replaced["bytes"],
             records={
                 TopicPartition(r["topic"], r["partition"]): r["records"]
-                for r in row["replaced"]["records"]
+                for r in row.replaced["records"]
             },
         )
-        for row in document["pieces"]
+        for row in document.pieces
     }
     return ReprocessPlan(
         archive=archive,
-        since=document["since"],
-        closes=document["closes"],
-        file_format=document["format"],
-        compression=document["compression"],
-        partition_by=document["partition_by"],
-        topic_ids=document["topics"],
+        since=document.since,
+        closes=document.closes,
+        file_format=document.format,
+        compression=document.compression,
+        partition_by=document.partition_by,
+        topic_ids=document.topics,
         groups=groups,
         begun=True,
     )

@@ -20,6 +20,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.checks import check_sealed_state, recreate_journal
+from kafka_drain.archive.journal.files import start_journal_anew
+from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
@@ -262,6 +264,10 @@ EDITED: dict[str, Damage] = {
 } | {
     "pipeline of the archive": edit("archive.json", pipeline="another"),
     "cluster of the archive": edit("archive.json", cluster_id="another"),
+    "topic id of the archive": edit("archive.json", topics={"flights": "another"}),
+    "topics of the archive": edit("archive.json", topics={}),
+    "isolation level of the archive": edit("archive.json", isolation_level="read_uncommitted"),
+    "retention of the archive": edit("archive.json", retention="30 days"),
     "plan of a window": edit(f"windows/{BACKFILL}/plan.json", ranges=[]),
     "interval of a window": edit(f"windows/{BACKFILL}/plan.json", interval=HOUR[::-1]),
     "format of a window": edit(f"windows/{WINDOWS[1]}/plan.json", format="orc"),
@@ -326,6 +332,61 @@ def test_sealed_document_edited(what: str, how: str, copy: Path) -> None:
     EDITED[what](copy)
 
     assert_found_twice(copy, HOW[how], "document_changed")
+
+
+HARMLESS: dict[str, Damage] = {
+    "source": edit("archive.json", source={"topic_pattern": "flights.*"}),
+    "a topic that isn't sealed": lambda root: edit(
+        "archive.json",
+        topics={**json.loads((root / "archive.json").read_text())["topics"], "later": "id"},
+    )(root),
+    "a key of a later release": edit("archive.json", later=[1]),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_archive_document_changed_on_purpose(what: str, copy: Path) -> None:
+    """What later drains may change isn't a finding."""
+    HARMLESS[what](copy)
+
+    assert validated(Archive.at(str(copy))).receipts_written == 0
+
+
+@pytest.mark.parametrize("key", ["isolation_level", "retention"])
+def test_settings_of_older_journal(key: str, copy: Path) -> None:
+    """A journal without settings accepts those it finds, notes them, and then misses a change."""
+    archive = Archive.at(str(copy))
+    noted = archive.snapshot().journal.noted
+    older = {path: value for path, value in noted.documents.items() if "settings/" not in path}
+    remove("journal", "journal.json")(copy)
+    known = max(
+        parse_receipt(path.read_bytes()).journal
+        for path in copy.rglob("*.json")
+        if path.name == "receipt.json" or path.parent.name == "receipts"
+    )
+    start_journal_anew(archive.root, replace(noted, documents=older), known)
+
+    validated(archive)
+
+    now = archive.snapshot().journal.noted.documents
+    assert {path: value for path, value in now.items() if path not in older} == note_of_settings(
+        "read_committed", None
+    )
+    value = {"isolation_level": "read_uncommitted", "retention": "30 days"}[key]
+    edit("archive.json", **{key: value})(copy)
+    assert_found_twice(copy, HOW["open"], "document_changed")
+
+
+@pytest.mark.parametrize("what", [what for what in EDITED if what.endswith("of the archive")])
+def test_archive_document_repaired(what: str, copy: Path) -> None:
+    """A repair restores an archive.json that was edited from its copy."""
+    before = json.loads((copy / "archive.json").read_text())
+    EDITED[what](copy)
+
+    repair_documents(Archive.at(str(copy)).root, print)
+
+    assert json.loads((copy / "archive.json").read_text()) == before
+    assert validated(Archive.at(str(copy))).receipts_written == 0
 
 
 def entries(root: Path) -> list[Path]:
@@ -414,7 +475,7 @@ def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:
     receipt = opened.last_receipt()
     assert receipt is not None
     parts = tuple(
-        replace(part, range=OffsetRange(END - 2, part.range.end), start_so_far=END - 2)
+        replace(part, start=END - 2, so_far=replace(part.so_far, start=END - 2))
         for part in receipt.partitions
     )
     older = replace(receipt, partitions=parts, journal=0)

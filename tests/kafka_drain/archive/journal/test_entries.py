@@ -26,7 +26,6 @@ from kafka_drain.archive.journal.entries import (
     judge_tip,
     next_whole,
     parse_entry,
-    parse_head,
 )
 from kafka_drain.storage.sealed_json import seal
 
@@ -118,15 +117,6 @@ def test_judge_known() -> None:
     """A receipt that was sealed after more entries than there are shows that some are gone."""
     assert judge_known(0, 0) == judge_known(2, 0) == judge_known(2, 2) == ""
     assert judge_known(2, 3) == "ends at entry 2, but a receipt was sealed after entry 3"
-
-
-@pytest.mark.parametrize("document", [{"entries": "1", "sha256": "a"}, {"entries": 1, "sha256": 2}])
-def test_parse_head_damaged(document: dict[str, object]) -> None:
-    """Something else than a number and a hash isn't a head."""
-    with pytest.raises(ValueError, match="entries"):
-        parse_head(document)
-    with pytest.raises(KeyError):
-        parse_head({})
 
 
 def test_whole_entries() -> None:
@@ -234,12 +224,6 @@ def test_entry_round_trip() -> None:
         parse_entry(seal(document | {"format_version": 2}))
     with pytest.raises(ValueError, match=r"not an entry known to this release .*receipts"):
         parse_entry(seal(document))
-
-
-def test_head_round_trip() -> None:
-    """Where a journal ends is read back."""
-    assert Head(3, "a").to_dict() == {"entries": 3, "sha256": "a"}
-    assert parse_head({"entries": 3, "sha256": "a"}) == Head(3, "a")
 
 
 def test_noted_plus() -> None:

@@ -108,7 +108,7 @@ def test_note_sealed_head_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             note_sealed(root, window(4))
         write_document(path, document)
 
-    monkeypatch.setattr("kafka_drain.archive.journal.files.write_document", overtake)
+    monkeypatch.setattr("kafka_drain.archive.documents.write_document", overtake)
     for number in range(3):
         note_sealed(root, window(number))
 

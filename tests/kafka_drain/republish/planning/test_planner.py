@@ -555,7 +555,7 @@ def test_make_plan_row_without_topic(golden: Archive) -> None:
         for file in archive_files(golden.snapshot())[:1]:
             assert file.sealed is not None
             [content] = file.sealed.contents
-            nameless = replace(content, tp=TopicPartition("", content.tp.partition))
+            nameless = replace(content, topic="")
             yield replace(file, sealed=replace(file.sealed, contents=(nameless,)))
 
     for target_topic in (None, "{topic}_restored"):

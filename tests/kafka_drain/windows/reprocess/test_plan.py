@@ -27,7 +27,7 @@ TP = TopicPartition("t", 0)
 
 def segment(number: int, start: int, end: int) -> Receipt:
     """Return the receipt of a batch; its timestamps are its offsets."""
-    part = SealedPartition(
+    part = SealedPartition.of(
         tp=TP,
         range=OffsetRange(start, end),
         records=end - start,
@@ -58,7 +58,7 @@ def segment(number: int, start: int, end: int) -> Receipt:
 
 def file(start: int, end: int) -> SealedFile:
     """Return a file of some offsets."""
-    content = SealedContent(TP, start, end - 1, end - start, start, end - 1)
+    content = SealedContent.of(TP, start, end - 1, end - start, start, end - 1)
     return SealedFile(f"{start}-{end}", 10, "", (content,))
 
 

@@ -1,0 +1,76 @@
+"""What archive.json says about sealed segments, compared with the journal and the receipts.
+
+Opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+
+__all__ = ["ACCEPTED", "SETTINGS", "identity_differs", "ids_by_topic", "note_of_settings"]
+
+#: Value of the journal's notes that have no document.
+ACCEPTED = "accepted"
+#: Prefix, before a digest, of the journal's entries for settings that a drain has used.
+SETTINGS = "settings/"
+
+
+def note_of_settings(isolation_level: str, retention: str | None) -> dict[str, str]:
+    """Return the journal's note, among its documents, of settings that a drain uses.
+
+    A pipeline may change both, so the journal accepts all that drains have used.
+    """
+    text = json.dumps([isolation_level, retention], separators=(",", ":"), ensure_ascii=False)
+    return {f"{SETTINGS}{hashlib.sha256(text.encode()).hexdigest()}": ACCEPTED}
+
+
+def ids_by_topic(
+    generations: Iterable[tuple[Mapping[str, str], Mapping[str, str]]],
+) -> dict[str, set[str]]:
+    """Return the ids that archive.json may say of each sealed topic.
+
+    That is the newest sealed one, or that of a generation which was opened since: a topic may have
+    been recreated.
+
+    Args:
+        generations: Of each generation, oldest first, the topic ids in its newest receipt and in
+            its generation.json.
+    """
+    known: dict[str, set[str]] = {}
+    for sealed, opened in generations:
+        known |= {topic: {topic_id} for topic, topic_id in sealed.items()}
+        for topic in opened.keys() & known.keys():
+            known[topic].add(opened[topic])
+    return known
+
+
+def identity_differs(
+    isolation_level: str,
+    retention: str | None,
+    topics: Mapping[str, str],
+    documents: Collection[str],
+    ids: Mapping[str, Collection[str]],
+) -> str:
+    """Describe how archive.json contradicts what was sealed; empty if it doesn't.
+
+    Args:
+        isolation_level: Its isolation level.
+        retention: Its retention.
+        topics: Its topic ids by topic.
+        documents: What the journal notes; those of older releases have no settings.
+        ids: The result of `ids_by_topic`.
+    """
+    noted = [name for name in documents if name.startswith(SETTINGS)]
+    if noted and not note_of_settings(isolation_level, retention).keys() & set(noted):
+        return (
+            f"says isolation_level {isolation_level!r} and retention {retention!r}, which no drain "
+            "has used"
+        )
+    for topic, accepted in sorted(ids.items()):
+        if topics.get(topic) not in accepted:
+            expected = " or ".join(map(repr, sorted(accepted)))
+            said = topics.get(topic)
+            return f"says topic {topic} has id {said!r}, but it was sealed as {expected}"
+    return ""
