@@ -15,7 +15,6 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import range_rows, ranges_of
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import records_fingerprint
@@ -32,7 +31,7 @@ from kafka_drain.storage.json_files import read_note, write_document
 
 __all__ = [
     "BatchNote",
-    "files_fingerprint",
+    "file_fingerprint",
     "note_name",
     "noted_content",
     "notes_fit",
@@ -81,17 +80,14 @@ def write_fingerprints(
         write_document(generation.root / note_name(generation, batch["batch"]), {**batch, **more})
 
 
-def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
-    """Read all records in a segment's files and return their fingerprint.
+def file_fingerprint(root: UPath, path: str, file_format: str) -> int:
+    """Read all records in a file, given relative to the archive, and return their fingerprint.
 
     Raises:
-        DataFileError: When a file can't be read.
+        DataFileError: When it isn't a file of the format.
+        OSError: When it is missing or can't be read.
     """
-    value = 0
-    for file in receipt.files:
-        batches = read_records(root / file.path, file_format, BATCH_BYTES)
-        value ^= records_fingerprint(batches, topic_of(file.path))
-    return f"{value:016x}"
+    return records_fingerprint(read_records(root / path, file_format, BATCH_BYTES), topic_of(path))
 
 
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:

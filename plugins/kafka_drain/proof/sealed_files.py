@@ -18,7 +18,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import file_sha256
-from kafka_drain.proof.fingerprints import files_fingerprint
+from kafka_drain.proof.fingerprints import file_fingerprint
 
 __all__ = [
     "SealedCheck",
@@ -101,7 +101,7 @@ def check_all_sealed(
         _check_files(generation, receipt, here, listing, check, deep=deep)
         is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
         if deep and receipt.fingerprint and is_whole:
-            check.findings += _check_content(generation, receipt, where)
+            _check_content(generation, receipt, where, check)
         ticker.at(number)
     return check
 
@@ -142,19 +142,30 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
             continue
 
 
-def _check_content(generation: SnapshotGeneration, receipt: Receipt, where: str) -> list[Finding]:
+def _check_content(
+    generation: SnapshotGeneration, receipt: Receipt, where: str, check: SealedCheck
+) -> None:
     """Compare the records in a segment's files with what Spark read from Kafka."""
-    try:
-        found = files_fingerprint(generation.root, receipt, generation.document.format)
-    except TimestampError:
-        # Not comparable; but the files' SHA-256 hashes match the sealed ones.
-        return []
-    except DataFileError as error:
-        return [Finding(Reason.CONTENT_CHANGED, where, str(error))]
-    if found == receipt.fingerprint:
-        return []
-    detail = f"its files' records have fingerprint {found}; Spark read {receipt.fingerprint}"
-    return [Finding(Reason.CONTENT_CHANGED, where, detail)]
+    value = 0
+    for file in receipt.files:
+        try:
+            value ^= file_fingerprint(generation.root, file.path, generation.document.format)
+        except TimestampError:
+            # Not comparable; but the files' SHA-256 hashes match the sealed ones.
+            return
+        except DataFileError as error:
+            check.findings.append(Finding(Reason.CONTENT_CHANGED, where, str(error)))
+            return
+        except OSError as error:
+            # Since its bytes were hashed.
+            check.findings.append(_unreadable(file, error))
+            check.damaged.append((file, receipt))
+            return
+    if f"{value:016x}" != receipt.fingerprint:
+        detail = (
+            f"its files' records have fingerprint {value:016x}; Spark read {receipt.fingerprint}"
+        )
+        check.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
 
 
 def _check_files(
@@ -181,7 +192,7 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
         StoreUnavailableError: When the archive's store doesn't respond.
     """
     if size is None:
-        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, but missing")
+        return _unreadable(file, FileNotFoundError())
     if size != file.bytes:
         detail = f"{size:,} bytes; its receipt says {file.bytes:,}"
         return Finding(Reason.FILE_SIZE, file.path, detail)
@@ -190,9 +201,15 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
             detail = "its SHA-256 doesn't match its receipt"
             return Finding(Reason.FILE_CHANGED, file.path, detail)
     except OSError as error:
-        # A disk error, or a missing permission.
-        return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
+        return _unreadable(file, error)
     return None
+
+
+def _unreadable(file: SealedFile, error: OSError) -> Finding:
+    if isinstance(error, FileNotFoundError):
+        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, but missing")
+    # A disk error, or a missing permission.
+    return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
 
 
 def lost_ranges(
@@ -239,7 +256,7 @@ def _held_beside(
             for offsets in read_offsets(path, file_format, topic_of(file.path)):
                 if offsets.tp == tp:
                     held += offsets.ranges
-        except (DataFileError, FileNotFoundError):
+        except (DataFileError, OSError):
             # Not detected before, because its size matches: what it held is missing as well.
             continue
     return held
