@@ -26,7 +26,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, to_spark_json
-from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.note_files import write_fingerprints
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry

@@ -17,8 +17,7 @@ from kafka_drain.data_files.reader import DataFileError, TimestampError, read_of
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.committed_file import file_sha256
-from kafka_drain.proof.fingerprints import file_fingerprint
+from kafka_drain.proof.committed_file import file_fingerprint, file_sha256
 
 __all__ = [
     "SealedCheck",
@@ -148,8 +147,9 @@ def _check_content(
     """Compare the records in a segment's files with what Spark read from Kafka."""
     value = 0
     for file in receipt.files:
+        path = generation.root / file.path
         try:
-            value ^= file_fingerprint(generation.root, file.path, generation.document.format)
+            value ^= file_fingerprint(path, generation.document.format, topic_of(file.path))
         except TimestampError:
             # Not comparable; but the files' SHA-256 hashes match the sealed ones.
             return

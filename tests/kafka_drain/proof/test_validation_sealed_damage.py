@@ -268,7 +268,7 @@ def test_validate_deep_file_vanishes(
     assert validate_archive(archive, golden_cluster()).receipts_written == 1
     name = str(paths[0].relative_to(folder))
 
-    def read(root: object, path: str, file_format: str) -> int:
+    def read(*_: object) -> int:
         raise error
 
     with monkeypatch.context() as patch:
