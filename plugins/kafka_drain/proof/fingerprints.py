@@ -67,6 +67,11 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
     if type(records) is not int or records < 0 or not isinstance(fingerprint, str):
         return None
     with suppress(ValueError, TypeError, KeyError, AttributeError):
+        by_partition = None
+        if "by_partition" in document:
+            by_partition = from_spark_json(document["by_partition"])
+            if sum(by_partition.values()) != records or min(by_partition.values(), default=0) < 0:
+                return None
         ranges = None
         if "end" in document:
             start, end = from_spark_json(document["start"]), from_spark_json(document["end"])
@@ -74,7 +79,7 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
         value = int(fingerprint, 16)
         skipped = ranges_of(document.get("skipped", []))
         if 0 <= value < 1 << 64:
-            return BatchNote(Taken(records, f"{value:016x}"), ranges, skipped)
+            return BatchNote(Taken(records, f"{value:016x}", by_partition), ranges, skipped)
     return None
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from upath import UPath
+
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.window import range_rows
-from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.fingerprints import BatchNote, combined, parse_note
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.storage.json_files import read_note, write_document
 
-__all__ = ["note_name", "noted_content", "write_fingerprints"]
+__all__ = ["note_name", "noted_content", "notes_folder", "write_notes"]
 
-Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+def notes_folder(generation: Generation) -> UPath:
+    """Return the folder of a generation's notes, one for each batch."""
+    return generation.folder / "fingerprints"
 
 
 def note_name(generation: Generation, batch: int) -> str:
@@ -22,20 +25,17 @@ def note_name(generation: Generation, batch: int) -> str:
     return f"{generation.name}/fingerprints/{batch:012d}.json"
 
 
-def write_fingerprints(
-    generation: Generation, batches: Iterable[Mapping[str, Any]], skipped: Ranges | None = None
-) -> None:
-    """Write a note with the fingerprint that Spark computed for each batch.
+def write_notes(generation: Generation, notes: Iterable[Mapping[str, Any]]) -> None:
+    """Write what Spark read of each batch.
 
     Args:
         generation: The generation of the batches.
-        batches: For each batch its `batch` id, `records`, `fingerprint`, `start` and `end`; the
-            last two are offsets in Spark's JSON form.
-        skipped: Offsets that Kafka no longer had when the drain started.
+        notes: For each batch its `batch` id, `records` and `fingerprint`; `by_partition` (number of
+            records), `start` and `end` in Spark's JSON form of offsets; and `skipped`, the offsets
+            that Kafka no longer had when the drain started.
     """
-    more = {"skipped": range_rows(skipped)} if skipped else {}
-    for batch in batches:
-        write_document(generation.root / note_name(generation, batch["batch"]), {**batch, **more})
+    for note in notes:
+        write_document(generation.root / note_name(generation, note["batch"]), dict(note))
 
 
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:

@@ -18,7 +18,7 @@ from kafka_drain.proof.content_checks import (
     compare_content,
     content_of,
     difference,
-    excused_offsets,
+    excuse_of,
     fingerprint_to_seal,
     together,
 )
@@ -34,7 +34,7 @@ Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
 #: Returns what the archive's windows hold of the given offsets, which are sorted and disjoint.
 ContentOfWindows = Callable[[Ranges], Taken]
 
-_NOTHING = Taken(0, f"{0:016x}")
+_NOTHING = Taken(0, f"{0:016x}", {})
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def _check_segment(
         return
     note, held = noted_content(generation, part), together([own, in_windows])
     read = note.taken if note else None
-    excused = excused_offsets(segment.gaps, note.skipped if note else {})
-    verdict = compare_content(read, held, excused=excused, is_draining=is_draining)
+    excuse = excuse_of(segment.gaps, note.skipped if note else {})
+    verdict = compare_content(read, held, excuse=excuse, is_draining=is_draining)
     if verdict.may_be_sealed:
         found.agreeing.add(part.last_batch)
     found.fingerprints[part.last_batch] = fingerprint_to_seal(verdict, read, own, in_windows)

@@ -250,6 +250,43 @@ def test_validate_fewer_by_what_expired_since(
     assert "has 12 records; Spark read 16" in found.detail
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize("lost", [0, 1, 5])
+def test_validate_fewer_beside_expired_partition(
+    archive: Archive,
+    generation: Generation,
+    monkeypatch: pytest.MonkeyPatch,
+    is_counted: bool,
+    lost: int,
+) -> None:
+    """Fault 116: what has expired of one partition excuses nothing that another one has lost."""
+    both = add_batch(generation, 14, END, NEXT)
+    # Kafka had compacted five offsets of P0 before Spark read; they have expired since.
+    rewrite(both[0], rows(P0, END + 5), generation)
+    note_batch(generation, 14, both, END, NEXT)
+    if not is_counted:
+        note = Path(str(generation.folder)) / "fingerprints" / "000000000014.json"
+        document = json.loads(note.read_text())
+        del document["by_partition"]
+        note.write_text(json.dumps(document))
+    if lost:
+        rewrite(both[1], rows(P1, END, NEXT - lost), generation)
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        reasons = {P0: GapReason.EXPIRED, P1: GapReason.COMPACTED}
+        return [Gap(tp, r, reasons[tp]) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    accepted = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+
+    if lost:
+        check_twice(archive, {"content_changed": 1}, **accepted)
+        check_twice(archive, {"content_changed": 1}, deep=True, **accepted)
+    else:
+        report = validate_archive(archive, golden_cluster(), **accepted)
+        assert (summary(report.findings), report.receipts_written) == ({"offset_expired": 1}, 1)
+
+
 # notes of other batches
 
 
@@ -281,6 +318,9 @@ def test_validate_note_of_another_batch(archive: Archive, generation: Generation
         {"records": 16, "fingerprint": "0" * 16, "end": "{}"},
         {"records": 16, "fingerprint": "0" * 16, "start": "{}", "end": 7},
         {"records": 16, "fingerprint": "0" * 16, "start": "[]", "end": "[]"},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": 7},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": '{"flights":{"0":8,"1":7}}'},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": '{"flights":{"0":17,"1":-1}}'},
         {"records": 16, "fingerprint": "0" * 16, "skipped": 7},
         {"records": 16, "fingerprint": "0" * 16, "skipped": [{}]},
         [],
