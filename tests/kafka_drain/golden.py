@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.findings import errors
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -53,7 +55,28 @@ def golden_cluster(end: int = 1000) -> FakeCluster:
         {P0: Log(end=end), P1: Log(end=end)},
         id=document["cluster_id"],
         topic_ids=document["topics"],
+        contents=in_kafka,
     )
+
+
+def in_kafka(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+    """Return what Kafka holds of some offsets: what Spark drained, and rows of ours after it."""
+    rows = [each for each in golden_rows() if each["partition"] == tp.partition]
+    rows += [row(tp, offset) for offset in range(END, min(span.end, 200))]
+    return sorted(
+        (each for each in rows if each["offset"] in span), key=lambda each: int(each["offset"])
+    )
+
+
+@cache
+def golden_rows() -> list[dict[str, Any]]:
+    """Return what the golden archive's files hold."""
+    return [
+        each | {"topic": "flights"}
+        for path in sorted(GOLDEN.rglob("part-*.parquet"))
+        for batch in read_records(path, "parquet", 1 << 20)
+        for each in batch.to_pylist()
+    ]
 
 
 def golden_copy(folder: Path) -> Archive:

@@ -14,12 +14,14 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtr
 __all__ = [
     "Content",
     "Excuse",
+    "Reread",
     "Taken",
     "compare_content",
     "content_of",
     "difference",
     "excuse_of",
     "fingerprint_to_seal",
+    "judge_reread",
     "together",
 ]
 
@@ -175,6 +177,37 @@ def excuse_of(
     offsets = {tp: number for tp, number in numbers.items() if number}
     missing = {gap.tp for gap in gaps if not gap.acknowledged and gap.reason != GapReason.WINDOW}
     return Excuse(offsets, not missing <= offsets.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A segment's files compared with what Kafka still holds of their offsets.
+
+    Attributes:
+        changed: By partition, the offsets from the first on at which Kafka holds another record.
+        gone: Number of the files' records that Kafka no longer holds.
+    """
+
+    changed: Mapping[TopicPartition, Sequence[OffsetRange]] = field(default_factory=dict)
+    gone: int = 0
+
+
+def judge_reread(reread: Reread, gaps: Iterable[Gap]) -> Content:
+    """Decide about a segment of which Spark's own word is missing, or doesn't suffice.
+
+    Args:
+        reread: The comparison with Kafka.
+        gaps: The segment's gaps. Spark may have read a record that Kafka has compacted or that has
+            expired since; no consumer ever gets what is in the others.
+    """
+    if reread.changed:
+        return Content.CHANGED
+    if reread.gone or any(gap.reason not in _NEVER_READ for gap in gaps):
+        return Content.UNKNOWN
+    return Content.EQUAL
+
+
+_NEVER_READ = (GapReason.CONTROL, GapReason.ABORTED, GapReason.WINDOW)
 
 
 def fingerprint_to_seal(

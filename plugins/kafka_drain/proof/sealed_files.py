@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,9 +24,15 @@ __all__ = [
     "check_all_sealed",
     "check_listed_sealed",
     "damage_of",
+    "has_unknown_content",
     "lost_ranges",
     "readable_receipts",
+    "unknown_contents",
 ]
+
+
+#: Number of segments that a warning names.
+_NAMED = 5
 
 
 @dataclass
@@ -66,6 +72,7 @@ def check_all_sealed(
     say: Callable[[str], None],
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
+    drained_again: Collection[str] = (),
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files exist with their size.
 
@@ -78,12 +85,14 @@ def check_all_sealed(
         say: Receives a progress line every two seconds.
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
+        drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     names = generation.receipt_names()
     check = SealedCheck(receipts=len(names), last_hash=previous)
     ticker = Ticker("validate", Progress("receipts", len(names)), say)
     before: Receipt | None = None
     unknown = False
+    unproven: list[Receipt] = []
     for number, name in enumerate(names, start=1):
         where = generation.receipt_where(name)
         try:
@@ -95,6 +104,8 @@ def check_all_sealed(
         if not unknown:
             check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
+        if has_unknown_content(receipt, drained_again):
+            unproven.append(receipt)
         damaged = len(check.damaged)
         here = [file for file in receipt.files if file.path not in superseded]
         _check_files(generation, receipt, here, listing, check, deep=deep)
@@ -102,17 +113,58 @@ def check_all_sealed(
         if deep and receipt.fingerprint and is_whole:
             _check_content(generation, receipt, where, check)
         ticker.at(number)
+    check.findings += unknown_contents(generation, unproven)
     return check
 
 
+def has_unknown_content(receipt: Receipt, drained_again: Collection[str] = ()) -> bool:
+    """Return whether it isn't known what Spark read of the records that a receipt seals.
+
+    Args:
+        receipt: The receipt.
+        drained_again: Files whose records a window has read again from Kafka, or deleted. A
+            compaction keeps them as they are.
+    """
+    return receipt.fingerprint is None and any(
+        content.records and file.path not in drained_again
+        for file in receipt.files
+        for content in file.contents
+    )
+
+
+def unknown_contents(generation: Generation, receipts: Sequence[Receipt]) -> list[Finding]:
+    """Return a warning for receipts of which only the offsets are proven; none for none."""
+    if not receipts:
+        return []
+    records = sum(c.records for r in receipts for file in r.files for c in file.contents)
+    batches = ", ".join(str(r.last_batch) for r in receipts[:_NAMED])
+    more = ", …" if len(receipts) > _NAMED else ""
+    detail = (
+        f"{records:,} records of {len(receipts):,} sealed segments can't be verified: it isn't "
+        f"known what Spark read; up to batch {batches}{more}"
+    )
+    return [Finding(Reason.CONTENT_UNKNOWN, f"{generation.name}/receipts", detail)]
+
+
 def check_listed_sealed(
-    state: GenerationState, listing: Mapping[str, int], previous: str | None
+    state: GenerationState,
+    listing: Mapping[str, int],
+    previous: str | None,
+    newest: Iterable[Receipt] = (),
+    drained_again: Collection[str] = (),
 ) -> SealedCheck:
     """Check that the manifest's sealed files exist with their size.
 
     The newest receipt vouches for all earlier ones: by its hash, and by the digest of all sealed
     files, with which the manifest has been compared. No other receipt is read unless a file is
     damaged.
+
+    Args:
+        state: The generation.
+        listing: Its data files: path relative to the data folder, and size in bytes.
+        previous: Hash of the previous generation's last receipt.
+        newest: Its newest receipts.
+        drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     generation = state.generation
     names = generation.receipt_names()
@@ -128,6 +180,8 @@ def check_listed_sealed(
         for receipt in readable_receipts(generation, names):
             here = [file for file in receipt.files if file.path in broken]
             _check_files(generation, receipt, here, listing, check)
+    unproven = [receipt for receipt in newest if has_unknown_content(receipt, drained_again)]
+    check.findings += unknown_contents(generation, unproven)
     return check
 
 

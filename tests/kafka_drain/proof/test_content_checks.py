@@ -12,12 +12,14 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import (
     Content,
     Excuse,
+    Reread,
     Taken,
     compare_content,
     content_of,
     difference,
     excuse_of,
     fingerprint_to_seal,
+    judge_reread,
     together,
 )
 
@@ -125,6 +127,25 @@ def test_compare_content_nothing_excused() -> None:
     """Unless it is said otherwise, nothing is excused, and nobody is waited for."""
     assert compare_content(Taken(7, A), Taken(6, A)) is Content.FEWER
     assert compare_content(None, Taken(6, A)) is Content.UNKNOWN
+
+
+@pytest.mark.parametrize("reason", [None, *GapReason])
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_judge_reread(reason: GapReason | None, gone: int, is_changed: bool) -> None:
+    """Equal is only what Kafka holds whole, with no offset at which it may have held more."""
+    span = [OffsetRange(3, 5)]
+    gaps = [Gap(T0, OffsetRange(0, 1), reason)] if reason else []
+    never_read = (None, GapReason.CONTROL, GapReason.ABORTED, GapReason.WINDOW)
+
+    found = judge_reread(Reread({T0: span} if is_changed else {}, gone), gaps)
+
+    if is_changed:
+        assert found is Content.CHANGED
+    elif gone or reason not in never_read:
+        assert found is Content.UNKNOWN
+    else:
+        assert found is Content.EQUAL
 
 
 @pytest.mark.parametrize("verdict", Content)
