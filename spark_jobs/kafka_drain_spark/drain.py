@@ -237,7 +237,8 @@ def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
 def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
     """Start the query that writes records with the columns of Spark's Kafka source."""
     records = as_sent(records)
-    records = records.observe(NAME, *fingerprint_columns(records), partition_column())
+    counted = partition_column({tp.topic for tp in from_spark_json(spec.start)})
+    records = records.observe(NAME, *fingerprint_columns(records), counted)
     records = with_exact_times(records, spec.file_format)
     if spec.values:
         records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))

@@ -57,9 +57,9 @@ class NoteFiles:
 
     def _write_object(self, path: str, text: str) -> None:
         """Create an object, which a store shows only when it is complete."""
-        java: Any = self._spark._jvm
-        place = java.org.apache.hadoop.fs.Path(path)
-        store = place.getFileSystem(self._spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+        context: Any = self._spark.sparkContext
+        place = context._jvm.org.apache.hadoop.fs.Path(path)
+        store = place.getFileSystem(context._jsc.hadoopConfiguration())
         stream = store.create(place, True)
         stream.write(bytearray(text.encode()))
         stream.close()

@@ -51,3 +51,23 @@ def test_counts_of_same_key() -> None:
     both = [TopicPartition("plumless", 0), TopicPartition("buckeroo", 0)]
 
     assert counts_of({"records": 2, "partitions": [bin_of(both[0], 2.0)]}, both) == {}
+
+
+@pytest.mark.parametrize(
+    ("read", "bins", "expected"),
+    [
+        ([P0, P1], [(0, 1.0), (1, 2.0)], '{"t":{"0":1,"1":2}}'),
+        ([P0, P1], [(1, 1.0), (1, 2.0)], '{"t":{"1":3}}'),
+        ([P0], [(0, 1.0), (1, 2.0)], None),
+        # A topic that wasn't planned, with a partition of the same number, or of another one.
+        ([P0, P1, Q0], [(0, 1.0), (1, 2.0)], None),
+        ([P0, P1], [(0, 1.0), (1, 1.0)], None),
+    ],
+)
+def test_counts_of_one_topic(
+    read: list[TopicPartition], bins: list[tuple[int, float]], expected: str | None
+) -> None:
+    """Of one topic, the partitions' numbers suffice."""
+    observed = {"records": 3, "partitions_of_topic": [{"x": x, "y": y} for x, y in bins]}
+
+    assert counts_of(observed, read) == ({} if expected is None else {"by_partition": expected})
