@@ -211,9 +211,9 @@ class Reason(str, Enum):
         "content_unknown",
         "warning",
         "only the offsets of a batch are proven: a killed drain left no record of what Spark read, "
-        "or some of the records have expired since, so the contents can't be compared",
-        "no action needed; to verify the contents, drain the offsets again into another archive "
-        "while Kafka still has them, and compare",
+        "or some of the records have expired since, and Kafka no longer holds all of them",
+        "the warning stays as long as the records do; if Kafka still has them, `kafka-drain "
+        "reprocess` drains them again",
     )
     TOPIC_MADE_AGAIN = (
         "topic_made_again",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +27,16 @@ from kafka_drain_spark.decoding import (
     total_counts,
     with_decoded,
 )
-from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
+from kafka_drain_spark.fingerprint import (
+    NAME,
+    counts_of,
+    fingerprint_columns,
+    fingerprint_of,
+    partition_column,
+)
 from kafka_drain_spark.internal_topics import find_internal_topics
 from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
+from kafka_drain_spark.note_files import NoteFiles
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
@@ -36,6 +44,8 @@ from kafka_drain_spark.tasks import records_read
 __all__ = ["run_drain"]
 
 PROGRESS_SECONDS = 2.0
+#: A driver that is killed leaves no note of the batches that ended within this time.
+NOTE_SECONDS = 0.5
 FORMAT_OPTIONS = ("parquet.", "orc.")
 
 
@@ -44,16 +54,27 @@ class Batches:
 
     Args:
         start: Start offsets of the query's very first batch, which Spark's report doesn't include.
+        first_unlisted: The first batch that the manifest didn't list before the query.
+        skipped: Offsets that Kafka no longer had when the drain started, as a note has them.
     """
 
-    def __init__(self, start: dict[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        start: dict[TopicPartition, int],
+        first_unlisted: int = 0,
+        skipped: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self._start = start
+        self._first_unlisted = first_unlisted
+        self._skipped = list(skipped)
         self._reports: dict[int, dict[str, Any]] = {}
 
     def update(self, query: StreamingQuery) -> None:
         """Add the query's recent progress reports."""
         # pyspark's `recentProgress` turns offsets into the repr of a dict, so read the JSON.
         for java_report in query._jsq.recentProgress():
+            if java_report.batchId() in self._reports:
+                continue
             report = json.loads(java_report.json())
             source = report["sources"][0]
             if source["endOffset"] is not None and source["startOffset"] != source["endOffset"]:
@@ -85,27 +106,32 @@ class Batches:
         return self._source_offsets(self._reports[max(self._reports)], "endOffset")
 
     @property
-    def fingerprints(self) -> list[dict[str, Any]]:
-        """The observed fingerprint of each batch: batch, records, fingerprint, start, end.
+    def notes(self) -> list[dict[str, Any]]:
+        """The note of each batch, in the order of batches: what Spark observed of it.
 
-        `start` and `end` contain only partitions that the batch read something from. A batch that
-        was already committed, so that Spark skipped it, isn't included.
+        `start` and `end` contain only partitions that the batch read something from. A batch whose
+        files were listed already, or that was committed, is skipped by Spark and has no note: a
+        drain that is killed after it wrote the manifest but before it committed to the checkpoint
+        leaves such a batch (FileStreamSink.addBatch).
         """
+        skipped = {"skipped": self._skipped} if self._skipped else {}
         return [
             {
                 "batch": batch,
                 **fingerprint_of(report["observedMetrics"][NAME]),
-                **self._bounds(report),
+                **self._read(report),
+                **skipped,
             }
             for batch, report in sorted(self._reports.items())
-            if report.get("observedMetrics", {}).get(NAME)
+            if batch >= self._first_unlisted and report.get("observedMetrics", {}).get(NAME)
         ]
 
-    def _bounds(self, report: dict[str, Any]) -> dict[str, str]:
+    def _read(self, report: dict[str, Any]) -> dict[str, str]:
         start = self._source_offsets(report, "startOffset") or self._start
         end = self._source_offsets(report, "endOffset")
         read = {tp: r for tp, r in ranges_between(start, end) if len(r)}
         return {
+            **counts_of(report["observedMetrics"][NAME], read),
             "start": to_spark_json({tp: r.start for tp, r in read.items()}),
             "end": to_spark_json({tp: r.end for tp, r in read.items()}),
         }
@@ -138,25 +164,25 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
-        avg), start and end (Spark's JSON form), fingerprints (of each batch), and if values are
+        avg), start and end (Spark's JSON form), notes (of each batch), and if values are
         decoded, values (counts of decoded and undecoded ones).
 
     Raises:
         JobFailed: When Spark can't create the columns that `values` asks for, or the query failed;
-            contains the fingerprints of the batches committed before.
+            contains the notes of the batches committed before.
     """
     start = from_spark_json(spec.start)
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
     print(f"drain {spec.pipeline}: {planned:,} offsets planned", flush=True)
     progress = Progress("offsets", planned)
-    batches = Batches(start)
+    batches = Batches(start, spec.first_unlisted, spec.skipped)
     query = start_query(spark, spec)
     try:
         follow(spark, spec, query, batches, progress)
     except SPARK_ERRORS as error:
         batches.update(query)
         # The last batch failed; earlier ones are committed.
-        raise JobFailed(explain(error), {"fingerprints": batches.fingerprints}) from error
+        raise JobFailed(explain(error), {"notes": batches.notes}) from error
     seconds = progress.seconds
     if len(batches):
         behind = batches.behind_latest
@@ -180,7 +206,7 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         "offsets_behind_latest": batches.behind_latest,
         "start": spec.start,
         "end": to_spark_json(batches.end or start),
-        "fingerprints": batches.fingerprints,
+        "notes": batches.notes,
         **({"values": batches.value_counts} if spec.values else {}),
     }
 
@@ -211,7 +237,8 @@ def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
 def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
     """Start the query that writes records with the columns of Spark's Kafka source."""
     records = as_sent(records)
-    records = records.observe(NAME, *fingerprint_columns(records))
+    counted = partition_column({tp.topic for tp in from_spark_json(spec.start)})
+    records = records.observe(NAME, *fingerprint_columns(records), counted)
     records = with_exact_times(records, spec.file_format)
     if spec.values:
         records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))
@@ -230,10 +257,15 @@ def follow(
     batches: Batches,
     progress: Progress,
 ) -> None:
-    """Print the query's progress until it terminates."""
-    last = ""
-    while not query.awaitTermination(PROGRESS_SECONDS):  # type: ignore[arg-type]
+    """Print the query's progress until it terminates, and note what its batches have read."""
+    last, shown = "", progress.seconds
+    notes = NoteFiles(spark, spec.notes_path)
+    while not query.awaitTermination(NOTE_SECONDS):  # type: ignore[arg-type]
         batches.update(query)
+        notes.write(batches.notes)
+        if progress.seconds - shown < PROGRESS_SECONDS:
+            continue
+        shown = progress.seconds
         # Running tasks may belong to a batch that has just finished: never show more than planned.
         done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
         line = progress.line(f"drain {spec.pipeline}", max(done, progress.done))

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from zlib import crc32
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["NAME", "fingerprint_columns", "fingerprint_of"]
+from kafka_drain.offsets import TopicPartition, to_spark_json
+
+__all__ = ["NAME", "counts_of", "fingerprint_columns", "fingerprint_of", "partition_column"]
 
 #: Name of the observation.
 NAME = "fingerprint"
+
+#: Names of the observed number of records by partition: of one topic, and of several.
+OF_TOPIC, COUNTS = "partitions_of_topic", "partitions"
+
+#: A histogram of at most this number of different values is exact. A topic's share of a key is its
+#: checksum, which is below 2^32; 16 bits for the partition keep the key exact as a double.
+BINS = 1 << 20
+SHIFT = 1 << 16
 
 COLUMNS = (
     "topic",
@@ -41,3 +53,41 @@ def fingerprint_of(observed: dict[str, Any]) -> dict[str, Any]:
         "records": observed["records"],
         NAME: f"{(observed[NAME] or 0) % (1 << 64):016x}",
     }
+
+
+def partition_column(topics: Collection[str]) -> Column:
+    """Return the observed metric that counts the records of each partition.
+
+    Spark has no aggregate that counts by key, but a histogram with a bin for each different value.
+    A topic's checksum takes 0.1 us per record, so it is left out if one topic is planned.
+    """
+    if len(topics) == 1:
+        return F.expr(f"histogram_numeric(partition, {BINS})").alias(OF_TOPIC)
+    key = f"crc32(CAST(topic AS BINARY)) * {SHIFT} + partition"
+    return F.expr(f"histogram_numeric(CAST({key} AS DOUBLE), {BINS})").alias(COUNTS)
+
+
+def counts_of(observed: Mapping[str, Any], partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """Return the observed counts in a note's form; empty if they can't be told.
+
+    Args:
+        observed: The observed metrics.
+        partitions: The partitions that were read.
+    """
+    tps = list(partitions)
+    if OF_TOPIC in observed:
+        bins, by_key = observed[OF_TOPIC], {tp.partition: tp for tp in tps}
+    else:
+        bins = observed[COUNTS]
+        by_key = {crc32(tp.topic.encode()) * SHIFT + tp.partition: tp for tp in tps}
+    counts = dict.fromkeys(tps, 0)
+    try:
+        for bin in bins or ():
+            counts[by_key[round(bin["x"])]] += round(bin["y"])
+    except KeyError:
+        # A partition that wasn't planned.
+        return {}
+    if len(by_key) < len(tps) or sum(counts.values()) != observed["records"]:
+        # Two partitions have one key: there is a topic that wasn't planned.
+        return {}
+    return {"by_partition": to_spark_json({tp: n for tp, n in counts.items() if n})}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+
+from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.acls import TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication
 
 
@@ -45,7 +49,9 @@ class FakeCluster:
         configs: Mapping[str, dict[str, str]] | None = None,
         allowed: Mapping[str, set[str]] | None = None,
         refused: Collection[str] = (),
+        contents: Callable[[TopicPartition, OffsetRange], list[dict[str, Any]]] | None = None,
     ) -> None:
+        self.contents = contents
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
@@ -99,6 +105,16 @@ class FakeCluster:
             )
             for tp, time in times.items()
         }
+
+    def records(
+        self, tp: TopicPartition, span: OffsetRange, isolation_level: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Kafka holds nothing any more, unless `contents` says what."""
+        end = self._end(self.logs[tp], isolation_level)
+        if self.contents is not None:
+            rows = self.contents(tp, OffsetRange(max(span.start, self.logs[tp].first), end))
+            found = [row for row in rows if row["offset"] in span]
+            yield pa.RecordBatch.from_pylist(found, schema=SCHEMA)
 
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get(name, {})

@@ -6,8 +6,9 @@ import json
 import shutil
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.snapshot import SnapshotGeneration
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.findings import errors
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -28,7 +30,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import content_of
-from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.note_files import write_notes
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
@@ -53,7 +55,28 @@ def golden_cluster(end: int = 1000) -> FakeCluster:
         {P0: Log(end=end), P1: Log(end=end)},
         id=document["cluster_id"],
         topic_ids=document["topics"],
+        contents=in_kafka,
     )
+
+
+def in_kafka(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+    """Return what Kafka holds of some offsets: what Spark drained, and rows of ours after it."""
+    rows = [each for each in golden_rows() if each["partition"] == tp.partition]
+    rows += [row(tp, offset) for offset in range(END, min(span.end, 200))]
+    return sorted(
+        (each for each in rows if each["offset"] in span), key=lambda each: int(each["offset"])
+    )
+
+
+@cache
+def golden_rows() -> list[dict[str, Any]]:
+    """Return what the golden archive's files hold."""
+    return [
+        each | {"topic": "flights"}
+        for path in sorted(GOLDEN.rglob("part-*.parquet"))
+        for batch in read_records(path, "parquet", 1 << 20)
+        for each in batch.to_pylist()
+    ]
 
 
 def golden_copy(folder: Path) -> Archive:
@@ -167,7 +190,12 @@ def _checkpoint(generation: Generation) -> Path:
 
 
 def note_batch(
-    generation: Generation, batch: int, paths: Sequence[Path], start: int, end: int, **more: Any
+    generation: Generation,
+    batch: int,
+    paths: Sequence[Path],
+    start: int,
+    end: int,
+    skipped: Mapping[TopicPartition, Sequence[OffsetRange]] | None = None,
 ) -> None:
     """Leave what Spark read of a batch, as the drain does when Spark has ended.
 
@@ -177,7 +205,7 @@ def note_batch(
         paths: Its files, which hold all that Spark read.
         start: The first offset of each partition.
         end: Where its offsets end.
-        more: What else the drain knew, as `write_fingerprints` takes it.
+        skipped: Offsets that Kafka no longer had when the drain started.
     """
     file_format, data = generation.read_document().format, Path(str(generation.data))
     taken = content_of(
@@ -189,10 +217,12 @@ def note_batch(
         "batch": batch,
         "records": taken.records,
         "fingerprint": taken.fingerprint,
+        "by_partition": to_spark_json(taken.by_partition or {}),
         "start": to_spark_json({P0: start, P1: start}),
         "end": to_spark_json({P0: end, P1: end}),
+        **({"skipped": range_rows(skipped)} if skipped else {}),
     }
-    write_fingerprints(generation, [document], **more)
+    write_notes(generation, [document])
 
 
 def _read(generation: Generation, data: Path, path: Path, file_format: str) -> object:

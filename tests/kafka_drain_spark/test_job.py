@@ -77,7 +77,7 @@ def test_explain_error(error: Exception, expected: str) -> None:
 
 def test_failed_result() -> None:
     """A failed job says what went wrong, and what it leaves all the same."""
-    left = {"fingerprints": [{"batch": 0}]}
+    left = {"notes": [{"batch": 0}]}
 
     assert failed_result(JobFailed("no", left)) == {"error": "no", **left}
     assert failed_result(JobFailed("no")) == {"error": "no"}

@@ -21,7 +21,7 @@ from xxhash import xxh64_intdigest
 
 from kafka_drain.data_files.scalars import text, unsigned
 
-__all__ = ["batch_fingerprint", "records_fingerprint"]
+__all__ = ["batch_fingerprint", "record_hashes", "records_fingerprint"]
 
 _SEED = 42
 
@@ -49,11 +49,21 @@ def records_fingerprint(batches: Iterable[pa.RecordBatch], topic: str | None) ->
 
 def batch_fingerprint(batch: pa.RecordBatch, topic: str | None) -> int:
     """Return the XOR of the hashes of a batch's records; arguments as for `records_fingerprint`."""
-    found = 0
+    return reduce(xor, (value for _, _, found in record_hashes(batch, topic) for value in found), 0)
+
+
+def record_hashes(
+    batch: pa.RecordBatch, topic: str | None
+) -> Iterator[tuple[str | None, pa.RecordBatch, list[int]]]:
+    """Yield the records of each topic, with the topic and the hash of each record.
+
+    Args:
+        batch: Records, as for `records_fingerprint`.
+        topic: Their topic; None to use the topic column.
+    """
     for rows, name in _by_topic(batch, topic):
         seed = _SEED if name is None else xxh64_intdigest(name, _SEED)
-        found ^= reduce(xor, _with_bytes(rows, _of_numbers(rows, seed).to_pylist()), 0)
-    return found
+        yield name, rows, _with_bytes(rows, _of_numbers(rows, seed).to_pylist())
 
 
 def _by_topic(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from kafka_drain.archive.journal.entries import Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.archive.window import range_rows
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options, whole_pattern
@@ -29,7 +30,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, to_spark_json
-from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -78,18 +79,27 @@ class DrainJob(SparkJob):
             TopicError: When a topic was recreated after preflight: its batches are never sealed.
         """
         result = super().result()
-        fingerprints = result.pop("fingerprints", [])
-        generation = _leave_fingerprints(self.plan, fingerprints)
-        if generation is not None:
-            _confirm_topics(self, generation, max(each["batch"] for each in fingerprints))
+        notes = result.pop("notes", [])
+        self._write_notes(notes)
+        if notes:
+            _confirm_topics(self, max(note["batch"] for note in notes))
         return {"archive": str(self.plan.archive.root), **result}
 
     def failed(self, result: dict[str, Any]) -> KafkaDrainError:
-        """Record the fingerprints of the committed batches, and return the job's error."""
+        """Write the notes of the committed batches, and return the job's error."""
         # On a full disk, the drain's own error is more useful.
         with suppress(ArchiveError, OSError):
-            _leave_fingerprints(self.plan, result.get("fingerprints", []))
+            self._write_notes(result.get("notes", []))
         return super().failed(result)
+
+    @property
+    def generation(self) -> Generation:
+        """The generation that the drain appends to."""
+        return self.plan.generation or self.plan.archive.generation(1)
+
+    def _write_notes(self, notes: Iterable[Mapping[str, Any]]) -> None:
+        """Write what Spark read of each batch, durably; Spark has written most of it already."""
+        write_notes(self.generation, notes)
 
     def too_far(self) -> list[str]:
         """Return the records whose timestamps Spark can't represent."""
@@ -298,6 +308,9 @@ def compile_spec(
         planned_end=to_spark_json(plan.end),
         result_path=str(folder / "result.json"),
         secrets_path=secrets_path,
+        notes_path=hadoop_path(notes_folder(generation)),
+        first_unlisted=0 if plan.last_listed is None else plan.last_listed + 1,
+        skipped=range_rows(plan.skipped),
     )
 
 
@@ -362,36 +375,7 @@ def nothing_new(plan: DrainPlan) -> dict[str, Any]:
     }
 
 
-def _leave_fingerprints(
-    plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
-) -> Generation | None:
-    """Record what Spark read of each batch, for validation; return None when it read nothing."""
-    if not fingerprints:
-        return None
-    generation = plan.generation or plan.archive.generation(1)
-    read = read_batches(fingerprints, plan.last_listed)
-    write_fingerprints(generation, read, plan.skipped)
-    return generation
-
-
-def read_batches(
-    fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None
-) -> list[Mapping[str, Any]]:
-    """Leave out the batches that Spark skipped and therefore reports without records.
-
-    A drain that is killed after it wrote the manifest but before it committed to the checkpoint
-    leaves such a batch: the next query finds its files listed and reads nothing
-    (FileStreamSink.addBatch).
-
-    Args:
-        fingerprints: `batch`, `records` and `fingerprint` of each batch of the query.
-        last_listed: The last batch that the manifest listed before the query; None for none.
-    """
-    listed = -1 if last_listed is None else last_listed
-    return [each for each in fingerprints if each["batch"] > listed]
-
-
-def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> None:
+def _confirm_topics(job: DrainJob, last_batch: int) -> None:
     """Check the topic ids again after Spark's read, and record them for validation."""
     plan = job.plan
     cluster_id = job.cluster.cluster_id()
@@ -409,4 +393,4 @@ def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> N
         f"{plan.archive.root}`: the next generation leaves them out and starts at the beginning of "
         "the new topic",
     )
-    write_read_from(generation, ReadFrom(last_batch, meant))
+    write_read_from(job.generation, ReadFrom(last_batch, meant))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -42,7 +42,10 @@ from kafka_drain.kafka.admin_answers import answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["KafkaCluster", "Topic"]
 
@@ -389,6 +392,27 @@ class KafkaCluster:
             return offsets
 
         return self._ask(ask)
+
+    def records(
+        self, tp: TopicPartition, span: OffsetRange, isolation_level: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records that Kafka holds of a partition, with the columns of data files.
+
+        Args:
+            tp: The partition.
+            span: The offsets; some or all may be gone.
+            isolation_level: `read_committed` or `read_uncommitted`.
+
+        Raises:
+            AuthorizationError: When an ACL is missing.
+        """
+        # Needs pyarrow, which no other query does.
+        from kafka_drain.kafka.records import read_records
+
+        first = max(span.start, self.earliest([tp])[tp])
+        end = min(span.end, self.latest([tp], isolation_level)[tp])
+        if first < end:
+            yield from read_records(self.config, tp, OffsetRange(first, end), isolation_level)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

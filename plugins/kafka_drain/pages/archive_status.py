@@ -97,7 +97,13 @@ _WAITS = 3
 
 
 def archive_status(
-    *, is_readable: bool, verdict: str | None, last: LastRun, is_older: bool, expires_soon: bool
+    *,
+    is_readable: bool,
+    verdict: str | None,
+    last: LastRun,
+    is_older: bool,
+    expires_soon: bool,
+    has_unknown: bool,
 ) -> ArchiveStatus:
     """Return how an archive is shown.
 
@@ -107,6 +113,7 @@ def archive_status(
         last: The outcome of the newest finished run.
         is_older: Whether the last validation is too old to cover everything that this run drained.
         expires_soon: Whether Kafka may soon delete records that aren't drained.
+        has_unknown: Whether of some records only the offsets are proven.
     """
     if not is_readable:
         return ArchiveStatus("unreadable", "bad", 1)
@@ -122,6 +129,8 @@ def archive_status(
         return ArchiveStatus("was complete, last run failed", "warning", 2)
     if is_older and last is LastRun.SUCCESS:
         return ArchiveStatus("was complete, not validated since", "warning", 2)
+    if has_unknown:
+        return ArchiveStatus("complete, some contents unknown", "warning", 2)
     return ArchiveStatus("complete", "good", 2 if expires_soon else 4)
 
 

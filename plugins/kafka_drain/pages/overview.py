@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from kafka_drain.findings import Reason
 from kafka_drain.gaps import is_harmless
 from kafka_drain.pages.archive_status import (
     ACTIVE,
@@ -138,6 +139,7 @@ class ArchiveRow:
             last=last_run(run.state for run in self.runs),
             is_older=self._is_older(),
             expires_soon=bool(expires_at) and _left(str(expires_at), now) < _SOON,
+            has_unknown=str(Reason.CONTENT_UNKNOWN) in overview.get("reasons", {}),
         )
 
     def _is_older(self) -> bool:

@@ -15,15 +15,16 @@ from kafka_drain.data_files.reader import (
     TimestampError,
     read_contents,
     read_offsets,
+    read_records,
     topic_of,
 )
 from kafka_drain.data_files.records import DataPath, path_of
-from kafka_drain.data_files.xxhash64 import batch_fingerprint
+from kafka_drain.data_files.xxhash64 import batch_fingerprint, records_fingerprint
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.storage.outages import naming_outages
 
-__all__ = ["file_sha256", "read_file"]
+__all__ = ["file_fingerprint", "file_sha256", "read_file"]
 
 _CHUNK = 1 << 20
 #: Files in an object store are read in 16 threads, each of which also holds a batch as Python
@@ -101,3 +102,19 @@ def file_sha256(path: DataPath) -> str:
         while chunk := source.read(_CHUNK):
             hashed.update(chunk)
     return hashed.hexdigest()
+
+
+def file_fingerprint(path: DataPath, file_format: str, topic: str | None) -> int:
+    """Return the fingerprint of all records in a file.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        topic: Its topic; None to read the topic from the file.
+
+    Raises:
+        DataFileError: When it isn't a file of the format.
+        OSError: When it is missing or can't be read.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    return records_fingerprint(read_records(path, file_format, _BATCH_BYTES), topic)

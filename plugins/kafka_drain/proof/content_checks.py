@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.gaps import Gap
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 
 __all__ = [
     "Content",
+    "Excuse",
+    "Reread",
     "Taken",
     "compare_content",
     "content_of",
     "difference",
-    "excused_offsets",
+    "excuse_of",
     "fingerprint_to_seal",
+    "judge_reread",
     "together",
 ]
+
+
+#: Number of partitions that a description names.
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,27 @@ class Taken:
         records: Number of records.
         fingerprint: XOR of their hashes, in hexadecimal; None when a file's timestamps can't be
             read.
+        by_partition: Number of records of each partition; None in notes of older releases.
     """
 
     records: int
     fingerprint: str | None
+    by_partition: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """Why files may hold fewer records than Spark read.
+
+    Attributes:
+        offsets: By partition, the number of offsets that have expired since Spark read them and
+            were acknowledged as expired: at most this many records may be missing.
+        has_others: Whether offsets are missing from other partitions as well. Only counts by
+            partition then tell whether those lost a record that Kafka has compacted since.
+    """
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    has_others: bool = False
 
 
 class Content(str, Enum):
@@ -63,64 +88,126 @@ class Content(str, Enum):
         return str(self.value)
 
 
+_NO_EXCUSE = Excuse()
+
+
 def content_of(files: Iterable[CommittedFile]) -> Taken:
     """Return the number and fingerprint of the records in files."""
-    return together(Taken(file.records, file.fingerprint) for file in files)
+    return together(
+        Taken(
+            file.records,
+            file.fingerprint,
+            {content.tp: content.records for content in file.contents},
+        )
+        for file in files
+    )
 
 
 def together(parts: Iterable[Taken]) -> Taken:
-    """Combine several parts into one; one unknown fingerprint makes the combined one unknown."""
-    records, value, is_known = 0, 0, True
+    """Combine several parts into one; what is unknown of one part is unknown of the whole."""
+    records, value, is_known, is_counted = 0, 0, True, True
+    counts = Counter[TopicPartition]()
     for part in parts:
         records += part.records
         is_known = is_known and part.fingerprint is not None
         value ^= int(part.fingerprint or "0", 16)
-    return Taken(records, f"{value:016x}" if is_known else None)
+        is_counted = is_counted and part.by_partition is not None
+        counts.update(part.by_partition or {})
+    return Taken(
+        records, f"{value:016x}" if is_known else None, dict(counts) if is_counted else None
+    )
 
 
 def compare_content(
-    read: Taken | None, held: Taken, *, excused: int = 0, is_draining: bool = False
+    read: Taken | None, held: Taken, *, excuse: Excuse = _NO_EXCUSE, is_draining: bool = False
 ) -> Content:
-    """Compare what files hold with what Spark read. Spark's count is authoritative.
+    """Compare what files hold with what Spark read. Spark's counts are authoritative.
 
     Args:
         read: What Spark read; None when there is no record of it.
         held: What the files hold, together with the windows that replace other files.
-        excused: Number of offsets that have expired since Spark read them and were acknowledged as
-            expired: at most this many records may be missing.
+        excuse: Why records may be missing.
         is_draining: Whether a drain holds the archive's lease: it may still record what Spark read.
     """
     if read is None:
         return Content.PENDING if is_draining else Content.UNKNOWN
-    if held.records > read.records:
+    lacking = _lacking(read, held)
+    if held.records > read.records or min(lacking.values(), default=0) < 0:
         return Content.MORE
-    if held.records + excused < read.records:
-        return Content.FEWER
     if held.records < read.records:
-        return Content.UNKNOWN
+        return Content.UNKNOWN if _is_excused(lacking, excuse) else Content.FEWER
     if held.fingerprint is None or read.fingerprint is None:
         return Content.COUNTED
     return Content.EQUAL if held.fingerprint == read.fingerprint else Content.CHANGED
 
 
-def excused_offsets(
-    gaps: Iterable[Gap], skipped: Mapping[TopicPartition, Sequence[OffsetRange]]
-) -> int:
-    """Return the number of offsets acknowledged as expired that Spark may have read.
+def _lacking(read: Taken, held: Taken) -> dict[TopicPartition | None, int]:
+    """Return how many records are missing from each partition; from None if that isn't known."""
+    if read.by_partition is None or held.by_partition is None:
+        return {None: read.records - held.records}
+    return {
+        tp: read.by_partition.get(tp, 0) - held.by_partition.get(tp, 0)
+        for tp in {*read.by_partition, *held.by_partition}
+    }
+
+
+def _is_excused(lacking: Mapping[TopicPartition | None, int], excuse: Excuse) -> bool:
+    if None in lacking:
+        return not excuse.has_others and lacking[None] <= sum(excuse.offsets.values())
+    return all(number <= excuse.offsets.get(tp, 0) for tp, number in lacking.items() if tp)
+
+
+def excuse_of(
+    gaps: Sequence[Gap], skipped: Mapping[TopicPartition, Sequence[OffsetRange]]
+) -> Excuse:
+    """Return why a segment's files may hold fewer records than Spark read.
 
     Args:
-        gaps: A segment's gaps.
+        gaps: The segment's gaps. What a window holds isn't missing.
         skipped: Offsets that had expired before Spark read: none of their records can be missing.
     """
     accepted: dict[TopicPartition, list[OffsetRange]] = {}
     for gap in gaps:
         if gap.acknowledged:
             accepted.setdefault(gap.tp, []).append(gap.range)
-    return sum(
-        count(subtract(r, skipped.get(tp, ())))
+    numbers = {
+        tp: sum(count(subtract(r, skipped.get(tp, ()))) for r in merge(ranges))
         for tp, ranges in accepted.items()
-        for r in merge(ranges)
-    )
+    }
+    offsets = {tp: number for tp, number in numbers.items() if number}
+    missing = {gap.tp for gap in gaps if not gap.acknowledged and gap.reason != GapReason.WINDOW}
+    return Excuse(offsets, not missing <= offsets.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A segment's files compared with what Kafka still holds of their offsets.
+
+    Attributes:
+        changed: By partition, the offsets from the first on at which Kafka holds another record.
+        gone: Number of the files' records that Kafka no longer holds.
+    """
+
+    changed: Mapping[TopicPartition, Sequence[OffsetRange]] = field(default_factory=dict)
+    gone: int = 0
+
+
+def judge_reread(reread: Reread, gaps: Iterable[Gap]) -> Content:
+    """Decide about a segment of which Spark's own word is missing, or doesn't suffice.
+
+    Args:
+        reread: The comparison with Kafka.
+        gaps: The segment's gaps. Spark may have read a record that Kafka has compacted or that has
+            expired since; no consumer ever gets what is in the others.
+    """
+    if reread.changed:
+        return Content.CHANGED
+    if reread.gone or any(gap.reason not in _NEVER_READ for gap in gaps):
+        return Content.UNKNOWN
+    return Content.EQUAL
+
+
+_NEVER_READ = (GapReason.CONTROL, GapReason.ABORTED, GapReason.WINDOW)
 
 
 def fingerprint_to_seal(
@@ -149,4 +236,12 @@ def difference(verdict: Content, read: Taken, held: Taken) -> str:
     """Describe how the files differ from what Spark read."""
     if verdict == Content.CHANGED:
         return f"has records with fingerprint {held.fingerprint}; Spark read {read.fingerprint}"
-    return f"has {held.records:,} records; Spark read {read.records:,}"
+    detail = f"has {held.records:,} records; Spark read {read.records:,}"
+    by_partition = {tp: number for tp, number in _lacking(read, held).items() if tp and number}
+    if by_partition:
+        named = (
+            f"{abs(number):,} too {'few' if number > 0 else 'many'} of {tp}"
+            for tp, number in sorted(by_partition.items())[:NAMED]
+        )
+        detail += f": {', '.join(named)}{', …' if len(by_partition) > NAMED else ''}"
+    return detail

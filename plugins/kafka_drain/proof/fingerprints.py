@@ -2,23 +2,18 @@
 
 Spark computes it during the drain from what it read from Kafka, before writing anything to a file:
 `bit_xor(xxhash64(topic, partition, offset, timestamp, timestampType, key, value, headers))`. The
-drain records it next to the generation's receipts; validation compares the files with it.
+drain records it next to the generation's receipts, in notes that are parsed here; validation
+compares the files with it. `note_files.py` reads and writes the notes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from upath import UPath
-
-from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import range_rows, ranges_of
-from kafka_drain.data_files.reader import read_records, topic_of
-from kafka_drain.data_files.xxhash64 import records_fingerprint
+from kafka_drain.archive.window import ranges_of
 from kafka_drain.offsets import (
     OffsetRange,
     TopicPartition,
@@ -27,20 +22,8 @@ from kafka_drain.offsets import (
     ranges_between,
 )
 from kafka_drain.proof.content_checks import Taken, together
-from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.storage.json_files import read_note, write_document
 
-__all__ = [
-    "BatchNote",
-    "files_fingerprint",
-    "note_name",
-    "noted_content",
-    "notes_fit",
-    "parse_note",
-    "write_fingerprints",
-]
-
-BATCH_BYTES = 32 << 20
+__all__ = ["BatchNote", "combined", "notes_fit", "parse_note"]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -60,62 +43,22 @@ class BatchNote:
     skipped: Ranges
 
 
-def note_name(generation: Generation, batch: int) -> str:
-    """Return the path of a batch's note, relative to the archive."""
-    return f"{generation.name}/fingerprints/{batch:012d}.json"
-
-
-def write_fingerprints(
-    generation: Generation, batches: Iterable[Mapping[str, Any]], skipped: Ranges | None = None
-) -> None:
-    """Write a note with the fingerprint that Spark computed for each batch.
+def combined(
+    notes: Sequence[BatchNote], ranges: Mapping[TopicPartition, OffsetRange]
+) -> BatchNote | None:
+    """Combine the notes of a segment's batches, oldest first; None unless they fit it.
 
     Args:
-        generation: The generation of the batches.
-        batches: For each batch its `batch` id, `records`, `fingerprint`, `start` and `end`; the
-            last two are offsets in Spark's JSON form.
-        skipped: Offsets that Kafka no longer had when the drain started.
+        notes: The note of each batch.
+        ranges: What the batches read together, according to the checkpoint.
     """
-    more = {"skipped": range_rows(skipped)} if skipped else {}
-    for batch in batches:
-        write_document(generation.root / note_name(generation, batch["batch"]), {**batch, **more})
-
-
-def files_fingerprint(root: UPath, receipt: Receipt, file_format: str) -> str:
-    """Read all records in a segment's files and return their fingerprint.
-
-    Raises:
-        DataFileError: When a file can't be read.
-    """
-    value = 0
-    for file in receipt.files:
-        batches = read_records(root / file.path, file_format, BATCH_BYTES)
-        value ^= records_fingerprint(batches, topic_of(file.path))
-    return f"{value:016x}"
-
-
-def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
-    """Return what Spark read of a segment, according to the drains' notes.
-
-    Returns:
-        None when a drain was killed before it could write its note, when a note can't be read (a
-        power cut may have left an empty file), or when a note describes another batch with the same
-        number: the checkpoint and manifest have since been restored to an older batch.
-    """
-    notes: list[BatchNote] = []
-    for batch in range(part.first_batch, part.last_batch + 1):
-        found = read_note(generation.root / note_name(generation, batch), "records", "fingerprint")
-        note = parse_note(found) if found is not None else None
-        if note is None:
-            return None
-        notes.append(note)
-    if not notes_fit(notes, part.ranges):
+    if not notes_fit(notes, ranges):
         return None
     skipped: dict[TopicPartition, list[OffsetRange]] = {}
     for note in notes:
-        for tp, ranges in note.skipped.items():
-            skipped[tp] = merge([*skipped.get(tp, []), *ranges])
-    return BatchNote(together(note.taken for note in notes), part.ranges, skipped)
+        for tp, parts in note.skipped.items():
+            skipped[tp] = merge([*skipped.get(tp, []), *parts])
+    return BatchNote(together(note.taken for note in notes), ranges, skipped)
 
 
 def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
@@ -124,6 +67,11 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
     if type(records) is not int or records < 0 or not isinstance(fingerprint, str):
         return None
     with suppress(ValueError, TypeError, KeyError, AttributeError):
+        by_partition = None
+        if "by_partition" in document:
+            by_partition = from_spark_json(document["by_partition"])
+            if sum(by_partition.values()) != records or min(by_partition.values(), default=0) < 0:
+                return None
         ranges = None
         if "end" in document:
             start, end = from_spark_json(document["start"]), from_spark_json(document["end"])
@@ -131,7 +79,7 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
         value = int(fingerprint, 16)
         skipped = ranges_of(document.get("skipped", []))
         if 0 <= value < 1 << 64:
-            return BatchNote(Taken(records, f"{value:016x}"), ranges, skipped)
+            return BatchNote(Taken(records, f"{value:016x}", by_partition), ranges, skipped)
     return None
 
 

@@ -15,17 +15,16 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.archive.receipts import KafkaBounds
-from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
+from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_classification import classify
 
 __all__ = ["classify_gaps"]
 
 POLL_SECONDS = 20.0
-#: Nothing is committed with this group, but Kafka requires the permission to read with it.
-_GROUP = "kafka-drain-validate"
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
 NEAR = 1_000
 _END = 1 << 63
@@ -75,7 +74,7 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
     consumer = Consumer(
         {
             **cluster.config.for_librdkafka(),
-            "group.id": _GROUP,
+            "group.id": GROUP,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": isolation_level,
@@ -133,12 +132,5 @@ def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterato
             yield message.offset()
         elif error.code() == KafkaError._PARTITION_EOF:
             return
-        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise AuthorizationError(
-                f"Kafka refused to let group {_GROUP} read {tp} from offset {start} to explain a "
-                f"gap ({error.str()}); expected the ACL READ on Group {_GROUP}; add it"
-            )
         else:
-            raise KafkaUnavailableError(
-                f"Kafka returned {error.str()!r} when reading {tp} from offset {start}; try again"
-            )
+            raise consumer_error(error, tp, start)

@@ -16,6 +16,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.checkpoint import compare_with_receipts
 from kafka_drain.offsets import TopicPartition, merge
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
+from kafka_drain.proof.content_checks import Reread
 from kafka_drain.proof.gap_explanation import Ranges, same_topics
 from kafka_drain.proof.orphans import unlisted_files
 from kafka_drain.proof.prove import (
@@ -25,6 +26,7 @@ from kafka_drain.proof.prove import (
     examine,
     topics_read,
 )
+from kafka_drain.proof.rereading import SegmentFiles
 from kafka_drain.proof.sealed_files import (
     SealedCheck,
     check_all_sealed,
@@ -61,6 +63,9 @@ _NOTHING: Ranges = MappingProxyType({})
 
 #: Says why offsets of an identity's topics are missing; `were_read` are those Spark has read.
 Explain = Callable[[Identity, Ranges, Ranges], list[Gap]]
+
+#: Compares files of an identity's topics with Kafka; returns None if Kafka isn't asked.
+ReadAgain = Callable[[Identity, SegmentFiles], Reread | None]
 
 
 @dataclass(frozen=True)
@@ -147,10 +152,15 @@ def read_open(
     listing = generation.list_data_files()
     if whole:
         sealed = check_all_sealed(
-            generation, listing, previous, deep=deep, say=say, forgotten=forgotten
+            *(generation, listing, previous),
+            deep=deep,
+            say=say,
+            forgotten=forgotten,
+            drained_again=windows.drained_again,
         )
     else:
-        sealed = check_listed_sealed(state, listing, previous)
+        again = windows.drained_again
+        sealed = check_listed_sealed(state, listing, previous, newest, again)
     read = read_many if len(state.new) > MANY_FILES else read_committed_files
     files, found = read(generation, state.new, document.format, say)
     files, replaced = windows.without_replaced(files)
@@ -178,7 +188,12 @@ def read_open(
 
 
 def look_closer(
-    found: Found, windows: HeldByWindows, explain: Explain, *, is_draining: Callable[[], bool]
+    found: Found,
+    windows: HeldByWindows,
+    explain: Explain,
+    read_again: ReadAgain,
+    *,
+    is_draining: Callable[[], bool],
 ) -> Answers:
     """Find out why offsets are missing, and whether files hold the records that Spark read.
 
@@ -186,6 +201,7 @@ def look_closer(
         found: What was read.
         windows: What the sealed windows hold.
         explain: Asks Kafka why offsets are missing.
+        read_again: Compares files with Kafka where no note says what Spark read.
         is_draining: Whether a drain holds the archive's lease; asked after the batches were listed,
             so that a drain that has written them has left what it read.
     """
@@ -216,6 +232,7 @@ def look_closer(
         generation,
         checked,
         lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
+        lambda files: read_again(found.identity, SegmentFiles(root, file_format, files)),
         is_draining=is_draining(),
     )
     files = found.files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -17,17 +17,22 @@ from kafka_drain.data_files.reader import DataFileError, TimestampError, read_of
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.committed_file import file_sha256
-from kafka_drain.proof.fingerprints import files_fingerprint
+from kafka_drain.proof.committed_file import file_fingerprint, file_sha256
 
 __all__ = [
     "SealedCheck",
     "check_all_sealed",
     "check_listed_sealed",
     "damage_of",
+    "has_unknown_content",
     "lost_ranges",
     "readable_receipts",
+    "unknown_contents",
 ]
+
+
+#: Number of segments that a warning names.
+_NAMED = 5
 
 
 @dataclass
@@ -67,6 +72,7 @@ def check_all_sealed(
     say: Callable[[str], None],
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
+    drained_again: Collection[str] = (),
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files exist with their size.
 
@@ -79,12 +85,14 @@ def check_all_sealed(
         say: Receives a progress line every two seconds.
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
+        drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     names = generation.receipt_names()
     check = SealedCheck(receipts=len(names), last_hash=previous)
     ticker = Ticker("validate", Progress("receipts", len(names)), say)
     before: Receipt | None = None
     unknown = False
+    unproven: list[Receipt] = []
     for number, name in enumerate(names, start=1):
         where = generation.receipt_where(name)
         try:
@@ -96,24 +104,67 @@ def check_all_sealed(
         if not unknown:
             check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
+        if has_unknown_content(receipt, drained_again):
+            unproven.append(receipt)
         damaged = len(check.damaged)
         here = [file for file in receipt.files if file.path not in superseded]
         _check_files(generation, receipt, here, listing, check, deep=deep)
         is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
         if deep and receipt.fingerprint and is_whole:
-            check.findings += _check_content(generation, receipt, where)
+            _check_content(generation, receipt, where, check)
         ticker.at(number)
+    check.findings += unknown_contents(generation, unproven)
     return check
 
 
+def has_unknown_content(receipt: Receipt, drained_again: Collection[str] = ()) -> bool:
+    """Return whether it isn't known what Spark read of the records that a receipt seals.
+
+    Args:
+        receipt: The receipt.
+        drained_again: Files whose records a window has read again from Kafka, or deleted. A
+            compaction keeps them as they are.
+    """
+    return receipt.fingerprint is None and any(
+        content.records and file.path not in drained_again
+        for file in receipt.files
+        for content in file.contents
+    )
+
+
+def unknown_contents(generation: Generation, receipts: Sequence[Receipt]) -> list[Finding]:
+    """Return a warning for receipts of which only the offsets are proven; none for none."""
+    if not receipts:
+        return []
+    records = sum(c.records for r in receipts for file in r.files for c in file.contents)
+    batches = ", ".join(str(r.last_batch) for r in receipts[:_NAMED])
+    more = ", …" if len(receipts) > _NAMED else ""
+    detail = (
+        f"{records:,} records of {len(receipts):,} sealed segments can't be verified: it isn't "
+        f"known what Spark read; up to batch {batches}{more}"
+    )
+    return [Finding(Reason.CONTENT_UNKNOWN, f"{generation.name}/receipts", detail)]
+
+
 def check_listed_sealed(
-    state: GenerationState, listing: Mapping[str, int], previous: str | None
+    state: GenerationState,
+    listing: Mapping[str, int],
+    previous: str | None,
+    newest: Iterable[Receipt] = (),
+    drained_again: Collection[str] = (),
 ) -> SealedCheck:
     """Check that the manifest's sealed files exist with their size.
 
     The newest receipt vouches for all earlier ones: by its hash, and by the digest of all sealed
     files, with which the manifest has been compared. No other receipt is read unless a file is
     damaged.
+
+    Args:
+        state: The generation.
+        listing: Its data files: path relative to the data folder, and size in bytes.
+        previous: Hash of the previous generation's last receipt.
+        newest: Its newest receipts.
+        drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     generation = state.generation
     names = generation.receipt_names()
@@ -129,6 +180,8 @@ def check_listed_sealed(
         for receipt in readable_receipts(generation, names):
             here = [file for file in receipt.files if file.path in broken]
             _check_files(generation, receipt, here, listing, check)
+    unproven = [receipt for receipt in newest if has_unknown_content(receipt, drained_again)]
+    check.findings += unknown_contents(generation, unproven)
     return check
 
 
@@ -142,19 +195,31 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
             continue
 
 
-def _check_content(generation: SnapshotGeneration, receipt: Receipt, where: str) -> list[Finding]:
+def _check_content(
+    generation: SnapshotGeneration, receipt: Receipt, where: str, check: SealedCheck
+) -> None:
     """Compare the records in a segment's files with what Spark read from Kafka."""
-    try:
-        found = files_fingerprint(generation.root, receipt, generation.document.format)
-    except TimestampError:
-        # Not comparable; but the files' SHA-256 hashes match the sealed ones.
-        return []
-    except DataFileError as error:
-        return [Finding(Reason.CONTENT_CHANGED, where, str(error))]
-    if found == receipt.fingerprint:
-        return []
-    detail = f"its files' records have fingerprint {found}; Spark read {receipt.fingerprint}"
-    return [Finding(Reason.CONTENT_CHANGED, where, detail)]
+    value = 0
+    for file in receipt.files:
+        path = generation.root / file.path
+        try:
+            value ^= file_fingerprint(path, generation.document.format, topic_of(file.path))
+        except TimestampError:
+            # Not comparable; but the files' SHA-256 hashes match the sealed ones.
+            return
+        except DataFileError as error:
+            check.findings.append(Finding(Reason.CONTENT_CHANGED, where, str(error)))
+            return
+        except OSError as error:
+            # Since its bytes were hashed.
+            check.findings.append(_unreadable(file, error))
+            check.damaged.append((file, receipt))
+            return
+    if f"{value:016x}" != receipt.fingerprint:
+        detail = (
+            f"its files' records have fingerprint {value:016x}; Spark read {receipt.fingerprint}"
+        )
+        check.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
 
 
 def _check_files(
@@ -181,7 +246,7 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
         StoreUnavailableError: When the archive's store doesn't respond.
     """
     if size is None:
-        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, but missing")
+        return _unreadable(file, FileNotFoundError())
     if size != file.bytes:
         detail = f"{size:,} bytes; its receipt says {file.bytes:,}"
         return Finding(Reason.FILE_SIZE, file.path, detail)
@@ -190,9 +255,15 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
             detail = "its SHA-256 doesn't match its receipt"
             return Finding(Reason.FILE_CHANGED, file.path, detail)
     except OSError as error:
-        # A disk error, or a missing permission.
-        return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
+        return _unreadable(file, error)
     return None
+
+
+def _unreadable(file: SealedFile, error: OSError) -> Finding:
+    if isinstance(error, FileNotFoundError):
+        return Finding(Reason.FILE_MISSING, file.path, "sealed by a receipt, but missing")
+    # A disk error, or a missing permission.
+    return Finding(Reason.FILE_CHANGED, file.path, f"can't be read: {error}")
 
 
 def lost_ranges(
@@ -239,7 +310,7 @@ def _held_beside(
             for offsets in read_offsets(path, file_format, topic_of(file.path)):
                 if offsets.tp == tp:
                     held += offsets.ranges
-        except (DataFileError, FileNotFoundError):
+        except (DataFileError, OSError):
             # Not detected before, because its size matches: what it held is missing as well.
             continue
     return held

@@ -11,30 +11,34 @@ from kafka_drain.data_files.reader import DataFileError
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.content_checks import (
     Content,
+    Reread,
     Taken,
     compare_content,
     content_of,
     difference,
-    excused_offsets,
+    excuse_of,
     fingerprint_to_seal,
+    judge_reread,
     together,
 )
-from kafka_drain.proof.fingerprints import note_name, noted_content
+from kafka_drain.proof.note_files import note_name, noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_proof import CheckedSegment, segment_of
 
-__all__ = ["CheckedContents", "ContentOfWindows", "check_contents", "without_whole"]
+__all__ = ["CheckedContents", "ContentOfWindows", "ReadAgain", "check_contents", "without_whole"]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 #: Offsets of a partition that no file of a segment holds.
 Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
 #: Returns what the archive's windows hold of the given offsets, which are sorted and disjoint.
 ContentOfWindows = Callable[[Ranges], Taken]
+#: Compares the records in files with those that Kafka still holds; None if Kafka isn't asked.
+ReadAgain = Callable[[Sequence[CommittedFile]], Reread | None]
 
-_NOTHING = Taken(0, f"{0:016x}")
+_NOTHING = Taken(0, f"{0:016x}", {})
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def check_contents(
     generation: Generation,
     checked: Iterable[CheckedSegment],
     content_of_windows: ContentOfWindows,
+    read_again: ReadAgain,
     *,
     is_draining: bool,
 ) -> CheckedContents:
@@ -85,12 +90,15 @@ def check_contents(
         generation: The generation of the segments.
         checked: The segments; those with a problem aren't compared.
         content_of_windows: Returns what windows hold instead of the files.
+        read_again: Compares files with Kafka, where no note says what Spark read, or some of what
+            it read has expired since.
         is_draining: Whether a drain held the lease after the batches were listed.
     """
     found = CheckedContents()
     for segment in checked:
         if segment.is_sound:
-            _check_segment(generation, segment, content_of_windows, is_draining, found)
+            checks = _Checks(generation, content_of_windows, read_again, is_draining)
+            checks.check(segment, found)
     return found
 
 
@@ -119,38 +127,49 @@ def without_whole(
     return [row for row in missing if row[0].last_batch not in whole]
 
 
-def _check_segment(
-    generation: Generation,
-    segment: CheckedSegment,
-    content_of_windows: ContentOfWindows,
-    is_draining: bool,
-    found: CheckedContents,
-) -> None:
-    part, own = segment.part, content_of(segment.files)
-    elsewhere = _in_windows(segment)
-    try:
-        in_windows = content_of_windows(elsewhere) if elsewhere else _NOTHING
-    except (ArchiveError, DataFileError, OSError) as error:
-        detail = f"{part.name} can't be compared with what Spark read: {error}"
-        found.findings.append(Finding(Reason.CONTENT_CHANGED, "windows", detail))
-        return
-    note, held = noted_content(generation, part), together([own, in_windows])
-    read = note.taken if note else None
-    excused = excused_offsets(segment.gaps, note.skipped if note else {})
-    verdict = compare_content(read, held, excused=excused, is_draining=is_draining)
-    if verdict.may_be_sealed:
-        found.agreeing.add(part.last_batch)
-    found.fingerprints[part.last_batch] = fingerprint_to_seal(verdict, read, own, in_windows)
-    if verdict == Content.PENDING:
-        found.pending.append(segment)
-    elif verdict == Content.UNKNOWN and held.records:
-        where = note_name(generation, part.last_batch)
-        found.findings.append(
-            Finding(Reason.CONTENT_UNKNOWN, where, _unknown(part.name, read, held))
-        )
-    elif read is not None and not verdict.may_be_sealed:
-        detail = f"{part.name} {difference(verdict, read, held)}"
-        _add_changed(generation, segment, verdict, detail, found)
+@dataclass(frozen=True)
+class _Checks:
+    """What the checks of all segments share; see `check_contents`."""
+
+    generation: Generation
+    content_of_windows: ContentOfWindows
+    read_again: ReadAgain
+    is_draining: bool
+
+    def check(self, segment: CheckedSegment, found: CheckedContents) -> None:
+        """Compare one segment's records with what Spark read."""
+        part, own = segment.part, content_of(segment.files)
+        elsewhere = _in_windows(segment)
+        reread = None
+        try:
+            in_windows = self.content_of_windows(elsewhere) if elsewhere else _NOTHING
+            note, held = noted_content(self.generation, part), together([own, in_windows])
+            read = note.taken if note else None
+            excuse = excuse_of(segment.gaps, note.skipped if note else {})
+            verdict = compare_content(read, held, excuse=excuse, is_draining=self.is_draining)
+            if verdict == Content.UNKNOWN and own.records and own.fingerprint is not None:
+                reread = self.read_again(segment.files)
+        except (ArchiveError, DataFileError, OSError) as error:
+            detail = f"{part.name} can't be compared with what Spark read: {error}"
+            where = "windows" if elsewhere else self.generation.data_name
+            found.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
+            return
+        if reread is not None:
+            verdict = judge_reread(reread, segment.gaps)
+        if verdict.may_be_sealed:
+            found.agreeing.add(part.last_batch)
+        found.fingerprints[part.last_batch] = fingerprint_to_seal(verdict, read, own, in_windows)
+        if verdict == Content.PENDING:
+            found.pending.append(segment)
+        elif verdict == Content.UNKNOWN and held.records:
+            where = note_name(self.generation, part.last_batch)
+            detail = _unknown(part.name, read, held, reread)
+            found.findings.append(Finding(Reason.CONTENT_UNKNOWN, where, detail))
+        elif reread is not None and verdict == Content.CHANGED:
+            _add_differing(segment, reread, found)
+        elif read is not None and not verdict.may_be_sealed:
+            detail = f"{part.name} {difference(verdict, read, held)}"
+            _add_changed(self.generation, segment, verdict, detail, found)
 
 
 def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRange]]:
@@ -162,16 +181,35 @@ def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRang
     return {tp: merge(parts) for tp, parts in ranges.items()}
 
 
-def _unknown(name: str, read: Taken | None, held: Taken) -> str:
+def _unknown(name: str, read: Taken | None, held: Taken, reread: Reread | None) -> str:
     if read is None:
-        return (
+        detail = (
             f"{name} has {held.records:,} records that can't be verified: no drain recorded what "
             "Spark read, or the record is of another batch"
         )
+        if reread is not None:
+            rest = f"{reread.gone:,} of them" if reread.gone else "records at its missing offsets"
+            detail += f". Read again, Kafka no longer holds {rest}; the others are equal"
+        return detail
     return (
         f"{name} has {held.records:,} records; Spark read {read.records:,}. Some have expired "
         "since, so the rest can't be verified"
     )
+
+
+def _add_differing(segment: CheckedSegment, reread: Reread, found: CheckedContents) -> None:
+    """Add the files that hold offsets at which Kafka has another record."""
+    for file in segment.files:
+        for content in file.contents:
+            ranges = reread.changed.get(content.tp, ())
+            if any(overlapping(content.ranges, r) for r in ranges):
+                detail = (
+                    f"{segment.part.name} differs from what Kafka holds of {content.tp} from "
+                    f"offset {ranges[0].start:,} on"
+                )
+                found.findings.append(Finding(Reason.RECORDS_CHANGED, file.path, detail))
+                if file not in found.files:
+                    found.files.append(file)
 
 
 def _add_changed(

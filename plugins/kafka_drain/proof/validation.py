@@ -39,7 +39,8 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
-from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings
+from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
 from kafka_drain.proof.open_generation import (
     CHARTED,
     Answers,
@@ -51,6 +52,7 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
+from kafka_drain.proof.rereading import SegmentFiles, compare_with_kafka
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
@@ -208,6 +210,7 @@ def _validate_open(
         found,
         windows,
         lambda *asked: _explain(validation, *asked),
+        lambda *asked: _read_again(validation, *asked),
         is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
     )
     bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
@@ -355,6 +358,7 @@ def _validate_closed(
         say=validation.say,
         superseded=validation.windows.superseded,
         forgotten=validation.sealed.journal.noted.forgotten,
+        drained_again=validation.windows.drained_again,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     report.add_sealed(generation, newest, sealed.receipts)
@@ -412,4 +416,19 @@ def _explain(
         windows=validation.windows.ranges(identity),
         acknowledged=validation.acknowledged,
         were_read=were_read,
+    )
+
+
+def _read_again(
+    validation: _Validation, identity: Identity, segment: SegmentFiles
+) -> Reread | None:
+    cluster = validation.cluster
+    if cluster is None:
+        return None
+    return compare_with_kafka(
+        segment,
+        cluster,
+        lambda names: same_topics(identity, names, cluster),
+        validation.snapshot.document.isolation_level,
+        validation.say,
     )

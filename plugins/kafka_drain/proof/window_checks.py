@@ -37,12 +37,14 @@ class HeldByWindows:
         windows: The intact windows that no other window replaces.
         replaced: Files that intact windows replace, relative to the archive.
         superseded: Files that were intact when a window replaced them: they are no longer needed.
+        drained_again: Files whose records a window has read again from Kafka, or deleted.
         damaged: Damaged windows, each with its damaged files.
     """
 
     windows: Sequence[SnapshotWindow]
     replaced: frozenset[str]
     superseded: frozenset[str]
+    drained_again: frozenset[str] = frozenset()
     damaged: Sequence[tuple[SnapshotWindow, list[SealedFile]]] = ()
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
@@ -146,7 +148,14 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
             damaged.append((window, [file for file in files if file.path in broken]))
         elif not files or not all(file.path in superseded for file in files):
             whole.append(window)
-    held = HeldByWindows(whole, replaced, superseded, damaged)
+    # A compaction, which names the receipts that it rewrote, keeps records as they are.
+    drained_again = frozenset(
+        path
+        for window in whole
+        if not window.receipt.provenance
+        for path in window.receipt.replaces
+    )
+    held = HeldByWindows(whole, replaced, superseded, drained_again, damaged)
     findings = [held.excuse(finding) for found in damage.values() for finding in found]
     return CheckedWindows(held, figures, findings)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from upath import UPath
@@ -38,7 +39,7 @@ def content_of_windows(
         DataFileError: When a file can't be read.
         OSError: When a file can't be read.
     """
-    left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}")]
+    left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}", {})]
     for window in windows:
         for file in window.receipt.files:
             if file.path not in left_out and _overlaps(file, ranges):
@@ -54,24 +55,32 @@ def _overlaps(file: SealedFile, ranges: Ranges) -> bool:
 
 
 def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -> Taken:
-    path, topic, records, value = root / name, topic_of(name), 0, 0
+    path, topic, value = root / name, topic_of(name), 0
+    counts = Counter[TopicPartition]()
     try:
         for batch in read_records(path, file_format, BATCH_BYTES):
             wanted = batch.filter(_wanted(batch, topic, ranges))
-            records += len(wanted)
+            counts.update(TopicPartition(*row[:2]) for row in _places(wanted, topic))
             value ^= batch_fingerprint(wanted, topic)
     except TimestampError:
         offsets = read_offsets(path, file_format, topic)
-        held = [r for each in offsets for r in _common(each.ranges, ranges.get(each.tp, ()))]
-        return Taken(count(held), None)
-    return Taken(records, f"{value:016x}")
+        held = {o.tp: count(_common(o.ranges, ranges.get(o.tp, ()))) for o in offsets}
+        return Taken(sum(held.values()), None, held)
+    return Taken(counts.total(), f"{value:016x}", counts)
+
+
+def _places(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, partition and offset of each row."""
+    topics = [topic] * len(batch) if topic is not None else batch["topic"].to_pylist()
+    return zip(topics, batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
 
 
 def _wanted(batch: pa.RecordBatch, topic: str | None, ranges: Ranges) -> pa.BooleanArray:
-    topics = [topic] * len(batch) if topic is not None else batch["topic"].to_pylist()
-    rows = zip(topics, batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
     return pa.array(
-        (_holds(ranges.get(TopicPartition(name, number), ()), at) for name, number, at in rows),
+        (
+            _holds(ranges.get(TopicPartition(name, number), ()), at)
+            for name, number, at in _places(batch, topic)
+        ),
         pa.bool_(),
     )
 

@@ -71,6 +71,10 @@ class DrainSpec(JobSpec):
         secrets_path: File with the secret reader options; empty when there are none.
         values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
             None when they aren't.
+        notes_path: Folder of the generation's notes, in Hadoop's form; empty to leave no notes
+            while the query runs.
+        first_unlisted: The first batch that the manifest doesn't list.
+        skipped: Offsets that Kafka no longer has: topic, partition, start and end of each range.
     """
 
     pipeline: str
@@ -85,6 +89,9 @@ class DrainSpec(JobSpec):
     result_path: str
     secrets_path: str = ""
     values: dict[str, Any] | None = None
+    notes_path: str = ""
+    first_unlisted: int = 0
+    skipped: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.note_files import write_notes
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.json_files import write_document
@@ -527,7 +527,7 @@ def test_validate_time_beyond(archive: Archive) -> None:
     """A record's time that ORC isn't read with stops neither its proof nor a deep validation."""
     generation = open_next(archive, "orc", ["topic"])
     add_batch(generation, 0, END, 50, timestamp=datetime(9999, 12, 31, tzinfo=timezone.utc))
-    write_fingerprints(generation, [{"batch": 0, "records": 16, "fingerprint": "0" * 16}])
+    write_notes(generation, [{"batch": 0, "records": 16, "fingerprint": "0" * 16}])
 
     assert seal(archive).receipts_written == 1
     assert validate_archive(archive, golden_cluster(), deep=True).findings == []

@@ -23,7 +23,6 @@ from kafka_drain.drain.drain import (
     compile_spec,
     open_drain,
     prepare_drain,
-    read_batches,
 )
 from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
@@ -32,7 +31,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Taken
-from kafka_drain.proof.fingerprints import noted_content
+from kafka_drain.proof.note_files import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.job_spec import DrainSpec
@@ -222,35 +221,53 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
         last_listed=0,
         skipped={A0: [OffsetRange(0, 4)]},
     )
-    taken = {"records": 3, "fingerprint": "0" * 15 + "7"}
-    bounds = [("0", "5"), ("5", "8"), ("8", "8")]
-    fingerprints = [
-        {"batch": n, **taken, "start": f'{{"a":{{"0":{a}}}}}', "end": f'{{"a":{{"0":{b}}}}}'}
-        for n, (a, b) in enumerate(bounds)
-    ]
+    note = {
+        "batch": 1,
+        "records": 3,
+        "fingerprint": "0" * 15 + "7",
+        "by_partition": '{"a":{"0":3}}',
+        "start": '{"a":{"0":5}}',
+        "end": '{"a":{"0":8}}',
+        "skipped": [{"topic": "a", "partition": 0, "start": 0, "end": 4}],
+    }
     result = tmp_path / "result.json"
-    result.write_text(json.dumps({"fingerprints": fingerprints, **error}))
+    result.write_text(json.dumps({"notes": [note], **error}))
     job = DrainJob(fake_application("p"), result, plan, ValuePlan(), FakeCluster({A0: Log()}))  # type: ignore[arg-type]
 
     with pytest.raises(SparkJobError) if error else nullcontext():
         job.result()
 
-    # Spark had committed batch 0 before, and skips it.
     assert noted_content(generation, Segment(0, 0, {A0: OffsetRange(0, 5)})) is None
     found = noted_content(generation, Segment(1, 1, {A0: OffsetRange(5, 8)}))
     assert found is not None
-    assert found.taken == Taken(3, taken["fingerprint"])
+    assert found.taken == Taken(3, "0" * 15 + "7", {A0: 3})
     assert found.skipped == {A0: [OffsetRange(0, 4)]}
 
 
-@pytest.mark.parametrize(
-    ("last_listed", "left"), [(None, [0, 1, 2]), (0, [1, 2]), (1, [2]), (2, []), (7, [])]
-)
-def test_read_batches(last_listed: int | None, left: list[int]) -> None:
-    """Of batches that were listed before the query, what Spark says isn't what it has read."""
-    taken = [{"batch": batch, "records": 0, "fingerprint": "0" * 16} for batch in range(3)]
+@pytest.mark.parametrize(("last_listed", "first_unlisted"), [(None, 0), (0, 1), (7, 8)])
+def test_compile_spec_notes(tmp_path: Path, last_listed: int | None, first_unlisted: int) -> None:
+    """Spark's job is told where notes belong, of which batches, and what Kafka had no longer."""
+    archive = Archive.at(str(tmp_path / "archive"))
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(archive.root))
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=archive,
+        snapshot=None,
+        generation=None,
+        cluster_id="cluster-1",
+        topics={},
+        starting_offsets={},
+        start={},
+        end={},
+        last_listed=last_listed,
+        skipped={A0: [OffsetRange(0, 4)]},
+    )
 
-    assert [each["batch"] for each in read_batches(taken, last_listed)] == left
+    spec = compile_spec(pipeline, plan, archive.generation(1), FakeCluster({}), tmp_path)  # type: ignore[arg-type]
+
+    assert spec.notes_path == f"{archive.root}/generations/0001/fingerprints"
+    assert spec.first_unlisted == first_unlisted
+    assert spec.skipped == [{"topic": "a", "partition": 0, "start": 0, "end": 4}]
 
 
 # the archive's note of the sink's retention

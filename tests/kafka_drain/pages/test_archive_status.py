@@ -48,7 +48,8 @@ STATUSES: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
 
 @pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, LastRun, (YES, NO))), ids=str)
 @pytest.mark.parametrize("expires_soon", [YES, NO])
-def test_archive_status(seen: tuple[Any, ...], expires_soon: bool) -> None:
+@pytest.mark.parametrize("has_unknown", [YES, NO])
+def test_archive_status(seen: tuple[Any, ...], expires_soon: bool, has_unknown: bool) -> None:
     """An archive is green only when its last validation was complete, and no run ended since."""
     [(words, kind, is_urgent)] = [
         shown
@@ -56,6 +57,8 @@ def test_archive_status(seen: tuple[Any, ...], expires_soon: bool) -> None:
         if all(a is ANY or a == b for a, b in zip(wanted, seen, strict=True))
     ]
     is_readable, verdict, last, is_older = seen
+    if kind == "good" and has_unknown:
+        words, kind, is_urgent = "complete, some contents unknown", "warning", YES
 
     found = archive_status(
         is_readable=is_readable,
@@ -63,6 +66,7 @@ def test_archive_status(seen: tuple[Any, ...], expires_soon: bool) -> None:
         last=last,
         is_older=is_older,
         expires_soon=expires_soon,
+        has_unknown=has_unknown,
     )
 
     assert (found.words, found.kind) == (words, kind)
@@ -73,7 +77,12 @@ def test_archive_status_order() -> None:
     """What is wrong comes before what can't be read, and that before what may become wrong."""
     ranks = [
         archive_status(
-            is_readable=is_readable, verdict=verdict, last=last, is_older=True, expires_soon=False
+            is_readable=is_readable,
+            verdict=verdict,
+            last=last,
+            is_older=True,
+            expires_soon=False,
+            has_unknown=False,
         ).rank
         for is_readable, verdict, last in (
             (YES, "findings", SUCCESS),

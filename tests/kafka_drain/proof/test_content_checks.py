@@ -11,59 +11,141 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import (
     Content,
+    Excuse,
+    Reread,
     Taken,
     compare_content,
     content_of,
     difference,
-    excused_offsets,
+    excuse_of,
     fingerprint_to_seal,
+    judge_reread,
+    together,
 )
 
 A, B = "00000000000000aa", "00000000000000bb"
 
 
-Case = tuple[int | None, str | None, str | None, int, bool]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+#: How many records more than Spark read the files hold of each of two partitions; the fingerprint
+#: that Spark read, and that of the files; offsets excused of each; whether others are missing.
+Case = tuple[tuple[int, int], str | None, str | None, tuple[int, int], bool]
+CASES: list[Case] = list(
+    product(
+        product((-2, -1, 0, 1), repeat=2),
+        (None, A),
+        (None, A, B),
+        product((0, 1, 2), repeat=2),
+        (False, True),
+    )
+)
 
 
-def table() -> dict[Case, Content]:
-    """Every combination: more records or fewer, each fingerprint, offsets excused, a drain beside.
-
-    The difference is how many records the files hold more than Spark read; None when what Spark
-    read isn't known.
-    """
-    found: dict[Case, Content] = {}
-    for case in product((None, -2, -1, 0, 1), (None, A), (None, A, B), (0, 1, 2, 9), (False, True)):
-        difference, read, held, excused, is_draining = case
-        if difference is None:
-            found[case] = Content.PENDING if is_draining else Content.UNKNOWN
-        elif difference == 1:
-            found[case] = Content.MORE
-        elif difference < 0:
-            found[case] = Content.UNKNOWN if excused >= -difference else Content.FEWER
-        elif None in (read, held):
-            found[case] = Content.COUNTED
-        else:
-            found[case] = Content.EQUAL if read == held else Content.CHANGED
-    return found
+def taken(more: tuple[int, int], fingerprint: str | None, *, is_counted: bool) -> Taken:
+    counts = {T0: 7 + more[0], T1: 3 + more[1]}
+    return Taken(sum(counts.values()), fingerprint, counts if is_counted else None)
 
 
-@pytest.mark.parametrize(("case", "expected"), list(table().items()), ids=repr)
-def test_compare_content(case: Case, expected: Content) -> None:
-    """Each combination of counts and fingerprints has one answer."""
-    difference, read, held, excused, is_draining = case
-    taken = None if difference is None else Taken(7, read)
-
-    found = compare_content(
-        taken, Taken(7 + (difference or 0), held), excused=excused, is_draining=is_draining
+def compared(case: Case, *, read_counted: bool, held_counted: bool) -> Content:
+    more, read, held, excused, has_others = case
+    return compare_content(
+        taken((0, 0), read, is_counted=read_counted),
+        taken(more, held, is_counted=held_counted),
+        excuse=Excuse({tp: n for tp, n in zip((T0, T1), excused, strict=True) if n}, has_others),
     )
 
-    assert found is expected
+
+def by_partition(case: Case) -> Content:
+    more, read, held, excused, _ = case
+    if max(more) > 0:
+        return Content.MORE
+    if min(more) < 0:
+        is_excused = all(n >= -m for m, n in zip(more, excused, strict=True))
+        return Content.UNKNOWN if is_excused else Content.FEWER
+    return by_fingerprint(read, held)
+
+
+def by_number(case: Case) -> Content:
+    more, read, held, excused, has_others = case
+    if sum(more) > 0:
+        return Content.MORE
+    if sum(more) < 0:
+        is_excused = sum(excused) >= -sum(more) and not has_others
+        return Content.UNKNOWN if is_excused else Content.FEWER
+    return by_fingerprint(read, held)
+
+
+def by_fingerprint(read: str | None, held: str | None) -> Content:
+    if None in (read, held):
+        return Content.COUNTED
+    return Content.EQUAL if read == held else Content.CHANGED
+
+
+def test_compare_content_by_partition() -> None:
+    """Each partition is excused by its own offsets; one without any has what Spark read."""
+    for case in CASES:
+        found = compared(case, read_counted=True, held_counted=True)
+        assert found is by_partition(case), case
+
+
+@pytest.mark.parametrize(
+    ("read_counted", "held_counted"), [(False, True), (True, False), (False, False)]
+)
+def test_compare_content_by_number(read_counted: bool, held_counted: bool) -> None:
+    """A note of an older release excuses nothing if another partition may have lost a record."""
+    for case in CASES:
+        found = compared(case, read_counted=read_counted, held_counted=held_counted)
+        assert found is by_number(case), case
+
+
+@pytest.mark.parametrize("is_draining", [False, True])
+@pytest.mark.parametrize("excuse", [Excuse(), Excuse({T0: 9})])
+@pytest.mark.parametrize("fingerprint", [None, A])
+def test_compare_content_not_noted(
+    is_draining: bool, excuse: Excuse, fingerprint: str | None
+) -> None:
+    """Without a note, only the drain that is running can still say what Spark read."""
+    held = taken((0, 0), fingerprint, is_counted=True)
+
+    found = compare_content(None, held, excuse=excuse, is_draining=is_draining)
+
+    assert found is (Content.PENDING if is_draining else Content.UNKNOWN)
+
+
+def test_compare_content_partition_unknown_to_one_side() -> None:
+    """A partition of which only one side has records counts as well."""
+    read = Taken(3, A, {T0: 3})
+
+    assert compare_content(read, Taken(3, A, {T1: 3})) is Content.MORE
+    assert compare_content(read, Taken(2, A, {T0: 2})) is Content.FEWER
+    assert compare_content(read, Taken(0, A, {}), excuse=Excuse({T0: 3})) is Content.UNKNOWN
+    assert compare_content(Taken(0, A, {}), Taken(0, A, {})) is Content.EQUAL
 
 
 def test_compare_content_nothing_excused() -> None:
     """Unless it is said otherwise, nothing is excused, and nobody is waited for."""
     assert compare_content(Taken(7, A), Taken(6, A)) is Content.FEWER
     assert compare_content(None, Taken(6, A)) is Content.UNKNOWN
+
+
+@pytest.mark.parametrize("reason", [None, *GapReason])
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_judge_reread(reason: GapReason | None, gone: int, is_changed: bool) -> None:
+    """Equal is only what Kafka holds whole, with no offset at which it may have held more."""
+    span = [OffsetRange(3, 5)]
+    gaps = [Gap(T0, OffsetRange(0, 1), reason)] if reason else []
+    never_read = (None, GapReason.CONTROL, GapReason.ABORTED, GapReason.WINDOW)
+
+    found = judge_reread(Reread({T0: span} if is_changed else {}, gone), gaps)
+
+    if is_changed:
+        assert found is Content.CHANGED
+    elif gone or reason not in never_read:
+        assert found is Content.UNKNOWN
+    else:
+        assert found is Content.EQUAL
 
 
 @pytest.mark.parametrize("verdict", Content)
@@ -86,34 +168,47 @@ def test_fingerprint_to_seal(
         assert found is None
 
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ACCEPTED, EXPIRED, OTHER, WINDOW = (
+    (GapReason.EXPIRED, True),
+    (GapReason.EXPIRED, False),
+    (GapReason.COMPACTED, False),
+    (GapReason.WINDOW, False),
+)
+SomeGap = tuple[TopicPartition, int, int, tuple[GapReason, bool]]
 
 
 @pytest.mark.parametrize(
     ("gaps", "skipped", "expected"),
     [
-        ([], {}, 0),
-        ([(T0, 0, 5, True)], {}, 5),
-        ([(T0, 0, 5, False)], {}, 0),
-        ([(T0, 0, 5, True), (T0, 5, 7, False), (T1, 2, 4, True)], {}, 7),
-        # Twice the same offsets are one time so many.
-        ([(T0, 0, 5, True), (T0, 3, 6, True)], {}, 6),
-        ([(T0, 0, 5, True)], {T0: [(0, 5)]}, 0),
-        ([(T0, 0, 5, True)], {T0: [(0, 3)]}, 2),
-        ([(T0, 0, 5, True)], {T0: [(3, 9)]}, 3),
-        ([(T0, 0, 5, True)], {T0: [(1, 2), (3, 4)]}, 3),
-        ([(T0, 0, 5, True)], {T1: [(0, 5)]}, 5),
-        ([(T0, 0, 5, True), (T1, 0, 5, True)], {T1: [(0, 4)]}, 6),
+        ([], {}, Excuse()),
+        ([(T0, 0, 5, ACCEPTED)], {}, Excuse({T0: 5})),
+        ([(T0, 0, 5, EXPIRED)], {}, Excuse({}, True)),
+        ([(T0, 0, 5, OTHER)], {}, Excuse({}, True)),
+        ([(T0, 0, 5, WINDOW)], {}, Excuse()),
+        ([(T0, 0, 5, ACCEPTED), (T0, 5, 7, OTHER)], {}, Excuse({T0: 5})),
+        ([(T0, 0, 5, ACCEPTED), (T1, 5, 7, OTHER)], {}, Excuse({T0: 5}, True)),
+        ([(T0, 0, 5, ACCEPTED), (T1, 5, 7, EXPIRED)], {}, Excuse({T0: 5}, True)),
+        ([(T0, 0, 5, ACCEPTED), (T1, 5, 7, WINDOW)], {}, Excuse({T0: 5})),
+        ([(T0, 0, 5, ACCEPTED), (T1, 2, 4, ACCEPTED)], {}, Excuse({T0: 5, T1: 2})),
+        # The same offsets twice count once.
+        ([(T0, 0, 5, ACCEPTED), (T0, 3, 6, ACCEPTED)], {}, Excuse({T0: 6})),
+        ([(T0, 0, 5, ACCEPTED)], {T0: [(0, 5)]}, Excuse()),
+        ([(T0, 0, 5, ACCEPTED), (T0, 5, 6, OTHER)], {T0: [(0, 5)]}, Excuse({}, True)),
+        ([(T0, 0, 5, ACCEPTED)], {T0: [(0, 3)]}, Excuse({T0: 2})),
+        ([(T0, 0, 5, ACCEPTED)], {T0: [(3, 9)]}, Excuse({T0: 3})),
+        ([(T0, 0, 5, ACCEPTED)], {T0: [(1, 2), (3, 4)]}, Excuse({T0: 3})),
+        ([(T0, 0, 5, ACCEPTED)], {T1: [(0, 5)]}, Excuse({T0: 5})),
+        ([(T0, 0, 5, ACCEPTED), (T1, 0, 5, ACCEPTED)], {T1: [(0, 4)]}, Excuse({T0: 5, T1: 1})),
     ],
 )
-def test_excused_offsets(
-    gaps: list[tuple[TopicPartition, int, int, bool]],
+def test_excuse_of(
+    gaps: list[SomeGap],
     skipped: dict[TopicPartition, list[tuple[int, int]]],
-    expected: int,
+    expected: Excuse,
 ) -> None:
     """Excused is what somebody accepted as expired, and what Spark may have read before that."""
-    found = excused_offsets(
-        [Gap(tp, OffsetRange(start, end), GapReason.EXPIRED, ok) for tp, start, end, ok in gaps],
+    found = excuse_of(
+        [Gap(tp, OffsetRange(start, end), *why) for tp, start, end, why in gaps],
         {tp: [OffsetRange(*r) for r in ranges] for tp, ranges in skipped.items()},
     )
 
@@ -133,6 +228,23 @@ def test_difference(verdict: Content, expected: str) -> None:
     assert difference(verdict, Taken(2000, A), Taken(1000, B)) == expected
 
 
+def test_difference_by_partition() -> None:
+    """The partitions that lack records, or have too many, are named: at most five."""
+    assert difference(Content.FEWER, Taken(9, A, {T0: 6, T1: 3}), Taken(5, B, {T0: 2, T1: 3})) == (
+        "has 5 records; Spark read 9: 4 too few of t-0"
+    )
+    assert difference(Content.MORE, Taken(9, A, {T0: 6, T1: 3}), Taken(9, B, {T0: 5, T1: 4})) == (
+        "has 9 records; Spark read 9: 1 too few of t-0, 1 too many of t-1"
+    )
+    read = {TopicPartition("t", number): 1 for number in range(6)}
+    assert difference(Content.FEWER, Taken(6, A, read), Taken(0, B, {})) == (
+        "has 0 records; Spark read 6: 1 too few of t-0, 1 too few of t-1, 1 too few of t-2, "
+        "1 too few of t-3, 1 too few of t-4, …"
+    )
+    del read[T0]
+    assert difference(Content.FEWER, Taken(5, A, read), Taken(0, B, {})).endswith("of t-5")
+
+
 def test_content_may_be_sealed() -> None:
     """Nothing that contradicts what Spark read is sealed."""
     assert {str(each): each.may_be_sealed for each in Content} == {
@@ -146,21 +258,35 @@ def test_content_may_be_sealed() -> None:
     }
 
 
-def held(records: int, fingerprint: str | None) -> CommittedFile:
-    """Return a file with so many records."""
-    content = FileOffsets(TopicPartition("t", 0), (OffsetRange(0, records),), records)
+def held(tp: TopicPartition, records: int, fingerprint: str | None) -> CommittedFile:
+    """Return a file with a number of records of one partition."""
+    content = FileOffsets(tp, (OffsetRange(0, records),), records)
     return CommittedFile("p", 1, "sha", (content,), fingerprint=fingerprint)
 
 
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ([], Taken(0, "0" * 16)),
-        ([(3, A)], Taken(3, A)),
-        ([(3, A), (4, B)], Taken(7, "0000000000000011")),
-        ([(3, A), (4, None)], Taken(7, None)),
+        ([], Taken(0, "0" * 16, {})),
+        ([(T0, 3, A)], Taken(3, A, {T0: 3})),
+        ([(T0, 3, A), (T0, 4, B)], Taken(7, "0000000000000011", {T0: 7})),
+        ([(T0, 3, A), (T1, 4, B)], Taken(7, "0000000000000011", {T0: 3, T1: 4})),
+        ([(T0, 3, A), (T0, 4, None)], Taken(7, None, {T0: 7})),
     ],
 )
-def test_content_of(files: list[tuple[int, str | None]], expected: Taken) -> None:
+def test_content_of(files: list[tuple[TopicPartition, int, str | None]], expected: Taken) -> None:
     """Counts add up and fingerprints are XORed; one that isn't known leaves the whole unknown."""
     assert content_of(held(*each) for each in files) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([Taken(1, A, {T0: 1}), Taken(2, A)], Taken(3, "0" * 16)),
+        ([Taken(1, A), Taken(2, A, {T0: 2})], Taken(3, "0" * 16)),
+        ([Taken(1, A, {T0: 1}), Taken(0, B, {})], Taken(1, "0000000000000011", {T0: 1})),
+    ],
+)
+def test_together(parts: list[Taken], expected: Taken) -> None:
+    """Counts by partition are known only if they are of each part."""
+    assert together(parts) == expected

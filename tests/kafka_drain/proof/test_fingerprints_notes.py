@@ -59,13 +59,14 @@ def test_parse_note() -> None:
         "batch": 7,
         "records": 3,
         "fingerprint": "00000000000000ab",
+        "by_partition": '{"t":{"0":2,"1":1}}',
         "start": '{"t":{"0":2}}',
         "end": '{"t":{"0":9,"1":4}}',
         "skipped": skipped,
     }
 
     assert parse_note(document) == BatchNote(
-        Taken(3, "00000000000000ab"),
+        Taken(3, "00000000000000ab", {P0: 2, P1: 1}),
         {P0: OffsetRange(2, 9), P1: OffsetRange(0, 4)},
         {P0: [OffsetRange(2, 4)]},
     )

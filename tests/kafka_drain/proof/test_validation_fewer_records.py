@@ -12,7 +12,7 @@ from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
-from kafka_drain.proof.fingerprints import write_fingerprints
+from kafka_drain.proof.note_files import write_notes
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, sealed_copy
 
@@ -27,7 +27,7 @@ def archive(tmp_path: Path) -> Archive:
 
 def read_by_spark(archive: Archive, records: int) -> None:
     taken = {"batch": 14, "records": records, "fingerprint": "0" * 16}
-    write_fingerprints(archive.generation(1), [taken])
+    write_notes(archive.generation(1), [taken])
 
 
 @pytest.mark.parametrize("reason", [GapReason.COMPACTED, GapReason.CONTROL, GapReason.ABORTED])

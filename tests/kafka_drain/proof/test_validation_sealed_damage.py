@@ -5,6 +5,7 @@ Each is found by preflight's part and by validation, and by a second validation 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Reason, errors, summary
 from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.proof import sealed_files
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import Scope, validate_archive
 from kafka_drain.windows.roll import plan_roll, roll
@@ -29,6 +31,7 @@ from tests.kafka_drain.golden import (
     P1,
     add_batch,
     golden_cluster,
+    note_batch,
     sealed_copy,
     state_of,
 )
@@ -245,6 +248,38 @@ def test_validate_new_dangling_link(archive: Archive, folder: Path) -> None:
 
     assert errors(report.findings)[0].reason == Reason.FILE_MISSING
     assert errors(report.findings)[0].where == str(path.relative_to(folder))
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [(FileNotFoundError(), "file_missing"), (OSError(errno.EIO, "I/O error"), "file_changed")],
+)
+def test_validate_deep_file_vanishes(
+    archive: Archive,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: OSError,
+    found: str,
+) -> None:
+    """Fault 115: a file that goes between the hash of its bytes and that of its records."""
+    generation = archive.generation(1)
+    paths = add_batch(generation, 14, END, 50)
+    note_batch(generation, 14, paths, END, 50)
+    assert validate_archive(archive, golden_cluster()).receipts_written == 1
+    name = str(paths[0].relative_to(folder))
+
+    def read(*_: object) -> int:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed_files, "file_fingerprint", read)
+        for _ in range(2):
+            report = validate_archive(archive, None, deep=True)
+            assert [(str(f.reason), f.where) for f in errors(report.findings)][:1] == [
+                (found, name)
+            ]
+            assert not report.complete
+    assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
 
 
 def test_list_data_files_vanishing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

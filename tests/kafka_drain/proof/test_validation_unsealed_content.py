@@ -16,7 +16,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.validation import validate_archive
+from kafka_drain.proof.validation import Scope, validate_archive
 from kafka_drain.storage.lease import hold_lease
 from tests.kafka_drain.golden import (
     END,
@@ -193,16 +193,88 @@ def test_validate_beside_next_drain(archive: Archive, generation: Generation) ->
     assert receipt.fingerprint is not None
 
 
-def test_validate_after_drain_was_killed(archive: Archive, generation: Generation) -> None:
-    """What nobody can compare is said, with the number of records, and sealed by its offsets."""
+@pytest.mark.parametrize("scope", ["open", "all"])
+def test_validate_after_drain_was_killed(
+    archive: Archive, generation: Generation, scope: Scope
+) -> None:
+    """Fault 117: what nobody can compare is said, now and in each later validation."""
     add_batch(generation, 14, END, NEXT)
+    cluster = golden_cluster()
+    cluster.contents = None
 
-    report = validate_archive(archive, golden_cluster())
+    report = validate_archive(archive, cluster, scope=scope)
 
     assert report.receipts_written == 1
     [found] = report.findings
     assert (str(found.reason), found.reason.severity) == ("content_unknown", "warning")
     assert "batch 14 has 16 records that can't be verified" in found.detail
+    assert "Kafka no longer holds 16 of them" in found.detail
+    for deep in (False, True):
+        report = validate_archive(archive, cluster, scope=scope, deep=deep)
+        assert (summary(report.findings), report.complete) == ({"content_unknown": 1}, True)
+
+
+def test_validate_not_noted(archive: Archive, generation: Generation) -> None:
+    """A batch without a note is compared with Kafka, and sealed like any other."""
+    add_batch(generation, 14, END, NEXT)
+
+    report = validate_archive(archive, golden_cluster())
+
+    assert (summary(report.findings), report.receipts_written) == ({}, 1)
+    assert report.sealed[0].fingerprint is not None
+    assert summary(validate_archive(archive, golden_cluster(), deep=True).findings) == {}
+
+
+@pytest.mark.parametrize("column", ["key", "value", "headers", "timestamp", "timestampType"])
+def test_validate_not_noted_and_changed(
+    archive: Archive, generation: Generation, lost: None, column: str
+) -> None:
+    """Fault 117: nor is one sealed whose file was changed before anybody looked at it."""
+    both = add_batch(generation, 14, END, NEXT)
+    other = row(P1, 999) | {"headers": None, "timestampType": 1}
+    changed = [
+        each | ({column: other[column]} if each["offset"] == END + 3 else {}) for each in rows(P1)
+    ]
+    rewrite(both[1], changed, generation)
+
+    report = check_twice(archive, {"records_changed": 1, "offset_missing": 1})
+    check_twice(archive, {"records_changed": 1, "offset_missing": 1}, deep=True)
+
+    [found] = [f for f in errors(report.findings) if str(f.reason) == "records_changed"]
+    assert found.where == name_of(archive, both[1])
+    assert f"from what Kafka holds of flights-1 from offset {END + 3} on" in found.detail
+
+
+def test_validate_not_noted_fewer(
+    archive: Archive, generation: Generation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 117: whether records that Kafka has compacted were lost before, nobody can tell."""
+    both = add_batch(generation, 14, END, NEXT)
+    rewrite(both[1], rows(P1, END, NEXT - 5), generation)
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        return [Gap(tp, r, GapReason.COMPACTED) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+
+    for deep, sealed in ((False, 1), (False, 0), (True, 0)):
+        report = validate_archive(archive, golden_cluster(), deep=deep)
+        assert (summary(report.findings), report.receipts_written) == (
+            {"content_unknown": 1},
+            sealed,
+        )
+
+
+def test_validate_not_noted_of_another_topic(archive: Archive, generation: Generation) -> None:
+    """A topic that was recreated says nothing of what was drained of its former life."""
+    add_batch(generation, 14, END, NEXT)
+    cluster = golden_cluster()
+    cluster.topic_ids = dict.fromkeys(cluster.topic_ids, "made-again")
+
+    for _ in range(2):
+        report = validate_archive(archive, cluster)
+        assert summary(report.findings) == {"content_unknown": 1, "topic_made_again": 1}
+        assert report.receipts_written == 0
 
 
 # what has expired
@@ -250,6 +322,43 @@ def test_validate_fewer_by_what_expired_since(
     assert "has 12 records; Spark read 16" in found.detail
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize("lost", [0, 1, 5])
+def test_validate_fewer_beside_expired_partition(
+    archive: Archive,
+    generation: Generation,
+    monkeypatch: pytest.MonkeyPatch,
+    is_counted: bool,
+    lost: int,
+) -> None:
+    """Fault 116: what has expired of one partition excuses nothing that another one has lost."""
+    both = add_batch(generation, 14, END, NEXT)
+    # Kafka had compacted five offsets of P0 before Spark read; they have expired since.
+    rewrite(both[0], rows(P0, END + 5), generation)
+    note_batch(generation, 14, both, END, NEXT)
+    if not is_counted:
+        note = Path(str(generation.folder)) / "fingerprints" / "000000000014.json"
+        document = json.loads(note.read_text())
+        del document["by_partition"]
+        note.write_text(json.dumps(document))
+    if lost:
+        rewrite(both[1], rows(P1, END, NEXT - lost), generation)
+
+    def classify(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
+        reasons = {P0: GapReason.EXPIRED, P1: GapReason.COMPACTED}
+        return [Gap(tp, r, reasons[tp]) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+    accepted = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+
+    if lost:
+        check_twice(archive, {"content_changed": 1}, **accepted)
+        check_twice(archive, {"content_changed": 1}, deep=True, **accepted)
+    else:
+        report = validate_archive(archive, golden_cluster(), **accepted)
+        assert (summary(report.findings), report.receipts_written) == ({"offset_expired": 1}, 1)
+
+
 # notes of other batches
 
 
@@ -264,7 +373,9 @@ def test_validate_note_of_another_batch(archive: Archive, generation: Generation
 
     report = validate_archive(archive, golden_cluster())
 
-    assert (summary(report.findings), report.receipts_written) == ({"content_unknown": 1}, 1)
+    # Kafka still has what Spark read.
+    assert (summary(report.findings), report.receipts_written) == ({}, 1)
+    assert report.sealed[0].fingerprint is not None
 
 
 @pytest.mark.parametrize(
@@ -281,6 +392,9 @@ def test_validate_note_of_another_batch(archive: Archive, generation: Generation
         {"records": 16, "fingerprint": "0" * 16, "end": "{}"},
         {"records": 16, "fingerprint": "0" * 16, "start": "{}", "end": 7},
         {"records": 16, "fingerprint": "0" * 16, "start": "[]", "end": "[]"},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": 7},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": '{"flights":{"0":8,"1":7}}'},
+        {"records": 16, "fingerprint": "0" * 16, "by_partition": '{"flights":{"0":17,"1":-1}}'},
         {"records": 16, "fingerprint": "0" * 16, "skipped": 7},
         {"records": 16, "fingerprint": "0" * 16, "skipped": [{}]},
         [],
@@ -299,7 +413,9 @@ def test_validate_note_of_something_else(
 
     report = validate_archive(archive, golden_cluster())
 
-    assert (summary(report.findings), report.receipts_written) == ({"content_unknown": 1}, 1)
+    # Kafka still has what Spark read.
+    assert (summary(report.findings), report.receipts_written) == ({}, 1)
+    assert report.sealed[0].fingerprint is not None
 
 
 @pytest.mark.parametrize(

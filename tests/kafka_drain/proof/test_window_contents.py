@@ -14,7 +14,7 @@ from kafka_drain.proof.window_contents import content_of_windows
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-NOTHING = Taken(0, "0" * 16)
+NOTHING = Taken(0, "0" * 16, {})
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def test_content_of_windows(made: MadeArchive) -> None:
     both = held(made, {P0: [OffsetRange(3, 10), OffsetRange(29, 40)], P1: [OffsetRange(0, 1)]})
 
     assert [each.records for each in (first, second, other, both)] == [2, 6, 1, 9]
+    assert both.by_partition == {P0: 8, P1: 1}
     found = 0
     for each in (first, second, other):
         assert each.fingerprint is not None

@@ -1,0 +1,139 @@
+"""Read records from Kafka, with the columns that data files have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from operator import methodcaller
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.errors import AuthorizationError, KafkaDrainError, KafkaUnavailableError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.offsets import OffsetRange, TopicPartition
+
+__all__ = ["GROUP", "consumer_error", "read_records"]
+
+#: Nothing is committed with this group, but Kafka requires the permission to read with it.
+GROUP = "kafka-drain-validate"
+
+#: How long Kafka may send nothing.
+QUIET_SECONDS = 20.0
+#: Records taken from the client at a time, and how long that may take.
+BATCH_RECORDS, BATCH_SECONDS = 10_000, 0.1
+
+_SETTINGS = {
+    "group.id": GROUP,
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    # If records are gone, don't silently start elsewhere.
+    "auto.offset.reset": "error",
+    "queued.max.messages.kbytes": 16 << 10,
+    # How long the client pauses when 100,000 records are queued; the default is a second.
+    "fetch.queue.backoff.ms": 10,
+    "fetch.wait.max.ms": 10,
+    "log_level": 2,
+}
+
+
+def read_records(
+    config: KafkaConfig, tp: TopicPartition, span: OffsetRange, isolation_level: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records that Kafka holds of a partition, in the order of offsets.
+
+    Args:
+        config: Connection settings.
+        tp: The partition.
+        span: The offsets; Kafka must still hold what follows its start.
+        isolation_level: `read_committed` or `read_uncommitted`.
+
+    Yields:
+        Batches with the columns of `data_files.records.SCHEMA`.
+
+    Raises:
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't respond, or deletes records meanwhile.
+    """
+    consumer = Consumer(
+        {**config.for_librdkafka(), **_SETTINGS, "isolation.level": isolation_level}
+    )
+    try:
+        consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, span.start)])
+        at, moved = span.start, time.monotonic()
+        while at < span.end:
+            messages: list[Any] = consumer.consume(BATCH_RECORDS, BATCH_SECONDS)
+            found = [message for message in messages if message.error() is None]
+            if found:
+                at, moved = found[-1].offset() + 1, time.monotonic()
+                yield _batch([message for message in found if message.offset() < span.end])
+            for error in (message.error() for message in messages if message.error() is not None):
+                if error.code() == KafkaError._PARTITION_EOF:
+                    # Nothing more is stable.
+                    return
+                raise consumer_error(error, tp, at)
+            if time.monotonic() - moved > QUIET_SECONDS:
+                raise KafkaUnavailableError(
+                    f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} from "
+                    f"offset {at}; try again"
+                )
+    finally:
+        consumer.close()
+
+
+def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaDrainError:
+    """Return our error for one of a consumer that validates."""
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return AuthorizationError(
+            f"Kafka refused to let group {GROUP} read {tp} from offset {offset} to explain a "
+            f"gap ({error.str()}); expected the ACL READ on Group {GROUP}; add it"
+        )
+    return KafkaUnavailableError(
+        f"Kafka returned {error.str()!r} when reading {tp} from offset {offset}; try again"
+    )
+
+
+# Python 3.11's direct call of a C method doesn't check whether it failed.
+_headers_of = methodcaller("headers")
+
+#: In the place of headers that no drain keeps: a name that isn't UTF-8 ends it.
+_REFUSED = [{"key": "\ufffd", "value": None}]
+
+
+def _headers(message: Any) -> list[dict[str, Any]] | None:
+    try:
+        headers = _headers_of(message)
+    except (SystemError, UnicodeDecodeError):
+        # Don't call again: confluent-kafka 2.16 would return a null pointer in a tuple.
+        return _REFUSED
+    return [{"key": name, "value": value} for name, value in headers] if headers else None
+
+
+def _batch(messages: list[Any]) -> pa.RecordBatch:
+    times = [message.timestamp() for message in messages]
+    columns = {
+        "key": [message.key() for message in messages],
+        "value": [message.value() for message in messages],
+        "headers": list(map(_headers, messages)),
+        "topic": [message.topic() for message in messages],
+        "partition": [message.partition() for message in messages],
+        "offset": [message.offset() for message in messages],
+        "timestamp": [_microseconds(milliseconds) for _, milliseconds in times],
+        # librdkafka counts from 1, Kafka and Spark from 0.
+        "timestampType": [kind - 1 for kind, _ in times],
+    }
+    arrays = [
+        pa.array(columns[field.name], pa.int64()).cast(field.type)
+        if field.name == "timestamp"
+        else pa.array(columns[field.name], field.type)
+        for field in SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _microseconds(milliseconds: int) -> int:
+    """Return a time in microseconds, in 64 bits: no drain keeps one that doesn't fit."""
+    return (milliseconds * 1000 + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,236 @@
+"""Compare a segment's files with the records that Kafka still holds, when no note says enough.
+
+Hashes are combined by blocks of offsets, so that memory doesn't grow with the records. Where two
+blocks differ, the first one is compared again, record by record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from upath import UPath
+
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_columns, read_records, topic_of
+from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.data_files.xxhash64 import record_hashes
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.offset_checks import held_ranges
+
+__all__ = ["SegmentFiles", "compare_with_kafka"]
+
+BATCH_BYTES = 32 << 20
+#: Number of offsets whose hashes are combined.
+BLOCK = 4096
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
+@dataclass(frozen=True)
+class SegmentFiles:
+    """The files of a segment.
+
+    Attributes:
+        root: The archive's folder.
+        file_format: Their format.
+        files: What they hold.
+    """
+
+    root: UPath
+    file_format: str
+    files: Sequence[CommittedFile]
+
+
+@dataclass
+class _Blocks:
+    """Hashes of records at some offsets of a partition, combined by block.
+
+    Attributes:
+        size: Number of offsets in a block.
+        hashes: XOR of the records' hashes, by block.
+        offsets: The offsets of these records.
+    """
+
+    size: int
+    hashes: dict[int, int] = field(default_factory=dict)
+    offsets: list[OffsetRange] = field(default_factory=list)
+
+    def add(self, offsets: Iterable[int], hashes: Iterable[int], wanted: _Wanted) -> None:
+        found = self.offsets
+        for at, value in zip(offsets, hashes, strict=True):
+            if at not in wanted:
+                continue
+            block = at // self.size
+            self.hashes[block] = self.hashes.get(block, 0) ^ value
+            if found and found[-1].end == at:
+                found[-1] = OffsetRange(found[-1].start, at + 1)
+            else:
+                found.append(OffsetRange(at, at + 1))
+
+    def differing(self, other: _Blocks) -> list[OffsetRange]:
+        """Return the blocks whose hashes differ from another's."""
+        blocks = self.hashes.keys() | other.hashes.keys()
+        return [
+            OffsetRange(block * self.size, (block + 1) * self.size)
+            for block in sorted(blocks)
+            if self.hashes.get(block) != other.hashes.get(block)
+        ]
+
+
+class _Wanted:
+    """Tells which offsets are in sorted disjoint ranges."""
+
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        self._ranges = ranges
+        self._starts = [r.start for r in ranges]
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ranges[at].end
+
+
+def compare_with_kafka(
+    segment: SegmentFiles,
+    cluster: KafkaCluster,
+    same_topics: Callable[[set[str]], set[str]],
+    isolation_level: str,
+    say: Callable[[str], None],
+) -> Reread:
+    """Read again what a segment's files hold, from Kafka, and compare record by record.
+
+    Args:
+        segment: The files.
+        cluster: The cluster that they were drained from.
+        same_topics: Returns the topics, of those given, whose ids are still the archive's; asked
+            before and after the read.
+        isolation_level: The pipeline's.
+        say: Receives a line of progress every two seconds.
+
+    Raises:
+        DataFileError: When a file can't be read.
+        OSError: When a file can't be read.
+        AuthorizationError: When an ACL is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    held = held_ranges(segment.files)
+    comparison = _Comparison(segment, cluster, isolation_level, say)
+    same = same_topics({tp.topic for tp in held})
+    in_kafka = {
+        tp: comparison.in_kafka(tp, ranges, BLOCK)
+        for tp, ranges in held.items()
+        if tp.topic in same
+    }
+    in_files = comparison.in_files({tp: seen.offsets for tp, seen in in_kafka.items()}, BLOCK)
+    changed = {}
+    for tp, seen in in_kafka.items():
+        if blocks := seen.differing(in_files[tp]):
+            changed[tp] = comparison.narrowed(tp, blocks, held[tp])
+    same = same_topics(same)
+    there = {tp: seen.offsets for tp, seen in in_kafka.items() if tp.topic in same}
+    total = sum(count(ranges) for ranges in held.values())
+    return Reread(
+        {tp: ranges for tp, ranges in changed.items() if tp in there},
+        total - sum(count(ranges) for ranges in there.values()),
+    )
+
+
+class _Comparison:
+    """Reads both sides of a comparison."""
+
+    def __init__(
+        self,
+        segment: SegmentFiles,
+        cluster: KafkaCluster,
+        isolation_level: str,
+        say: Callable[[str], None],
+    ) -> None:
+        self._segment = segment
+        self._cluster = cluster
+        self._isolation_level = isolation_level
+        self._read = 0
+        total = sum(file.records for file in segment.files)
+        self._ticker = Ticker("validate", Progress("records read again", total), say)
+        self._has_headers = _has_headers(segment)
+
+    def in_kafka(self, tp: TopicPartition, ranges: Sequence[OffsetRange], size: int) -> _Blocks:
+        """Hash what Kafka holds at the given offsets."""
+        found, wanted = _Blocks(size), _Wanted(ranges)
+        span = OffsetRange(ranges[0].start, ranges[-1].end)
+        for batch in self._cluster.records(tp, span, self._isolation_level):
+            kept = batch if self._has_headers else _without_headers(batch)
+            for _, rows, hashes in record_hashes(kept, tp.topic):
+                found.add(rows["offset"].to_pylist(), hashes, wanted)
+            self._read += batch.num_rows
+            self._ticker.at(self._read)
+        return found
+
+    def in_files(
+        self, ranges: Ranges, size: int, part: Wanted | None = None
+    ) -> dict[TopicPartition, _Blocks]:
+        """Hash what the files hold at the given offsets."""
+        found = {tp: _Blocks(size) for tp in ranges}
+        wanted = {tp: _Wanted(parts) for tp, parts in ranges.items()}
+        for file in self._segment.files:
+            if not any(content.tp in ranges for content in file.contents):
+                continue
+            path, topic = self._segment.root / file.path, topic_of(file.path)
+            for batch in read_records(path, self._segment.file_format, BATCH_BYTES, part):
+                for name, rows, hashes in record_hashes(batch, topic):
+                    for number in set(rows["partition"].to_pylist()):
+                        tp = TopicPartition(name or "", number)
+                        if tp in ranges:
+                            found[tp].add(*_of_partition(rows, hashes, number), wanted[tp])
+        return found
+
+    def narrowed(
+        self, tp: TopicPartition, blocks: Sequence[OffsetRange], held: Sequence[OffsetRange]
+    ) -> list[OffsetRange]:
+        """Return the differing blocks from the first differing offset on."""
+        first = blocks[0]
+        near = [
+            OffsetRange(max(r.start, first.start), min(r.end, first.end))
+            for r in overlapping(held, first)
+        ]
+        seen = self.in_kafka(tp, near, 1)
+        part = Wanted(tp.partition, first.start, first.end)
+        differing = seen.differing(self.in_files({tp: seen.offsets}, 1, part)[tp])
+        # Kafka may have compacted the record in the meantime.
+        start = differing[0].start if differing else first.start
+        return [OffsetRange(start, first.end), *blocks[1:]]
+
+
+def _of_partition(
+    rows: pa.RecordBatch, hashes: Sequence[int], number: int
+) -> tuple[list[int], list[int]]:
+    places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), hashes, strict=True)
+    kept = [(at, value) for partition, at, value in places if partition == number]
+    return [at for at, _ in kept], [value for _, value in kept]
+
+
+def _without_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    position = SCHEMA.get_field_index("headers")
+    return batch.set_column(
+        position, SCHEMA.field("headers"), pa.nulls(len(batch), SCHEMA.field("headers").type)
+    )
+
+
+def _has_headers(segment: SegmentFiles) -> bool:
+    """Return whether the drain read headers: otherwise, files have no such column.
+
+    A JSON file tells only by a record that has headers.
+    """
+    for file in segment.files:
+        path, topic = segment.root / file.path, topic_of(file.path)
+        needed = ["partition", "offset"] + ["topic"] * (topic is None)
+        for batch in read_columns(path, segment.file_format, needed, ["headers"]):
+            if segment.file_format != "json":
+                return "headers" in batch.schema.names
+            if batch["headers"].null_count < len(batch):
+                return True
+    return False
