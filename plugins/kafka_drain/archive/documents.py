@@ -153,6 +153,7 @@ class WindowPlan(Document):
         ranges: Its offsets, sorted and disjoint for each partition.
         format: Format of its files.
         replaces: Files, relative to the archive, that it replaces.
+        kind: Why the window is written; None in a plan of an earlier release.
         partition_by: Columns named by its folders.
         opened_at: Time of opening, in ISO 8601.
         interval: Data interval of a backfill: start (inclusive) and end (exclusive).
@@ -163,6 +164,7 @@ class WindowPlan(Document):
     ranges: list[OffsetRow]
     format: str
     replaces: list[str]
+    kind: str | None = None
     partition_by: list[str] = []
     opened_at: str = ""
     interval: list[str] | None = None

@@ -130,7 +130,7 @@ def _mended(
     it. Files of later batches are not included.
     """
     # A damaged receipt gets its own finding when the windows are checked.
-    replaced = {path for window in snapshot.readable for path in window.receipt.replaces}
+    replaced = snapshot.readable_fold.replaced
     return frozenset(
         file.path
         for file in manifest.files.values()

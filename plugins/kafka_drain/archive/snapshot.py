@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.entries import Journal
 from kafka_drain.archive.journal.files import read_journal
@@ -25,20 +25,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.paths import require_reachable
 
 __all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow", "WindowKind"]
-
-
-class WindowKind(str, Enum):
-    """Why a window was written."""
-
-    BACKFILL = "backfill"
-    REPAIR = "repair"
-    REPROCESS = "reprocess"
-    COMPACTION = "compact"
-    RETENTION = "retention"
-
-
-#: Kinds that a window's name starts with: these windows replace intact files, which are removed.
-_SUPERSEDING = (WindowKind.REPROCESS, WindowKind.COMPACTION, WindowKind.RETENTION)
 
 
 @dataclass(frozen=True)
@@ -78,27 +64,53 @@ class SnapshotWindow(Window):
         """
         return self.parse_plan(self.plan_bytes)
 
-    @property
-    def _kind_by_name(self) -> WindowKind | None:
-        named = (kind for kind in _SUPERSEDING if self.key.startswith(f"{kind.value}_"))
-        return next(named, None)
-
-    @property
+    @cached_property
     def kind(self) -> WindowKind:
-        """Why it was written; raises like `plan` if its name doesn't say."""
-        if self._kind_by_name is not None:
-            return self._kind_by_name
+        """Why it was written, according to its plan.
+
+        A plan of an earlier release doesn't say. Then its name does: only windows that supersede
+        intact files start with their kind.
+
+        Raises:
+            ArchiveError: Like `plan` if neither says, or when the kind is of a newer release.
+        """
+        try:
+            said = self.plan.kind
+        except ArchiveError:
+            said = None
+        if said is not None:
+            try:
+                return WindowKind(said)
+            except ValueError as error:
+                raise ArchiveError(
+                    f"{self.folder / 'plan.json'} has kind {said!r}, expected one of "
+                    f"{', '.join(kind.value for kind in WindowKind)}; use the release that wrote it"
+                ) from error
+        named = (kind for kind in WindowKind if self.key.startswith(f"{kind.value}_"))
+        kind = next((kind for kind in named if kind.supersedes), None)
+        if kind is not None:
+            return kind
         return WindowKind.REPAIR if self.plan.interval is None else WindowKind.BACKFILL
 
     @property
+    def _kind_if_known(self) -> WindowKind | None:
+        try:
+            return self.kind
+        except ArchiveError:
+            return None
+
+    @property
     def supersedes(self) -> bool:
-        """Whether it replaces intact files, which are removed; a repair replaces damaged ones."""
-        return self._kind_by_name is not None
+        """Whether its kind supersedes intact files; False if neither plan nor name says its kind.
+
+        Then its plan is lost, which is a finding of its own.
+        """
+        return self._kind_if_known is not None and self._kind_if_known.supersedes
 
     @property
     def is_maintained(self) -> bool:
-        """Whether maintenance created it; until it is sealed, it can be discarded."""
-        return self._kind_by_name in (WindowKind.COMPACTION, WindowKind.RETENTION)
+        """Whether maintenance created it; False like `supersedes`."""
+        return self._kind_if_known is not None and self._kind_if_known.is_maintained
 
     @cached_property
     def _read(self) -> Receipt | ReceiptError | None:
@@ -224,26 +236,24 @@ class Snapshot:
         """The windows that have a receipt, even a damaged one."""
         return [window for window in self.folders.values() if window.is_sealed]
 
-    @property
-    def readable(self) -> list[SnapshotWindow]:
-        """The windows whose receipts are intact."""
-        return [window for window in self.folders.values() if window.is_readable]
-
     @cached_property
-    def replaced(self) -> frozenset[str]:
-        """Files, relative to the archive, that sealed windows replace, whether intact or damaged.
+    def fold(self) -> Fold[SnapshotWindow]:
+        """What all sealed windows make of the archive's files.
 
         Raises:
-            ReceiptError: When a window's receipt is damaged.
+            ReceiptError: When a window's receipt is damaged: it may replace any file.
         """
-        return frozenset(path for window in self.sealed for path in window.receipt.replaces)
+        if damaged := [window for window in self.sealed if not window.is_readable]:
+            damaged[0].receipt  # noqa: B018 - raises
+        return self.readable_fold
 
     @cached_property
-    def superseded(self) -> frozenset[str]:
-        """Intact files that sealed windows replace; they are removed. Raises like `replaced`."""
-        return frozenset(
-            path for window in self.sealed if window.supersedes for path in window.receipt.replaces
-        )
+    def readable_fold(self) -> Fold[SnapshotWindow]:
+        """What the windows with intact receipts make of the archive's files.
+
+        Only for validation: it reports the damaged ones, and still judges everything else.
+        """
+        return Fold(tuple(window for window in self.folders.values() if window.is_readable))
 
     def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
         """Return the ids of a generation's topics.

@@ -17,6 +17,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.checks import SealedState, note_of_window, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
@@ -117,7 +118,7 @@ def open_window(
         if not begun.is_sealed and begun.plan.content().items() >= plan.items():
             return Window(archive.root, begun.key)
     window = Window(archive.root, key)
-    if not _create(window, plan):
+    if not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
         raise ArchiveError(f"{window.folder} already exists with another plan; choose another name")
     return window
 
@@ -126,6 +127,7 @@ def freeze_window(
     window: Window,
     ranges: Ranges,
     *,
+    kind: WindowKind,
     replaces: Sequence[str],
     file_format: str,
     partition_by: Sequence[str],
@@ -136,6 +138,7 @@ def freeze_window(
     Args:
         window: The window.
         ranges: Its offsets, sorted and disjoint for each partition.
+        kind: Why it is written.
         replaces: Files, relative to the archive, that it replaces.
         file_format: Format of its files.
         partition_by: Partition columns of its folders.
@@ -144,7 +147,8 @@ def freeze_window(
     Returns:
         False if it already has a plan.
     """
-    return _create(window, more | _plan(ranges, replaces, file_format, partition_by))
+    plan = _plan(ranges, replaces, file_format, partition_by)
+    return _create(window, {"kind": kind.value} | more | plan)
 
 
 def _plan(
@@ -313,27 +317,20 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
     snapshot = archive.snapshot()
     if any(other.key == window.key for other in snapshot.sealed):
         return
-    replaces = set(receipt.replaces)
-    sealed = {other.window: other for other in refuse_unsound(snapshot, filling=True).windows}
-    for other in sealed.values():
-        taken = replaces.intersection(other.replaces)
-        if taken:
-            raise LockedError(
-                f"window {window.key}: window {other.window} has replaced {len(taken):,} of the "
-                f"same files in the meantime, such as {min(taken)}; nothing was sealed here"
-            )
-    removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
+    fold = refuse_unsound(snapshot, filling=True).snapshot.fold
+    for key, taken in fold.taken(receipt.replaces).items():
+        raise LockedError(
+            f"window {window.key}: window {key} has replaced {len(taken):,} of the same files in "
+            f"the meantime, such as {min(taken)}; nothing was sealed here"
+        )
+    sealed = {other.name for other in fold.windows}
+    of_windows = (path for path in receipt.replaces if path.startswith("windows/"))
+    removed = [path for path in of_windows if owner_of(path) not in sealed]
     if removed:
         raise LockedError(
             f"window {window.key}: the window of {min(removed)} was replaced in the meantime; "
             "nothing was sealed here"
         )
-
-
-def _window_of(path: str) -> str | None:
-    """Return the name of the window that a file belongs to; None for a generation's file."""
-    folder, key, *_ = path.split("/")
-    return key if folder == "windows" else None
 
 
 def prove_window(

@@ -53,13 +53,10 @@ def refuse_taken(plan: ReprocessPlan, snapshot: Snapshot) -> None:
         ArchiveError: Names the window, which belongs to a repair or to maintenance.
     """
     waiting = {path for piece in plan.waiting.values() for path in piece.replaces}
-    for other in snapshot.sealed if waiting else ():
-        if other.key in plan.pieces:
-            continue
-        taken = waiting.intersection(other.receipt.replaces)
-        if taken:
+    for key, taken in snapshot.fold.taken(waiting).items() if waiting else ():
+        if key not in plan.pieces:
             raise ArchiveError(
-                f"{plan.archive.root}: window {other.key} has replaced {len(taken):,} files, such "
+                f"{plan.archive.root}: window {key} has replaced {len(taken):,} files, such "
                 f"as {min(taken)}, since the reprocess was started: it can't replace them any "
                 f"more. End it with {abandoning(plan.archive.root)}, and start again"
             )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
@@ -210,6 +211,7 @@ def prepare_piece(
     freeze_window(
         window,
         piece.ranges,
+        kind=WindowKind.REPROCESS,
         replaces=piece.replaces,
         file_format=plan.file_format,
         partition_by=plan.partition_by,

@@ -18,6 +18,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.checks import begin_journal_anew, check_sealed_state
 from kafka_drain.archive.receipts import Receipt, parse_receipt
@@ -135,6 +136,7 @@ def write_window(
     freeze_window(
         window,
         {tp: [r] for tp, r in ranges.items()},
+        kind=WindowKind("backfill" if key[0].isdigit() else key.partition("_")[0]),
         replaces=paths,
         file_format="parquet",
         partition_by=["topic"],
