@@ -22,9 +22,12 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.paths import require_reachable
+from kafka_drain.storage.paths import list_folder, require_reachable
 
-__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow", "WindowKind"]
+__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow"]
+
+#: Number of a generation's newest receipts that are kept in memory: what a validation charts.
+KEPT_RECEIPTS = 50
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,30 @@ class SnapshotGeneration(Generation):
     def starting_offsets(self) -> Mapping[TopicPartition, int]:
         """The generation's starting offsets; raises like `document`."""
         return self.document.first_offsets()
+
+    @cached_property
+    def _receipt_names(self) -> list[str]:
+        return super().receipt_names()
+
+    def receipt_names(self) -> list[str]:
+        """Return the names of the receipts, oldest first, as they were at the first call."""
+        return self._receipt_names
+
+    @cached_property
+    def _newest(self) -> dict[str, Receipt]:
+        return {}
+
+    def read_receipt(self, name: str) -> Receipt:
+        """Read a receipt; the newest ones are kept, older ones are read each time.
+
+        Raises:
+            ReceiptError: When it differs from what was sealed.
+        """
+        if name not in self._receipt_names[-KEPT_RECEIPTS:]:
+            return super().read_receipt(name)
+        if name not in self._newest:
+            self._newest[name] = super().read_receipt(name)
+        return self._newest[name]
 
 
 @dataclass(frozen=True)
@@ -203,10 +230,10 @@ class Snapshot:
             ArchiveError: When the folder isn't an archive.
         """
         self.document  # noqa: B018 - a folder that isn't an archive has no generations
-        folder = self.root / "generations"
-        if not folder.is_dir():
-            return ()
-        numbers = sorted(int(e.name) for e in folder.iterdir() if e.name.isdigit() and e.is_dir())
+        entries = list_folder(self.root / "generations")
+        numbers = sorted(
+            int(name) for name, is_folder in entries.items() if is_folder and name.isdigit()
+        )
         found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
         # A drain that was killed right at the start may have left an empty folder as the newest.
         is_begun = not found or _holds_something(found[-1].folder)
@@ -220,10 +247,8 @@ class Snapshot:
     @cached_property
     def folders(self) -> Mapping[str, SnapshotWindow]:
         """All folders in `windows/`, sorted by name, even empty ones; takes a single listing."""
-        folder = self.root / "windows"
-        if not folder.is_dir():
-            return {}
-        keys = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        entries = list_folder(self.root / "windows")
+        keys = sorted(name for name, is_folder in entries.items() if is_folder)
         return {key: SnapshotWindow(self.root, key) for key in keys}
 
     @cached_property
@@ -275,4 +300,4 @@ class Snapshot:
 
 
 def _holds_something(folder: UPath) -> bool:
-    return any(not entry.name.startswith(".") for entry in folder.iterdir())
+    return any(not name.startswith(".") for name in list_folder(folder))

@@ -502,7 +502,9 @@ def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
 
 def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:
     """Return the journal note for a generation whose newest receipt was just written."""
-    names = [name for name in generation.receipt_names() if name <= receipt.name]
+    # The snapshot's generation was listed before.
+    there = Generation(generation.root, generation.number).receipt_names()
+    names = [name for name in there if name <= receipt.name]
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {
