@@ -80,8 +80,8 @@ def read_closed(
     )
     found += [
         _of_window(window, fold, mended)
-        for window in fold.windows
-        if window.supersedes and not _is_superseded(window.receipt, fold, mended)
+        for window in fold.superseding
+        if not _is_superseded(window.receipt, fold, mended)
     ]
     return found
 

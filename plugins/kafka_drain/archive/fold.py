@@ -137,6 +137,11 @@ class Fold(Generic[W]):
         """Return the windows of some kinds."""
         return [window for window in self.windows if window.kind in kinds]
 
+    @property
+    def superseding(self) -> list[W]:
+        """The windows that supersede intact files."""
+        return [window for window in self.windows if window.supersedes]
+
     @cached_property
     def receipts(self) -> tuple[Receipt, ...]:
         """The windows' receipts."""
@@ -155,7 +160,7 @@ class Fold(Generic[W]):
     @cached_property
     def gone(self) -> frozenset[str]:
         """The files that were intact when they were replaced: nothing needs them any more."""
-        return self.deleted | replaced_by(w.receipt for w in self.windows if w.supersedes)
+        return self.deleted | replaced_by(window.receipt for window in self.superseding)
 
     @cached_property
     def gone_by_owner(self) -> Mapping[str, int]:

@@ -261,6 +261,10 @@ class Snapshot:
         """The windows that have a receipt, even a damaged one."""
         return [window for window in self.folders.values() if window.is_sealed]
 
+    def is_sealed(self, key: str) -> bool:
+        """Return whether there is a window of that name, and it has a receipt."""
+        return key in self.folders and self.folders[key].is_sealed
+
     @cached_property
     def fold(self) -> Fold[SnapshotWindow]:
         """What all sealed windows make of the archive's files.

@@ -63,7 +63,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     """
     snapshot = refuse_unsound(archive.snapshot()).snapshot
     gone = snapshot.fold.gone
-    sealed = [window for window in snapshot.fold.windows if window.supersedes]
+    sealed = snapshot.fold.superseding
     there = _there(archive, gone)
     relied = relied_on(map(_standing, sealed), there)
     damage = {

@@ -283,7 +283,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
 def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:
     """Refuse a window that overlaps a segment sealed after the window was planned."""
-    if any(other.window == receipt.window for other in state.windows):
+    if state.snapshot.is_sealed(receipt.window):
         # Another attempt was faster: that receipt counts.
         return
     overlaps = find_overlaps(claims_of(state.newest.values(), [*state.windows, receipt]))
@@ -315,17 +315,19 @@ def refuse_taken(archive: Archive, window: Window, receipt: Receipt) -> None:
         ManifestInvalidError: When something sealed is missing or changed.
     """
     snapshot = archive.snapshot()
-    if any(other.key == window.key for other in snapshot.sealed):
+    if snapshot.is_sealed(window.key):
         return
-    fold = refuse_unsound(snapshot, filling=True).snapshot.fold
-    for key, taken in fold.taken(receipt.replaces).items():
+    snapshot = refuse_unsound(snapshot, filling=True).snapshot
+    for key, taken in snapshot.fold.taken(receipt.replaces).items():
         raise LockedError(
             f"window {window.key}: window {key} has replaced {len(taken):,} of the same files in "
             f"the meantime, such as {min(taken)}; nothing was sealed here"
         )
-    sealed = {other.name for other in fold.windows}
-    of_windows = (path for path in receipt.replaces if path.startswith("windows/"))
-    removed = [path for path in of_windows if owner_of(path) not in sealed]
+    removed = [
+        path
+        for path in receipt.replaces
+        if path.startswith("windows/") and not snapshot.is_sealed(owner_of(path).split("/")[1])
+    ]
     if removed:
         raise LockedError(
             f"window {window.key}: the window of {min(removed)} was replaced in the meantime; "

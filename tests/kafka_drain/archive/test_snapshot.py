@@ -16,6 +16,7 @@ import kafka_drain
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.journal.checks import note_of_segment
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.config.pipeline import Pipeline
@@ -231,6 +232,27 @@ def test_snapshot_keeps_what_it_read(made: MadeArchive) -> None:
     assert len(again.generations) == 2
     assert "repair_1" not in {window.key for window in again.sealed}
     assert again.fold.replaced == {"generations/0001/data/gone"}
+
+
+def test_snapshot_keeps_newest_receipts(made: MadeArchive) -> None:
+    """A snapshot lists receipts once; a journal's note counts what was sealed since as well."""
+    for at in range(3):
+        made.seal({P0: dense(100 + 10 * at, 110 + 10 * at)})
+    snapshot = made.archive.snapshot()
+    [generation] = snapshot.generations
+    names = generation.receipt_names()
+    receipts = list(generation.receipts())
+
+    made.seal({P0: dense(130, 140)})
+    (generation.folder / "receipts" / names[-1]).write_text("{}")
+
+    assert generation.receipt_names() == names
+    assert generation.last_receipt() is receipts[-1]
+    newest = made.archive.generation(1).last_receipt()
+    assert newest is not None
+    assert generation.read_receipt(newest.name) == newest
+    [tip] = note_of_segment(snapshot, generation, newest).tips.values()
+    assert (tip.name, tip.receipts) == (newest.name, len(names) + 1)
 
 
 _OPENED: list[list[str]] = []
