@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from benchmarks.synthetic import unseal_newest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
@@ -455,7 +456,14 @@ def test_maintain_while_another_replaces(
         assert receipt is not None
         other = Window(archive.root, "reprocess_0009")
         file = receipt.files[0].path
-        freeze_window(other, {}, replaces=[file], file_format="parquet", partition_by=["topic"])
+        freeze_window(
+            other,
+            {},
+            kind=WindowKind.REPROCESS,
+            replaces=[file],
+            file_format="parquet",
+            partition_by=["topic"],
+        )
         other.write_receipt(
             replace(receipt, generation=None, window=other.key, files=(), replaces=(file,))
         )

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.snapshot import SnapshotGeneration
@@ -246,7 +247,14 @@ def seal_repair(
     window, tp = Window(archive.root, key), TopicPartition("flights", rows[0]["partition"])
     offsets = [each["offset"] for each in rows]
     ranges = {tp: [OffsetRange(min(offsets), max(offsets) + 1)]}
-    freeze_window(window, ranges, replaces=replaces, file_format="parquet", partition_by=["topic"])
+    freeze_window(
+        window,
+        ranges,
+        kind=WindowKind.REPAIR,
+        replaces=replaces,
+        file_format="parquet",
+        partition_by=["topic"],
+    )
     path = Path(str(window.data)) / "1" / "topic=flights" / "part-00000.parquet"
     write_rows(path, "parquet", list(rows))
     name = str(path.relative_to(Path(str(window.data))))

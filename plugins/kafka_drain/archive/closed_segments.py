@@ -5,14 +5,15 @@ These are closed generations and sealed windows; never the open generation, whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kafka_drain.archive.files import ArchiveFile, files_of_receipt
+from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow, WindowKind
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.intervals import Interval
 
 __all__ = ["ClosedSegments", "read_closed"]
@@ -41,7 +42,7 @@ class ClosedSegments:
 
 
 def read_closed(
-    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], going: Collection[str] = ()
+    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], going: Iterable[str] = ()
 ) -> list[ClosedSegments]:
     """Read the segments of some closed generations, and of all sealed windows.
 
@@ -55,62 +56,49 @@ def read_closed(
     Raises:
         ReceiptError: When a receipt is damaged.
     """
-    replaced, gone = {*going, *snapshot.replaced}, {*going, *snapshot.superseded}
-    repaired = [
-        file
-        for window in snapshot.sealed
-        if window.kind is WindowKind.REPAIR
-        for file in files_of_receipt(window, window.receipt, window.plan.format)
-        if file.path not in replaced
-    ]
+    fold = snapshot.fold.without(going)
+    repaired = fold.live(files_of_windows(fold.of_kind(WindowKind.REPAIR)))
     found = []
     for generation in generations:
-        if _is_gone(generation, gone):
+        if _is_gone(generation, fold):
             continue
-        receipts = [
-            r for r in generation.receipts() if not _is_superseded(r, gone, replaced, repaired)
-        ]
+        receipts = [r for r in generation.receipts() if not _is_superseded(r, fold, repaired)]
         topic_ids, document = snapshot.topic_ids(generation), generation.document
-        sealed = [(generation, receipt, document.format) for receipt in receipts]
+        files = [f for r in receipts for f in files_of_receipt(generation, r, document.format)]
         found.append(
             ClosedSegments(
                 name=f"generation {generation.number}",
                 receipts=receipts,
-                files=[*_files(sealed, replaced), *_fitting(repaired, topic_ids)],
+                files=[*fold.live(files), *_fitting(repaired, topic_ids)],
                 file_format=document.format,
                 partition_by=document.partition_by,
             )
         )
-    standing = [
-        window
-        for window in snapshot.sealed
-        if not _is_superseded(window.receipt, gone, replaced, repaired)
+    backfills = fold.of_kind(WindowKind.BACKFILL)
+    found += _of_backfills(
+        [w for w in backfills if not _is_superseded(w.receipt, fold, repaired)], fold, repaired
+    )
+    found += [
+        _of_window(window, fold, repaired)
+        for window in fold.superseding
+        if not _is_superseded(window.receipt, fold, repaired)
     ]
-    backfills = [window for window in standing if window.kind is WindowKind.BACKFILL]
-    found += _of_backfills(backfills, replaced, repaired)
-    found += [_of_window(window, replaced, repaired) for window in standing if window.supersedes]
     return found
 
 
-def _is_gone(generation: Generation, gone: Collection[str]) -> bool:
+def _is_gone(generation: Generation, fold: Fold[SnapshotWindow]) -> bool:
     receipt = generation.last_receipt()
-    held = sum(path.startswith(f"{generation.data_name}/") for path in gone)
-    return receipt is None or receipt.files_so_far.files == held
+    gone = fold.gone_by_owner.get(generation.name, 0)
+    return receipt is None or receipt.files_so_far.files == gone
 
 
 def _is_superseded(
-    receipt: Receipt,
-    gone: Collection[str],
-    replaced: Collection[str],
-    repaired: Iterable[ArchiveFile],
+    receipt: Receipt, fold: Fold[SnapshotWindow], repaired: Iterable[ArchiveFile]
 ) -> bool:
     """Return whether windows replace all files of a segment, and no repaired file of it is left."""
-    paths = [file.path for file in receipt.files]
-    if not paths or all(path in gone for path in paths):
-        return bool(paths)
-    return all(path in replaced for path in paths) and not any(
-        _reaches(file, receipt) for file in repaired
-    )
+    if not receipt.files or fold.holds_records(receipt):
+        return False
+    return fold.is_gone(receipt) or not any(_reaches(file, receipt) for file in repaired)
 
 
 def _reaches(file: ArchiveFile, receipt: Receipt) -> bool:
@@ -134,22 +122,11 @@ def _fitting(repaired: Iterable[ArchiveFile], topic_ids: Mapping[str, str]) -> l
     ]
 
 
-def _files(
-    sealed: Iterable[tuple[Generation | SnapshotWindow, Receipt, str]], replaced: Collection[str]
-) -> list[ArchiveFile]:
-    return [
-        file
-        for owner, receipt, file_format in sealed
-        for file in files_of_receipt(owner, receipt, file_format)
-        if file.path not in replaced
-    ]
-
-
 def _of_window(
-    window: SnapshotWindow, replaced: Collection[str], repaired: Iterable[ArchiveFile]
+    window: SnapshotWindow, fold: Fold[SnapshotWindow], repaired: Iterable[ArchiveFile]
 ) -> ClosedSegments:
     plan, receipt = window.plan, window.receipt
-    own = _files([(window, receipt, plan.format)], replaced)
+    own = fold.live(files_of_windows([window]))
     return ClosedSegments(
         name=f"window {window.key}",
         receipts=[receipt],
@@ -162,7 +139,7 @@ def _of_window(
 
 def _of_backfills(
     windows: Iterable[SnapshotWindow],
-    replaced: Collection[str],
+    fold: Fold[SnapshotWindow],
     repaired: Sequence[ArchiveFile],
 ) -> Iterator[ClosedSegments]:
     """Group the windows of data intervals that are written the same way."""
@@ -172,7 +149,7 @@ def _of_backfills(
     for _, group in groupby(own, _how_written):
         members = list(group)
         first = members[0]
-        files = _files([(w, w.receipt, w.plan.format) for w in members], replaced)
+        files = fold.live(files_of_windows(members))
         yield ClosedSegments(
             name=f"{len(members):,} windows",
             receipts=[window.receipt for window in members],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 
 __all__ = ["Owned", "read_owned"]
@@ -24,28 +24,28 @@ class Owned:
             generation has yet to drain belong to it.
         sealed: End offsets of the open generation's receipts.
         generations: Generations with the same topic ids.
-        windows: Sealed windows with the same topic ids.
+        windows: The receipts of sealed windows with the same topic ids.
     """
 
     ranges: dict[TopicPartition, list[OffsetRange]]
     sealed: dict[TopicPartition, int]
     generations: list[SnapshotGeneration] = field(default_factory=list)
-    windows: list[SnapshotWindow] = field(default_factory=list)
+    windows: list[Receipt] = field(default_factory=list)
 
     def receipts_of(self, wanted: Ranges) -> list[str]:
         """Return the receipts that prove some offsets, as paths relative to the archive."""
         names: list[str] = []
         for generation in self.generations:
             names += _span(generation, wanted)
-        for window in self.windows:
-            held = {part.tp: part.range for part in window.receipt.partitions}
-            if any(overlapping(wanted.get(tp, []), r) for tp, r in held.items()):
-                names.append(f"{window.name}/receipt.json")
-        return names
+        return names + [
+            receipt.where
+            for receipt in self.windows
+            if any(overlapping(wanted.get(p.tp, []), p.range) for p in receipt.partitions)
+        ]
 
     def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
-        receipts = [window.receipt for window in self.windows]
+        receipts = list(self.windows)
         for generation in self.generations:
             names = generation.receipt_names()
             number = _bisect(generation, names, lambda receipt: receipt.ends.get(tp, 0) > offset)
@@ -63,7 +63,7 @@ class Owned:
             for generation in self.generations
             for name in generation.receipt_names()
         ]
-        sealed += [(window.receipt.where, window.receipt) for window in self.windows]
+        sealed += [(receipt.where, receipt) for receipt in self.windows]
         return [
             where
             for where, receipt in sealed
@@ -110,17 +110,9 @@ def read_owned(
             ranges[tp].append(OffsetRange(start, max(start, end)))
             if is_open:
                 sealed[tp] = ends.get(tp, start)
-    windows = []
-    for window in snapshot.sealed:
-        held = [
-            part
-            for part in window.receipt.partitions
-            if window.receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
-        ]
-        if held:
-            windows.append(window)
-        for part in held:
-            ranges.setdefault(part.tp, []).append(part.range)
+    windows = [window.receipt for window in snapshot.fold.of_topics(topic_ids)]
+    for tp, held in snapshot.fold.held_of(topic_ids).items():
+        ranges.setdefault(tp, []).extend(held)
     return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)
 
 

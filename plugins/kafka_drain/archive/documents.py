@@ -294,6 +294,7 @@ class WindowPlan(VersionedDocument):
         ranges: Its offsets, sorted and disjoint for each partition.
         replaces: Files, relative to the archive, that it replaces.
         format: Format of its files.
+        kind: Why the window is written; None in a plan of an earlier release.
         partition_by: Columns named by its folders.
         opened_at: Time of opening, in ISO 8601.
     """
@@ -305,6 +306,7 @@ class WindowPlan(VersionedDocument):
     ranges: list[OffsetRow]
     replaces: list[str]
     format: FileFormat
+    kind: str | None = None
     partition_by: list[str] = []
     opened_at: str = ""
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
-from kafka_drain.archive.segment_overlaps import Partition, held_by_windows
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
 from kafka_drain.errors import ManifestInvalidError
@@ -24,7 +24,7 @@ from kafka_drain.findings import errors
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 
-__all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt"]
+__all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt", "files_of_windows"]
 
 #: Spark's folder name for rows with a null in the partition column.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -79,17 +79,15 @@ def archive_files(snapshot: Snapshot) -> list[ArchiveFile]:
         ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
             changed: the list would be incomplete.
     """
-    state = refuse_unsound(snapshot)
-    snapshot, held = state.snapshot, held_by_windows(state.windows)
+    snapshot = refuse_unsound(snapshot).snapshot
     try:
+        fold = snapshot.fold
         files: list[ArchiveFile] = []
         for generation in snapshot.generations:
             files += _sealed_files(generation)
             if generation is snapshot.open_generation:
-                files += _new_files(snapshot, generation, held)
-        for window in snapshot.sealed:
-            files += files_of_receipt(window, window.receipt, window.plan.format)
-        return [file for file in files if file.path not in snapshot.replaced]
+                files += _new_files(snapshot, generation)
+        return fold.live([*files, *files_of_windows(fold.windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -117,11 +115,13 @@ def files_of_receipt(
         )
 
 
-def _new_files(
-    snapshot: Snapshot,
-    generation: SnapshotGeneration,
-    held: Mapping[Partition, Sequence[OffsetRange]],
-) -> list[ArchiveFile]:
+def files_of_windows(windows: Iterable[SnapshotWindow]) -> Iterator[ArchiveFile]:
+    """Yield the files in the receipts of sealed windows, live or not."""
+    for window in windows:
+        yield from files_of_receipt(window, window.receipt, window.plan.format)
+
+
+def _new_files(snapshot: Snapshot, generation: SnapshotGeneration) -> list[ArchiveFile]:
     """Return the unsealed files, except those that windows replace."""
     state = read_state(snapshot, generation)
     bad = errors(state.findings)
@@ -138,10 +138,10 @@ def _new_files(
             listed=sink_file,
         )
         for sink_file in state.new
-        if f"{generation.data_name}/{sink_file.path}" not in snapshot.replaced
     ]
-    _refuse_twice(state, new, topic_ids, held)
-    return new
+    live = snapshot.fold.live(new)
+    _refuse_twice(state, live, topic_ids, snapshot.fold.held)
+    return live
 
 
 def _refuse_twice(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -26,11 +26,41 @@ from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import is_local, read_bytes
+from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 
-__all__ = ["Generation", "list_data_files"]
+__all__ = ["Generation", "LogNames", "list_data_files"]
 
 _RECEIPT = re.compile(r"\d{12}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class LogNames:
+    """The files that Spark adds for each batch, with their checksum files.
+
+    Attributes:
+        manifest: Names in `data/_spark_metadata`.
+        offsets: Names in `checkpoint/offsets`.
+        commits: Names in `checkpoint/commits`.
+    """
+
+    manifest: frozenset[str]
+    offsets: frozenset[str]
+    commits: frozenset[str]
+
+    def is_same(self, other: LogNames) -> bool:
+        """Return whether no batch was added or removed; a file being written doesn't count."""
+        return all(
+            _visible(own) == _visible(others)
+            for own, others in (
+                (self.manifest, other.manifest),
+                (self.offsets, other.offsets),
+                (self.commits, other.commits),
+            )
+        )
+
+
+def _visible(names: Iterable[str]) -> set[str]:
+    return {name for name in names if not name.startswith(".")}
 
 
 def _now() -> str:
@@ -116,12 +146,15 @@ class Generation:
             topics = dict(sorted((topic_ids | known).items()))
             document.model_copy(update={"topics": topics}).write(self.folder / "generation.json")
 
-    def read_manifest(self) -> tuple[Manifest, list[Finding]]:
-        """Read `_spark_metadata` and report its problems."""
+    def read_manifest(self, listed: LogNames | None = None) -> tuple[Manifest, list[Finding]]:
+        """Read `_spark_metadata` and report its problems.
+
+        Args:
+            listed: The result of `log_names`; None to list now.
+        """
         folder = self.data / "_spark_metadata"
-        if not folder.is_dir():
-            return Manifest(), []
-        names, holes = manifest_files.logs_to_read(entry.name for entry in folder.iterdir())
+        there = listed.manifest if listed else frozenset(list_folder(folder))
+        names, holes = manifest_files.logs_to_read(there)
         where = f"{self.data_name}/_spark_metadata"
         findings = [
             Finding(Reason.MANIFEST_HOLE, where, f"there is no file for batch {batch}")
@@ -129,7 +162,7 @@ class Generation:
         ]
         logs = []
         for name in names:
-            content, found = _read_checked(folder / name, f"{where}/{name}")
+            content, found = _read_checked(folder / name, f"{where}/{name}", there)
             findings += found
             log, found = manifest_files.parse_log(name, content, self.data_name)
             findings += found
@@ -154,19 +187,21 @@ class Generation:
         return manifest_files.line_of(content, sink_file.path, self.data_name)
 
     def read_checkpoint(
-        self, starting_offsets: Mapping[TopicPartition, int]
+        self, starting_offsets: Mapping[TopicPartition, int], listed: LogNames | None = None
     ) -> tuple[Checkpoint, list[Finding]]:
         """Read the checkpoint's files and report their problems.
 
         Args:
             starting_offsets: The generation's starting offsets.
+            listed: The result of `log_names`; None to list now.
         """
+        listed = listed or self.log_names()
         findings: list[Finding] = []
         ends: dict[int, dict[TopicPartition, int]] = {}
         commits: set[int] = set()
         offsets_name = f"{self.name}/checkpoint/offsets"
         commits_name = f"{self.name}/checkpoint/commits"
-        for batch, content, found in self._batches("offsets"):
+        for batch, content, found in self._batches("offsets", listed.offsets):
             findings += found
             end, found = checkpoint_files.parse_offsets(content, f"{offsets_name}/{batch}")
             findings += found
@@ -174,7 +209,7 @@ class Generation:
             ends[batch] = end or {}
         ends, found = checkpoint_files.refuse_backward(ends, starting_offsets, offsets_name)
         findings += found
-        for batch, content, found in self._batches("commits"):
+        for batch, content, found in self._batches("commits", listed.commits):
             findings += found
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)
@@ -207,19 +242,13 @@ class Generation:
             findings += [*found, *check(content, where)]
         return findings
 
-    def log_names(self) -> list[str]:
-        """Return the names of manifest and checkpoint files, which change with each batch."""
-        folders = (
-            self.data / "_spark_metadata",
-            self.checkpoint / "offsets",
-            self.checkpoint / "commits",
+    def log_names(self) -> LogNames:
+        """List the manifest and checkpoint files, which change with each batch."""
+        return LogNames(
+            frozenset(list_folder(self.data / "_spark_metadata")),
+            frozenset(list_folder(self.checkpoint / "offsets")),
+            frozenset(list_folder(self.checkpoint / "commits")),
         )
-        return [
-            f"{folder.name}/{name}"
-            for folder in folders
-            for name in sorted(_names(folder))
-            if not name.startswith(".")
-        ]
 
     def list_data_files(self) -> dict[str, int]:
         """Return the sizes in bytes of all data files, by path relative to the data folder."""
@@ -227,7 +256,7 @@ class Generation:
 
     def receipt_names(self) -> list[str]:
         """Return the names of the receipts, oldest first."""
-        return sorted(filter(_RECEIPT.fullmatch, _names(self.folder / "receipts")))
+        return sorted(filter(_RECEIPT.fullmatch, list_folder(self.folder / "receipts")))
 
     def receipt_where(self, name: str) -> str:
         """Return a receipt's path relative to the archive."""
@@ -269,30 +298,29 @@ class Generation:
             keep_copy(self.root, self.receipt_where(receipt.name), content)
         return is_written
 
-    def _batches(self, folder_name: str) -> Iterator[tuple[int, bytes, list[Finding]]]:
-        folder = self.checkpoint / folder_name
-        if not folder.is_dir():
-            return
-        for entry in folder.iterdir():
-            batch = checkpoint_files.batch_id(entry.name)
+    def _batches(
+        self, folder_name: str, names: Collection[str]
+    ) -> Iterator[tuple[int, bytes, list[Finding]]]:
+        for name in sorted(names):
+            batch = checkpoint_files.batch_id(name)
             if batch is not None:
                 where = f"{self.name}/checkpoint/{folder_name}/{batch}"
-                yield batch, *_read_checked(entry, where)
+                path = self.checkpoint / folder_name / name
+                yield batch, *_read_checked(path, where, names)
 
 
-def _names(folder: UPath) -> list[str]:
-    """Return the names in a folder; empty if the folder doesn't exist."""
-    if not folder.is_dir():
-        return []
-    # With thousands of receipts, os.listdir is five times as fast as UPath.iterdir.
-    return (
-        os.listdir(str(folder)) if is_local(folder) else [entry.name for entry in folder.iterdir()]
-    )
+def _read_checked(
+    path: UPath, where: str, names: Collection[str] | None = None
+) -> tuple[bytes, list[Finding]]:
+    """Read a file that Spark wrote through Hadoop, and verify its `.crc`.
 
-
-def _read_checked(path: UPath, where: str) -> tuple[bytes, list[Finding]]:
-    """Read a file that Spark wrote through Hadoop, and verify its `.crc`."""
-    content, crc = read_bytes(path), _crc_of(path)
+    Args:
+        path: The file.
+        where: Its path relative to the archive.
+        names: The names in its folder; None to try for a `.crc`.
+    """
+    has_crc = names is None or crc_name(path.name) in names
+    content, crc = read_bytes(path), _crc_of(path) if has_crc else None
     # A missing `.crc` is fine for Hadoop, too.
     if crc is None or matches_crc(content, crc):
         return content, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation import Generation, LogNames
 from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.findings import Finding, Reason, without_echoes
@@ -77,21 +77,23 @@ def read_state(snapshot: Snapshot, generation: SnapshotGeneration) -> Generation
         generation: One of its generations.
     """
     for _ in range(ATTEMPTS):
-        names = generation.log_names()
+        listed = generation.log_names()
         try:
-            state = _read_once(snapshot, generation)
+            state = _read_once(snapshot, generation, listed)
         except FileNotFoundError:
             continue
-        if generation.log_names() == names:
+        if generation.log_names().is_same(listed):
             break
     else:
-        state = _read_once(snapshot, generation)
+        state = _read_once(snapshot, generation, generation.log_names())
     return state
 
 
-def _read_once(snapshot: Snapshot, generation: SnapshotGeneration) -> GenerationState:
-    manifest, findings = generation.read_manifest()
-    checkpoint, found = generation.read_checkpoint(generation.starting_offsets)
+def _read_once(
+    snapshot: Snapshot, generation: SnapshotGeneration, listed: LogNames
+) -> GenerationState:
+    manifest, findings = generation.read_manifest(listed)
+    checkpoint, found = generation.read_checkpoint(generation.starting_offsets, listed)
     findings += found
     receipt, found = _newest_receipt(generation)
     findings += found
@@ -130,7 +132,7 @@ def _repaired(
     it. Files of later batches are not included.
     """
     # A damaged receipt gets its own finding when the windows are checked.
-    replaced = {path for window in snapshot.readable for path in window.receipt.replaces}
+    replaced = snapshot.readable_fold.replaced
     return frozenset(
         file.path
         for file in manifest.files.values()

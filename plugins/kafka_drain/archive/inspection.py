@@ -34,8 +34,8 @@ def inspect_archive(archive: Archive) -> dict[str, Any]:
 def _describe_windows(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Describe the sealed windows, without files that a later window replaces."""
     described = []
-    for window in snapshot.sealed:
-        files = [file for file in window.receipt.files if file.path not in snapshot.replaced]
+    for window in snapshot.fold.windows:
+        files = snapshot.fold.live(window.receipt.files)
         described.append(
             {
                 "window": window.key,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_drain.archive.fold import Partition, owners_replaced, replaced_by
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
@@ -16,18 +17,13 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping,
 __all__ = [
     "Claim",
     "Hole",
-    "Partition",
     "claims_of",
     "drained_of",
     "find_holes",
     "find_overlaps",
-    "held_by_windows",
     "may_overlap",
     "stands_for",
 ]
-
-#: A partition, and the id of the topic that its offsets belong to.
-Partition = tuple[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +70,10 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
         if part.start_so_far < part.range.end
     ]
     windows = list(windows)
-    gone = {path for receipt in windows for path in receipt.replaces}
-    stands_for = _closure(windows)
+    replaced = replaced_by(windows)
+    stands_for = owners_replaced(windows)
     for receipt in windows:
-        if all(file.path in gone for file in receipt.files):
+        if not any(file.path not in replaced for file in receipt.files):
             continue
         for part in receipt.partitions:
             held = subtract(part.range, merge([r for rs in part.gaps.values() for r in rs]))
@@ -92,24 +88,6 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
                 for r in held
             ]
     return claims
-
-
-def _closure(windows: Sequence[Receipt]) -> dict[str, frozenset[str]]:
-    """Return, by window, the owners of the files that it replaces, directly or transitively."""
-    direct = {
-        receipt.window: frozenset("/".join(path.split("/")[:2]) for path in receipt.replaces)
-        for receipt in windows
-    }
-    found: dict[str, frozenset[str]] = {}
-    for window in direct:
-        reached: set[str] = set()
-        waiting = set(direct[window])
-        while waiting:
-            owner = waiting.pop()
-            reached.add(owner)
-            waiting |= direct.get(owner.removeprefix("windows/"), frozenset()) - reached
-        found[window] = frozenset(reached)
-    return found
 
 
 def may_overlap(a: Claim, b: Claim, twice: int, left: int) -> bool:
@@ -204,16 +182,6 @@ def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
         )
         for part in receipt.partitions
     }
-
-
-def held_by_windows(windows: Iterable[Receipt]) -> dict[Partition, list[OffsetRange]]:
-    """Return the offsets that windows cover, either with records or with explained gaps."""
-    found: dict[Partition, list[OffsetRange]] = {}
-    for receipt in windows:
-        for part in receipt.partitions:
-            key = part.tp, receipt.topics.get(part.tp.topic, "")
-            found.setdefault(key, []).append(part.range)
-    return {key: merge(ranges) for key, ranges in found.items()}
 
 
 def find_holes(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.entries import Journal
 from kafka_drain.archive.journal.files import read_journal
@@ -22,23 +22,12 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.paths import require_reachable
+from kafka_drain.storage.paths import list_folder, require_reachable
 
-__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow", "WindowKind"]
+__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow"]
 
-
-class WindowKind(str, Enum):
-    """Why a window was written."""
-
-    BACKFILL = "backfill"
-    REPAIR = "repair"
-    REPROCESS = "reprocess"
-    COMPACTION = "compact"
-    RETENTION = "retention"
-
-
-#: Kinds that a window's name starts with: these windows replace intact files, which are removed.
-_SUPERSEDING = (WindowKind.REPROCESS, WindowKind.COMPACTION, WindowKind.RETENTION)
+#: Number of a generation's newest receipts that are kept in memory: what a validation charts.
+KEPT_RECEIPTS = 50
 
 
 @dataclass(frozen=True)
@@ -59,6 +48,30 @@ class SnapshotGeneration(Generation):
         """The generation's starting offsets; raises like `document`."""
         return self.document.first_offsets()
 
+    @cached_property
+    def _receipt_names(self) -> list[str]:
+        return super().receipt_names()
+
+    def receipt_names(self) -> list[str]:
+        """Return the names of the receipts, oldest first, as they were at the first call."""
+        return self._receipt_names
+
+    @cached_property
+    def _newest(self) -> dict[str, Receipt]:
+        return {}
+
+    def read_receipt(self, name: str) -> Receipt:
+        """Read a receipt; the newest ones are kept, older ones are read each time.
+
+        Raises:
+            ReceiptError: When it differs from what was sealed.
+        """
+        if name not in self._receipt_names[-KEPT_RECEIPTS:]:
+            return super().read_receipt(name)
+        if name not in self._newest:
+            self._newest[name] = super().read_receipt(name)
+        return self._newest[name]
+
 
 @dataclass(frozen=True)
 class SnapshotWindow(Window):
@@ -78,27 +91,53 @@ class SnapshotWindow(Window):
         """
         return self.parse_plan(self.plan_bytes)
 
-    @property
-    def _kind_by_name(self) -> WindowKind | None:
-        named = (kind for kind in _SUPERSEDING if self.key.startswith(f"{kind.value}_"))
-        return next(named, None)
-
-    @property
+    @cached_property
     def kind(self) -> WindowKind:
-        """Why it was written; raises like `plan` if its name doesn't say."""
-        if self._kind_by_name is not None:
-            return self._kind_by_name
+        """Why it was written, according to its plan.
+
+        A plan of an earlier release doesn't say. Then its name does: only windows that supersede
+        intact files start with their kind.
+
+        Raises:
+            ArchiveError: Like `plan` if neither says, or when the kind is of a newer release.
+        """
+        try:
+            said = self.plan.kind
+        except ArchiveError:
+            said = None
+        if said is not None:
+            try:
+                return WindowKind(said)
+            except ValueError as error:
+                raise ArchiveError(
+                    f"{self.folder / 'plan.json'} has kind {said!r}, expected one of "
+                    f"{', '.join(kind.value for kind in WindowKind)}; use the release that wrote it"
+                ) from error
+        named = (kind for kind in WindowKind if self.key.startswith(f"{kind.value}_"))
+        kind = next((kind for kind in named if kind.supersedes), None)
+        if kind is not None:
+            return kind
         return WindowKind.REPAIR if self.plan.interval is None else WindowKind.BACKFILL
 
     @property
+    def _kind_if_known(self) -> WindowKind | None:
+        try:
+            return self.kind
+        except ArchiveError:
+            return None
+
+    @property
     def supersedes(self) -> bool:
-        """Whether it replaces intact files, which are removed; a repair replaces damaged ones."""
-        return self._kind_by_name is not None
+        """Whether its kind supersedes intact files; False if neither plan nor name says its kind.
+
+        Then its plan is lost, which is a finding of its own.
+        """
+        return self._kind_if_known is not None and self._kind_if_known.supersedes
 
     @property
     def is_maintained(self) -> bool:
-        """Whether maintenance created it; until it is sealed, it can be discarded."""
-        return self._kind_by_name in (WindowKind.COMPACTION, WindowKind.RETENTION)
+        """Whether maintenance created it; False like `supersedes`."""
+        return self._kind_if_known is not None and self._kind_if_known.is_maintained
 
     @cached_property
     def _read(self) -> Receipt | ReceiptError | None:
@@ -191,10 +230,10 @@ class Snapshot:
             ArchiveError: When the folder isn't an archive.
         """
         self.document  # noqa: B018 - a folder that isn't an archive has no generations
-        folder = self.root / "generations"
-        if not folder.is_dir():
-            return ()
-        numbers = sorted(int(e.name) for e in folder.iterdir() if e.name.isdigit() and e.is_dir())
+        entries = list_folder(self.root / "generations")
+        numbers = sorted(
+            int(name) for name, is_folder in entries.items() if is_folder and name.isdigit()
+        )
         found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
         # A drain that was killed right at the start may have left an empty folder as the newest.
         is_begun = not found or _holds_something(found[-1].folder)
@@ -208,10 +247,8 @@ class Snapshot:
     @cached_property
     def folders(self) -> Mapping[str, SnapshotWindow]:
         """All folders in `windows/`, sorted by name, even empty ones; takes a single listing."""
-        folder = self.root / "windows"
-        if not folder.is_dir():
-            return {}
-        keys = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        entries = list_folder(self.root / "windows")
+        keys = sorted(name for name, is_folder in entries.items() if is_folder)
         return {key: SnapshotWindow(self.root, key) for key in keys}
 
     @cached_property
@@ -224,26 +261,28 @@ class Snapshot:
         """The windows that have a receipt, even a damaged one."""
         return [window for window in self.folders.values() if window.is_sealed]
 
-    @property
-    def readable(self) -> list[SnapshotWindow]:
-        """The windows whose receipts are intact."""
-        return [window for window in self.folders.values() if window.is_readable]
+    def is_sealed(self, key: str) -> bool:
+        """Return whether there is a window of that name, and it has a receipt."""
+        return key in self.folders and self.folders[key].is_sealed
 
     @cached_property
-    def replaced(self) -> frozenset[str]:
-        """Files, relative to the archive, that sealed windows replace, whether intact or damaged.
+    def fold(self) -> Fold[SnapshotWindow]:
+        """What all sealed windows make of the archive's files.
 
         Raises:
-            ReceiptError: When a window's receipt is damaged.
+            ReceiptError: When a window's receipt is damaged: it may replace any file.
         """
-        return frozenset(path for window in self.sealed for path in window.receipt.replaces)
+        if damaged := [window for window in self.sealed if not window.is_readable]:
+            damaged[0].receipt  # noqa: B018 - raises
+        return self.readable_fold
 
     @cached_property
-    def superseded(self) -> frozenset[str]:
-        """Intact files that sealed windows replace; they are removed. Raises like `replaced`."""
-        return frozenset(
-            path for window in self.sealed if window.supersedes for path in window.receipt.replaces
-        )
+    def readable_fold(self) -> Fold[SnapshotWindow]:
+        """What the windows with intact receipts make of the archive's files.
+
+        Only for validation: it reports the damaged ones, and still judges everything else.
+        """
+        return Fold(tuple(window for window in self.folders.values() if window.is_readable))
 
     def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
         """Return the ids of a generation's topics.
@@ -265,4 +304,4 @@ class Snapshot:
 
 
 def _holds_something(folder: UPath) -> bool:
-    return any(not entry.name.startswith(".") for entry in folder.iterdir())
+    return any(not name.startswith(".") for name in list_folder(folder))

@@ -58,13 +58,16 @@ def read_records(
 
 @contextmanager
 def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
-    if lies_in_store(path):
-        # fsspec would read 50 MiB ahead at each jump to another column.
-        opened, buffer_size = cast(Any, path).open("rb", cache_type="none"), _STORE_BUFFER
-    else:
-        opened, buffer_size = path.open("rb"), _BUFFER
-    with opened as source:
-        yield pq.ParquetFile(source, buffer_size=buffer_size, pre_buffer=False)
+    if not lies_in_store(path):
+        with path.open("rb") as source:
+            yield pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+        return
+    # fsspec would read 50 MiB ahead at each jump to another column.
+    with cast(Any, path).open("rb", cache_type="none") as source:
+        # As a whole, a small file takes a single request instead of one for each column.
+        is_small = getattr(source, "size", _STORE_BUFFER + 1) <= _STORE_BUFFER
+        whole = pa.BufferReader(source.read()) if is_small else source
+        yield pq.ParquetFile(whole, buffer_size=_STORE_BUFFER, pre_buffer=False)
 
 
 def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:

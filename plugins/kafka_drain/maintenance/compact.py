@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
@@ -118,6 +119,7 @@ def prepare_compaction(
     freeze_window(
         window,
         group.ranges,
+        kind=WindowKind.COMPACTION,
         replaces=group.replaces,
         file_format=compaction.file_format,
         partition_by=compaction.partition_by,
@@ -229,5 +231,5 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
 
 def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt]:
     """Return the receipts by which retention has deleted files of the given topics."""
-    sealed = (window.receipt for window in snapshot.sealed if window.is_maintained)
-    return [r for r in sealed if not r.files and topic_ids.items() >= r.topics.items()]
+    deletions = snapshot.fold.of_kind(WindowKind.RETENTION)
+    return [w.receipt for w in deletions if topic_ids.items() >= w.receipt.topics.items()]

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt, SealedContent, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
@@ -120,6 +121,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
     freeze_window(
         window,
         ranges,
+        kind=WindowKind.RETENTION,
         replaces=paths,
         file_format=deletion.files[0].file_format,
         partition_by=[],

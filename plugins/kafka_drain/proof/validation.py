@@ -324,7 +324,7 @@ def _note(validation: _Validation) -> None:
     noted = sealed.there.plus(note_of_holes(validation.explained))
     if report.sealed and snapshot.open_generation is not None:
         noted = noted.plus(note_of_segment(snapshot, snapshot.open_generation, report.sealed[-1]))
-    note_sealed(validation.archive.root, noted)
+    note_sealed(validation.archive.root, noted, sealed.journal)
 
 
 def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafka_drain.archive.fold import Fold, replaced_by
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
@@ -13,7 +14,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, DataLossError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity
 
@@ -34,14 +35,14 @@ class HeldByWindows:
     """What the sealed windows hold, and which files they replace.
 
     Attributes:
-        windows: The intact windows that no other window replaces.
+        whole: The intact windows that no other window replaces.
         replaced: Files that intact windows replace, relative to the archive.
         superseded: Files that were intact when a window replaced them: they are no longer needed.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
         damaged: Damaged windows, each with its damaged files.
     """
 
-    windows: Sequence[SnapshotWindow]
+    whole: Fold[SnapshotWindow]
     replaced: frozenset[str]
     superseded: frozenset[str]
     drained_again: frozenset[str] = frozenset()
@@ -49,24 +50,11 @@ class HeldByWindows:
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, for topics with the same ids."""
-        found: dict[TopicPartition, list[OffsetRange]] = {}
-        for window in self.of_same_topics(identity):
-            topics = window.receipt.topics
-            for part in window.receipt.partitions:
-                if topics.get(part.tp.topic) == identity.topics.get(part.tp.topic):
-                    found.setdefault(part.tp, []).append(part.range)
-        return {tp: merge(ranges) for tp, ranges in found.items()}
+        return self.whole.held_of(identity.topics)
 
     def of_same_topics(self, identity: Identity) -> list[SnapshotWindow]:
         """Return the windows that hold a topic with the same id."""
-        return [
-            window
-            for window in self.windows
-            if any(
-                window.receipt.topics.get(part.tp.topic) == identity.topics.get(part.tp.topic)
-                for part in window.receipt.partitions
-            )
-        ]
+        return self.whole.of_topics(identity.topics)
 
     def without_replaced(
         self, files: Iterable[CommittedFile]
@@ -126,37 +114,27 @@ class CheckedWindows:
 def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
-    sealed = snapshot.readable
-    superseded = frozenset(
-        path for window in sealed if window.supersedes for path in window.receipt.replaces
-    )
-    damage: dict[Window, list[Finding]] = {}
-    figures = []
-    for window in sealed:
+    fold = snapshot.readable_fold
+    found = {
+        window.key: check_files(window, window.receipt, deep=deep, superseded=fold.gone)
+        for window in fold.windows
+    }
+    broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
+    replaced = fold.replaced_by_whole(broken)
+    figures, damaged, whole = [], [], set()
+    for window in fold.windows:
         receipt = window.receipt
-        damage[window] = check_files(window, receipt, deep=deep, superseded=superseded)
-        broken = {finding.subject for finding in damage[window]}
-        files = [file for file in receipt.files if file.path in broken]
+        files = [file for file in receipt.files if file.path in broken[window.key]]
         figures.append(WindowFigures(window.key, receipt, _replaced(window), files))
-    replaced = _replaced_by_whole(sealed, damage)
-    whole: list[SnapshotWindow] = []
-    damaged: list[tuple[SnapshotWindow, list[SealedFile]]] = []
-    for window in sealed:
-        files = list(window.receipt.files)
-        broken = {finding.subject for finding in damage[window]} - replaced
-        if broken:
-            damaged.append((window, [file for file in files if file.path in broken]))
-        elif not files or not all(file.path in superseded for file in files):
-            whole.append(window)
+        if lost := [file for file in files if file.path not in replaced]:
+            damaged.append((window, lost))
+        elif not fold.is_gone(receipt):
+            whole.add(window.key)
+    intact = fold.only(whole)
     # A compaction, which names the receipts that it rewrote, keeps records as they are.
-    drained_again = frozenset(
-        path
-        for window in whole
-        if not window.receipt.provenance
-        for path in window.receipt.replaces
-    )
-    held = HeldByWindows(whole, replaced, superseded, drained_again, damaged)
-    findings = [held.excuse(finding) for found in damage.values() for finding in found]
+    drained_again = replaced_by(r for r in intact.receipts if not r.provenance)
+    held = HeldByWindows(intact, replaced, fold.gone, drained_again, damaged)
+    findings = [held.excuse(finding) for each in found.values() for finding in each]
     return CheckedWindows(held, figures, findings)
 
 
@@ -166,19 +144,6 @@ def _replaced(window: SnapshotWindow) -> Mapping[str, Any] | None:
     except ArchiveError:
         # The comparison of sealed state with the journal reports it.
         return None
-
-
-def _replaced_by_whole(
-    sealed: Sequence[SnapshotWindow], damage: Mapping[Window, Sequence[Finding]]
-) -> frozenset[str]:
-    """Return the files that intact windows replace; a window may be repaired by another one."""
-    replaced: frozenset[str] = frozenset()
-    while True:
-        whole = (w for w in sealed if all(f.subject in replaced for f in damage[w]))
-        more = frozenset(path for window in whole for path in window.receipt.replaces)
-        if more == replaced:
-            return replaced
-        replaced = more
 
 
 def check_files(

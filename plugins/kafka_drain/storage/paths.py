@@ -19,6 +19,7 @@ from kafka_drain.storage.s3 import S3_SCHEMES
 __all__ = [
     "hadoop_path",
     "is_local",
+    "list_folder",
     "locate",
     "make_folder",
     "read_bytes",
@@ -68,6 +69,8 @@ def _options(scheme: str) -> dict[str, Any]:
     if scheme in S3_SCHEMES:
         # By default, s3fs would read 50 MiB ahead in each open file.
         options["default_block_size"] = _READ_AHEAD
+        # By default, s3fs asks for the size of each object that it reads as a whole.
+        options["max_concurrency"] = 1
     return options
 
 
@@ -151,7 +154,7 @@ def _folders_of(file: str) -> list[str]:
 
 
 def read_bytes(path: UPath) -> bytes:
-    """Return the content of a small file at one point in time.
+    """Return the content of a small file at one point in time, with one request in a store.
 
     Opening an object with s3fs takes two requests, info and read, and fails if the object is
     replaced between them.
@@ -160,6 +163,28 @@ def read_bytes(path: UPath) -> bytes:
         FileNotFoundError: When the file doesn't exist.
     """
     return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
+
+
+def list_folder(folder: UPath) -> dict[str, bool]:
+    """Return the names in a folder, and whether each is a folder; one request in a store.
+
+    Empty if the folder doesn't exist.
+    """
+    try:
+        if is_local(folder):
+            with os.scandir(str(folder)) as entries:
+                return {entry.name: entry.is_dir() for entry in entries}
+        listed = folder.fs.ls(folder.path, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    prefix = folder.path.strip("/") + "/"
+    paths = {info["name"].strip("/"): info["type"] == "directory" for info in listed}
+    # A store may list the folder itself, as an empty object.
+    return {
+        path.removeprefix(prefix): is_folder
+        for path, is_folder in paths.items()
+        if path.startswith(prefix)
+    }
 
 
 def hadoop_path(path: UPath) -> str:

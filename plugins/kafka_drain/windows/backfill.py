@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.archive.coverage import read_owned
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
@@ -56,6 +57,7 @@ def open_backfill(
     freeze_window(
         plan.window,
         {tp: [r] for tp, r in plan.offsets.items()},
+        kind=WindowKind.BACKFILL,
         replaces=plan.replaces,
         file_format=pipeline.format,
         partition_by=pipeline.partition_by,
@@ -135,15 +137,13 @@ def _remove_replaced(plan: BackfillPlan) -> None:
     """
     own = Window(plan.archive.root, plan.interval.key)
     standing = standing_windows(plan.archive.snapshot(), own)
-    replaced = {path for window in standing for path in window.receipt.replaces}
-    for window in standing:
-        if window.key == plan.window.key:
+    for receipt in standing.by_time:
+        if receipt.window == plan.window.key:
             continue
-        if {file.path for file in window.receipt.files} <= replaced:
-            note_sealed(
-                plan.archive.root, Noted(documents={f"{window.name}/receipt.json": REMOVED})
-            )
-            (window.folder / "receipt.json").unlink()
+        if not standing.holds_records(receipt):
+            window = Window(plan.archive.root, receipt.window)
+            note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
+            (plan.archive.root / receipt.where).unlink()
             if window.data.is_dir():
                 window.data.fs.rm(window.data.path, recursive=True)
 
@@ -182,11 +182,11 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
         )
     snapshot = plan.archive.snapshot()
     standing = standing_windows(snapshot, Window(plan.archive.root, plan.interval.key))
-    gone = snapshot.superseded.union(*(window.receipt.replaces for window in standing))
+    replaced = snapshot.fold.replaced
     found = [
         finding
-        for window in standing
-        for finding in check_files(window, window.receipt, deep=False, superseded=gone)
+        for window in standing.windows
+        for finding in check_files(window, window.receipt, deep=False, superseded=replaced)
     ]
     if found:
         raise ManifestInvalidError(

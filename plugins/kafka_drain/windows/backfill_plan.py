@@ -17,9 +17,10 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
-from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow, WindowKind
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -287,26 +288,9 @@ def own_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
     ]
 
 
-def standing_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
-    """Return the sealed windows that contain an interval's records, in the order of sealing.
-
-    These are the interval's own windows, and repairs that replace files of these or of such a
-    repair; also a window that an own window has replaced but a killed run has not removed.
-    """
-    found = {w.key: w for w in own_windows(snapshot, window) if w.is_sealed}
-    repairs = [w for w in snapshot.sealed if w.receipt.replaces and w.kind is WindowKind.REPAIR]
-    while True:
-        held = {file.path for w in found.values() for file in w.receipt.files}
-        gone = {path for w in found.values() for path in w.receipt.replaces}
-        more = {
-            w.key: w
-            for w in repairs
-            if w.key not in found
-            and (held.intersection(w.receipt.replaces) or gone & {f.path for f in w.receipt.files})
-        }
-        if not more:
-            return sorted(found.values(), key=lambda w: w.receipt.sealed_at)
-        found |= more
+def standing_windows(snapshot: Snapshot, window: Window) -> Fold[SnapshotWindow]:
+    """Return the sealed windows that contain an interval's records: its own, and their repairs."""
+    return snapshot.fold.with_repairs({w.key for w in own_windows(snapshot, window)})
 
 
 def _refuse_expired(
@@ -361,9 +345,8 @@ def _replaced(
             files contain records of this window and of others.
     """
     standing = standing_windows(snapshot, window)
-    gone_already = {path for w in standing for path in w.receipt.replaces}
     held: dict[TopicPartition, list[OffsetRange]] = {}
-    for w in standing:
+    for w in standing.windows:
         for part in w.receipt.partitions if w.kind is not WindowKind.REPAIR else ():
             held.setdefault(part.tp, []).append(part.range)
     expired = [
@@ -374,12 +357,12 @@ def _replaced(
             f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's "
             "earliest offset is later. Nothing was changed; run it without force"
         )
-    files = {f.path: f for w in standing for f in w.receipt.files if f.path not in gone_already}
+    files = {f.path: f for r in standing.by_time for f in standing.live(r.files)}
     if not files:
         return window, ranges, []
-    _refuse_shared(window, standing, held, files)
+    _refuse_shared(window, standing.of_kind(WindowKind.REPAIR), held, files)
     whole = {tp: merge([*held.get(tp, []), *ranges.get(tp, [])]) for tp in {*held, *ranges}}
-    elsewhere = snapshot.superseded.intersection(files)
+    elsewhere = snapshot.fold.gone.intersection(files)
     if elsewhere:
         raise ArchiveError(
             f"window {window.key}: maintenance has compacted or deleted {len(elsewhere):,} of its "
@@ -397,14 +380,14 @@ def _replaced(
 
 def _refuse_shared(
     window: Window,
-    standing: Iterable[SnapshotWindow],
+    repairs: Iterable[SnapshotWindow],
     held: Ranges,
     files: Collection[str],
 ) -> None:
     """Refuse to replace a repair's files that contain more than the interval's own windows did."""
-    for repair in standing:
+    for repair in repairs:
         receipt = repair.receipt
-        if repair.kind is WindowKind.REPAIR and any(f.path in files for f in receipt.files):
+        if any(f.path in files for f in receipt.files):
             outside = [
                 range_name(part.tp, r)
                 for part in receipt.partitions

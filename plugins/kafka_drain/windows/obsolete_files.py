@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 
 from upath import UPath
@@ -19,11 +20,15 @@ from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
 
 __all__ = ["next_number", "remove_superseded", "remove_unsealed"]
 
+#: Names of the windows that supersede intact files, sealed or not.
+_NUMBERED = re.compile(r"(?:reprocess|compact|retention)_(\d+)")
+
 
 def next_number(snapshot: Snapshot) -> int:
     """Return the next free number for a window that replaces intact files."""
-    numbers = (int(w.key.split("_")[1]) for w in snapshot.windows if w.supersedes)
-    return 1 + max(numbers, default=0)
+    return 1 + max(
+        (int(found[1]) for found in map(_NUMBERED.match, snapshot.folders) if found), default=0
+    )
 
 
 def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
@@ -57,11 +62,12 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
             sealed is missing or changed; nothing was removed.
     """
     snapshot = refuse_unsound(archive.snapshot()).snapshot
-    sealed = [window for window in snapshot.sealed if window.supersedes]
-    there = _there(archive, snapshot.superseded)
+    gone = snapshot.fold.gone
+    sealed = snapshot.fold.superseding
+    there = _there(archive, gone)
     relied = relied_on(map(_replacing, sealed), there)
     damage = {
-        window.key: check_files(window, window.receipt, deep=True, superseded=snapshot.superseded)
+        window.key: check_files(window, window.receipt, deep=True, superseded=gone)
         for window in sealed
         if window.key in relied
     }
@@ -85,7 +91,8 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
             files += 1
         ticker.at(number)
     for generation in snapshot.generations[:-1]:
-        _retire(generation, snapshot.superseded)
+        if generation.name in snapshot.fold.gone_by_owner:
+            _retire(generation)
     say(f"remove {archive.root}: removed {files:,} superseded files, {size:,} bytes")
     return {"removed_files": files, "removed_bytes": size}
 
@@ -114,9 +121,7 @@ def _needed(archive: Archive) -> dict[str, frozenset[str]]:
     }
 
 
-def _retire(generation: Generation, gone: Collection[str]) -> None:
-    if not any(path.startswith(f"{generation.data_name}/") for path in gone):
-        return
+def _retire(generation: Generation) -> None:
     for folder in (generation.data / "_spark_metadata", generation.checkpoint):
         if folder.is_dir():
             folder.fs.rm(folder.path, recursive=True)

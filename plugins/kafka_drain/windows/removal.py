@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
 
-__all__ = ["Replaced", "ReplacingWindow", "relied_on", "removable", "replaced_by"]
+__all__ = ["ReplacingWindow", "relied_on", "removable"]
 
 
 @dataclass(frozen=True)
@@ -25,31 +24,6 @@ class ReplacingWindow:
     key: str
     files: Collection[str]
     replaces: Collection[str]
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """Files that a window has replaced.
-
-    Attributes:
-        key: The window's name.
-        files: The files, relative to the archive.
-    """
-
-    key: str
-    files: Collection[str]
-
-
-def replaced_by(paths: Collection[str], windows: Iterable[Receipt]) -> Replaced | None:
-    """Return the first window that has replaced some of the given files; None if none has.
-
-    A file is replaced by exactly one window: with two, readers would get its records twice.
-    """
-    for window in windows:
-        files = set(paths).intersection(window.replaces)
-        if files:
-            return Replaced(window.window, files)
-    return None
 
 
 def relied_on(windows: Iterable[ReplacingWindow], there: Collection[str]) -> frozenset[str]:

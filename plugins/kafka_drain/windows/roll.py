@@ -250,7 +250,7 @@ def _drained_again(
         DataLossError: When Kafka no longer holds all of such a window.
     """
     voided = []
-    for window in snapshot.sealed:
+    for window in snapshot.fold.windows:
         receipt = window.receipt
         fate = judge_window(
             [

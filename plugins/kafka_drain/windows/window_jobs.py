@@ -17,6 +17,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.checks import SealedState, note_of_window, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
@@ -50,7 +51,6 @@ from kafka_drain.spark.submit import (
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.paths import hadoop_path, sync_files
-from kafka_drain.windows.removal import replaced_by
 
 __all__ = [
     "WindowJob",
@@ -117,7 +117,7 @@ def open_window(
         if not begun.is_sealed and begun.plan.content().items() >= plan.items():
             return Window(archive.root, begun.key)
     window = Window(archive.root, key)
-    if not _create(window, plan):
+    if not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
         raise ArchiveError(f"{window.folder} already exists with another plan; choose another name")
     return window
 
@@ -126,6 +126,7 @@ def freeze_window(
     window: Window,
     ranges: Ranges,
     *,
+    kind: WindowKind,
     replaces: Sequence[str],
     file_format: str,
     partition_by: Sequence[str],
@@ -136,6 +137,7 @@ def freeze_window(
     Args:
         window: The window.
         ranges: Its offsets, sorted and disjoint for each partition.
+        kind: Why it is written.
         replaces: Files, relative to the archive, that it replaces.
         file_format: Format of its files.
         partition_by: Partition columns of its folders.
@@ -144,7 +146,8 @@ def freeze_window(
     Returns:
         False if it already has a plan.
     """
-    return _create(window, more | _plan(ranges, replaces, file_format, partition_by))
+    plan = _plan(ranges, replaces, file_format, partition_by)
+    return _create(window, {"kind": kind.value} | more | plan)
 
 
 def _plan(
@@ -290,26 +293,22 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
 def _refuse_replaced(state: SealedState, receipt: Receipt) -> None:
     """Refuse a window if another one has replaced some of the same files, or was replaced."""
-    key, replaces = receipt.window, set(receipt.replaces)
-    other = replaced_by(replaces, state.windows)
-    if other is not None:
+    key, snapshot = receipt.window, state.snapshot
+    for other, files in snapshot.fold.taken(receipt.replaces).items():
         raise LockedError(
-            f"window {key}: window {other.key} has replaced {len(other.files):,} of the same "
-            f"files in the meantime, such as {min(other.files)}; nothing was sealed here"
+            f"window {key}: window {other} has replaced {len(files):,} of the same files in the "
+            f"meantime, such as {min(files)}; nothing was sealed here"
         )
-    sealed = {other.window for other in state.windows}
-    removed = [path for path in replaces if _window_of(path) not in (None, *sealed)]
+    removed = [
+        path
+        for path in receipt.replaces
+        if path.startswith("windows/") and not snapshot.is_sealed(owner_of(path).split("/")[1])
+    ]
     if removed:
         raise LockedError(
             f"window {key}: the window of {min(removed)} was replaced in the meantime; nothing "
             "was sealed here"
         )
-
-
-def _window_of(path: str) -> str | None:
-    """Return the name of the window that a file belongs to; None for a generation's file."""
-    folder, key, *_ = path.split("/")
-    return key if folder == "windows" else None
 
 
 def _refuse_overlap(state: SealedState, receipt: Receipt) -> None:

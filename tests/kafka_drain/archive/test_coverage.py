@@ -63,7 +63,7 @@ def test_read_owned(made: MadeArchive) -> None:
     assert found.ranges == {P0: [R(0, 5), R(10, 100)], P1: [R(3, 50)], U0: [R(0, 7)]}
     assert found.sealed == {P0: 80, P1: 9, U0: 0}
     assert [generation.number for generation in found.generations] == [1, 2]
-    assert [window.key for window in found.windows] == ["first", "second"]
+    assert [receipt.window for receipt in found.windows] == ["first", "second"]
 
 
 def test_read_owned_behind_horizon(made: MadeArchive) -> None:
@@ -109,7 +109,7 @@ def test_read_owned_window_alone(tmp_path: Path) -> None:
     found = read_owned(made.archive.snapshot(), IDS, {P0: 9})
 
     assert found.ranges == {P0: [R(0, 9)], P1: [R(2, 4)]}
-    assert [window.key for window in found.windows] == ["first"]
+    assert [receipt.window for receipt in found.windows] == ["first"]
 
 
 def receipt(generation: int, batch: int) -> str:

@@ -452,12 +452,12 @@ class Busy(SnapshotGeneration):
         object.__setattr__(self, "events", list(events))
         object.__setattr__(self, "reads", 0)
 
-    def read_checkpoint(self, starting_offsets):  # type: ignore[no-untyped-def]
+    def read_checkpoint(self, starting_offsets, listed=None):  # type: ignore[no-untyped-def]
         object.__setattr__(self, "reads", self.reads + 1)
         if self.events:
             # Between the manifest, which was read, and the checkpoint.
             self.events.pop(0)()
-        return super().read_checkpoint(starting_offsets)
+        return super().read_checkpoint(starting_offsets, listed)
 
 
 def test_read_state_batch_meanwhile(generation: Generation) -> None:
@@ -490,7 +490,7 @@ def test_read_state_compaction_meanwhile(folder: Path, generation: Generation) -
 
 
 def test_read_state_never_still(generation: Generation) -> None:
-    """A drain that commits faster than one can read ends the attempts, not in a loop."""
+    """A drain that commits faster than one can read ends the attempts, and isn't damage."""
     batches = iter(range(14, 100))
 
     def more() -> None:
@@ -502,7 +502,7 @@ def test_read_state_never_still(generation: Generation) -> None:
     state = state_of(busy)
 
     assert busy.reads == ATTEMPTS + 1
-    assert errors(state.findings)
+    assert state.findings == []
     assert state_of(generation).findings == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.fold import held_by
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
 from kafka_drain.archive.segment_overlaps import (
     Claim,
@@ -17,7 +18,6 @@ from kafka_drain.archive.segment_overlaps import (
     drained_of,
     find_holes,
     find_overlaps,
-    held_by_windows,
     may_overlap,
     stands_for,
 )
@@ -321,7 +321,7 @@ def test_claims_of_topic_unknown() -> None:
 
     assert {claim.topic_id for claim in claims_of(sealed[:1], sealed[1:])} == {""}
     assert drained_of(sealed[0]) == {(P0, ""): R(0, 9)}
-    assert held_by_windows(sealed[1:]) == {(P0, ""): [R(0, 9)]}
+    assert held_by(sealed[1:]) == {(P0, ""): [R(0, 9)]}
 
 
 def test_drained_of() -> None:
@@ -335,7 +335,7 @@ def test_held_by_windows() -> None:
     gaps = {GapReason.COMPACTED: [R(2, 4)]}
     windows = [receipt("w", (0, 5), (8, 10), gaps=gaps), receipt("v", (4, 8), (20, 21))]
 
-    assert held_by_windows(windows) == {(P0, "id"): [R(0, 10), R(20, 21)]}
+    assert held_by(windows) == {(P0, "id"): [R(0, 10), R(20, 21)]}
 
 
 def test_hole_finding() -> None:

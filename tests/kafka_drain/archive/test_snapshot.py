@@ -15,8 +15,10 @@ import pytest
 import kafka_drain
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.journal.checks import note_of_segment
 from kafka_drain.archive.receipts import ReceiptError
-from kafka_drain.archive.snapshot import Snapshot, WindowKind
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import ArchiveError
@@ -63,8 +65,13 @@ def made(tmp_path: Path) -> MadeArchive:
         ("repair_20260101T000000Z", {}, WindowKind.REPAIR, False, False),
         ("another", {}, WindowKind.REPAIR, False, False),
         ("hour", {"interval": HOUR}, WindowKind.BACKFILL, False, False),
-        # A name says more than a plan.
+        # Of a plan of an earlier release, which doesn't say its kind, the name says more.
         ("compact_1", {"interval": HOUR}, WindowKind.COMPACTION, True, True),
+        ("compact_1", {"kind": "repair"}, WindowKind.REPAIR, False, False),
+        ("retention_1", {"kind": "backfill"}, WindowKind.BACKFILL, False, False),
+        ("w", {"kind": "reprocess"}, WindowKind.REPROCESS, True, False),
+        ("w", {"kind": "compact", "interval": HOUR}, WindowKind.COMPACTION, True, True),
+        ("w", {"kind": "retention"}, WindowKind.RETENTION, True, True),
         ("compacted", {}, WindowKind.REPAIR, False, False),
     ],
 )  # fmt: skip
@@ -76,7 +83,7 @@ def test_kind(
     supersedes: bool,
     is_maintained: bool,
 ) -> None:
-    """Maintenance's windows and a reprocess's are told by their names, others by an interval."""
+    """A plan says its kind; without it, the name does, and otherwise an interval."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
     made.seal_window(key, {P0: dense(0, 10)}, **plan)
 
@@ -99,6 +106,20 @@ def test_kind_plan_gone(made: MadeArchive) -> None:
     assert not repair.supersedes
     with pytest.raises(ArchiveError, match=r"has no plan\.json"):
         _ = repair.kind
+
+
+def test_kind_of_newer_release(tmp_path: Path) -> None:
+    """A kind that this release doesn't know is refused, and its files aren't taken for gone."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    [file] = made.seal({P0: dense(0, 10)})
+    made.seal_window("compact_0001", {P0: dense(0, 10)}, [file.path], kind="encrypt")
+
+    [window] = made.archive.snapshot().windows
+
+    with pytest.raises(ArchiveError, match=r"plan\.json has kind 'encrypt', expected one of"):
+        _ = window.kind
+    fold = made.archive.snapshot().fold
+    assert (fold.replaced, fold.gone) == ({file.path}, set())
 
 
 def test_windows_begun(made: MadeArchive) -> None:
@@ -129,11 +150,13 @@ def test_sealed_receipt_damaged(made: MadeArchive) -> None:
     snapshot = made.archive.snapshot()
 
     assert len(snapshot.sealed) == 4
-    assert {w.key for w in snapshot.sealed} - {w.key for w in snapshot.readable} == {"repair_1"}
+    assert {w.key for w in snapshot.sealed} - {w.key for w in snapshot.readable_fold.windows} == {
+        "repair_1"
+    }
     with pytest.raises(ReceiptError):
         _ = snapshot.folders["repair_1"].receipt
     with pytest.raises(ReceiptError):
-        _ = snapshot.replaced
+        _ = snapshot.fold.replaced
 
 
 def test_receipt_not_sealed(made: MadeArchive) -> None:
@@ -156,8 +179,8 @@ def test_replaced(tmp_path: Path) -> None:
 
     snapshot = made.archive.snapshot()
 
-    assert snapshot.replaced == {first, second}
-    assert snapshot.superseded == {second}
+    assert snapshot.fold.replaced == {first, second}
+    assert snapshot.fold.gone == {second}
 
 
 # generations
@@ -190,20 +213,46 @@ def test_topic_lives(tmp_path: Path) -> None:
 def test_snapshot_keeps_what_it_read(made: MadeArchive) -> None:
     """What changes on disk doesn't change a snapshot; the next one has it."""
     snapshot = made.archive.snapshot()
-    seen = [snapshot.document, snapshot.generations, snapshot.windows, snapshot.replaced]
+    seen = [snapshot.document, snapshot.generations, snapshot.windows, snapshot.fold.replaced]
     receipts = [window.receipt for window in snapshot.sealed]
 
     made.open_generation(u="other")
     made.seal_window("compact_0009", {P0: dense(0, 10)}, ["generations/0001/data/gone"])
     (made.root / "windows/repair_1/receipt.json").unlink()
 
-    assert seen == [snapshot.document, snapshot.generations, snapshot.windows, snapshot.replaced]
+    assert seen == [
+        snapshot.document,
+        snapshot.generations,
+        snapshot.windows,
+        snapshot.fold.replaced,
+    ]
     assert receipts == [window.receipt for window in snapshot.sealed]
     again = snapshot.again()
     assert again.document.topics == {"t": "id", "u": "other"}
     assert len(again.generations) == 2
     assert "repair_1" not in {window.key for window in again.sealed}
-    assert again.replaced == {"generations/0001/data/gone"}
+    assert again.fold.replaced == {"generations/0001/data/gone"}
+
+
+def test_snapshot_keeps_newest_receipts(made: MadeArchive) -> None:
+    """A snapshot lists receipts once; a journal's note counts what was sealed since as well."""
+    for at in range(3):
+        made.seal({P0: dense(100 + 10 * at, 110 + 10 * at)})
+    snapshot = made.archive.snapshot()
+    [generation] = snapshot.generations
+    names = generation.receipt_names()
+    receipts = list(generation.receipts())
+
+    made.seal({P0: dense(130, 140)})
+    (generation.folder / "receipts" / names[-1]).write_text("{}")
+
+    assert generation.receipt_names() == names
+    assert generation.last_receipt() is receipts[-1]
+    newest = made.archive.generation(1).last_receipt()
+    assert newest is not None
+    assert generation.read_receipt(newest.name) == newest
+    [tip] = note_of_segment(snapshot, generation, newest).tips.values()
+    assert (tip.name, tip.receipts) == (newest.name, len(names) + 1)
 
 
 _OPENED: list[list[str]] = []

@@ -443,6 +443,23 @@ def test_read_records_not_all_at_once() -> None:
     assert first.num_rows + sum(batch.num_rows for batch in batches) == rows
 
 
+class SmallPath(CountedPath):
+    """A file of known size in a store."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.file.size = len(content)  # type: ignore[attr-defined]
+
+
+def test_read_records_small(tmp_path: Path) -> None:
+    """A small file in a store is read once, as a whole."""
+    content = write_parquet(tmp_path, [row(n, topic="t") for n in range(9)]).read_bytes()
+    path = SmallPath(content)
+
+    assert sum(batch.num_rows for batch in read_records(path, "parquet", 1 << 20)) == 9
+    assert path.file.read_bytes == len(content)
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
 def test_read_offsets_missing_file(tmp_path: Path, file_format: str) -> None:
     """A missing file stays a FileNotFoundError: the manifest knows what that means."""

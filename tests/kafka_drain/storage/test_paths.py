@@ -11,7 +11,14 @@ import pytest
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError
-from kafka_drain.storage.paths import hadoop_path, is_local, locate, make_folder, sync_files
+from kafka_drain.storage.paths import (
+    hadoop_path,
+    is_local,
+    list_folder,
+    locate,
+    make_folder,
+    sync_files,
+)
 
 
 def test_locate_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -38,6 +45,23 @@ def test_locate_on_s3() -> None:
 
     assert (path / "a").fs.default_block_size == 8 << 20
     assert not (path / "a").fs.dircache.use_listings_cache
+
+
+@pytest.mark.parametrize("is_in_store", [False, True])
+def test_list_folder(is_in_store: bool, tmp_path: Path, bucket: str) -> None:
+    """A folder's names, each with whether it is one; there is no folder where nothing is."""
+    root = locate(bucket if is_in_store else str(tmp_path)) / "archive"
+    for name in ("a.json", ".b.json.crc", "c/d.json"):
+        make_folder((root / name).parent)
+        (root / name).write_text("{}")
+    if is_in_store:
+        # What some programs write to make an empty folder show up.
+        root.fs.pipe_file(f"{root.path}/", b"")
+
+    assert list_folder(root) == {"a.json": False, ".b.json.crc": False, "c": True}
+    assert list_folder(root / "c") == {"d.json": False}
+    assert list_folder(root / "e") == {}
+    assert list_folder(root / "a.json") == {}
 
 
 def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:

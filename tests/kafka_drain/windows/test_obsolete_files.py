@@ -222,7 +222,7 @@ def test_remove_superseded_repaired(tmp_path: Path) -> None:
 
     assert remove_superseded(made.archive, print)["removed_files"] == 0
     assert (made.root / file.path).is_file()
-    assert made.archive.snapshot().superseded == frozenset()
+    assert made.archive.snapshot().fold.gone == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -304,4 +304,4 @@ def test_superseded_files(case: Superseded) -> None:
     """The files that sealed windows stand for; those of a window on its way count as there."""
     case.plan("compact_0002")
 
-    assert case.made.archive.snapshot().superseded == {file.path for file in case.batches}
+    assert case.made.archive.snapshot().fold.gone == {file.path for file in case.batches}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import TopicPartition
-from kafka_drain.windows.removal import Replaced, ReplacingWindow, relied_on, removable, replaced_by
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
 
 DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
 
@@ -82,30 +78,3 @@ def test_removable_refused() -> None:
     shown = "; ".join([str(DAMAGE)] * 5)
     says = f"window c differs from what was sealed: {shown}; nothing was removed"
     assert str(raised.value) == says
-
-
-@pytest.mark.parametrize(
-    ("paths", "expected"),
-    [
-        (set(), None),
-        ({"g9"}, None),
-        # A window's own files are replaced by nobody yet.
-        ({"windows/a"}, None),
-        ({"g1", "g9"}, Replaced("a", {"g1"})),
-        ({"g1", "g2"}, Replaced("a", {"g1", "g2"})),
-        ({"g3"}, Replaced("b", {"g3"})),
-        # The first window that replaces any of them is named.
-        ({"g2", "g3"}, Replaced("a", {"g2"})),
-    ],
-)
-def test_replaced_by(paths: set[str], expected: Replaced | None, tmp_path: Path) -> None:
-    """The window that has replaced files is named, with the files that it has replaced."""
-    made = MadeArchive(tmp_path / "archive", {"t": "id"})
-    made.seal_window("any", {TopicPartition("t", 0): dense(0, 2)})
-    [window] = made.archive.snapshot().sealed
-    receipts = [
-        replace(window.receipt, window="a", replaces=("g1", "g2")),
-        replace(window.receipt, window="b", replaces=("g3",)),
-    ]
-
-    assert replaced_by(paths, receipts) == expected

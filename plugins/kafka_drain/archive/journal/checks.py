@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import GenerationDocument
+from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.digests import (
     digest_of,
@@ -40,12 +41,10 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.segment_overlaps import (
     Claim,
     Hole,
-    Partition,
     claims_of,
     drained_of,
     find_holes,
     find_overlaps,
-    held_by_windows,
 )
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
@@ -340,8 +339,8 @@ class _Look:
             if not any(hole.owner in looked_at for hole in find_holes(self._drained, accounted)):
                 return
             # Unreadable ones get their own finding when windows are checked.
-            held = [window.receipt for window in self._snapshot.readable]
-        for key, ranges in held_by_windows(held).items():
+            held = self._snapshot.readable_fold.receipts
+        for key, ranges in held_by(held).items():
             accounted[key] = merge([*accounted.get(key, []), *ranges])
         self._state.holes = [
             hole for hole in find_holes(self._drained, accounted) if hole.owner in looked_at
@@ -530,7 +529,9 @@ def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
 
 def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:
     """Return the journal note for a generation whose newest receipt was just written."""
-    names = [name for name in generation.receipt_names() if name <= receipt.name]
+    # The snapshot's generation was listed before.
+    there = Generation(generation.root, generation.number).receipt_names()
+    names = [name for name in there if name <= receipt.name]
     return Noted(
         {generation.name: Tip(receipt.name, len(names), receipt.sha256)},
         {

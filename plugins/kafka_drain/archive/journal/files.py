@@ -27,7 +27,7 @@ from kafka_drain.archive.journal.entries import (
 )
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 
 __all__ = ["note_sealed", "read_journal", "start_journal_anew"]
 
@@ -65,16 +65,24 @@ def read_journal(root: UPath) -> Journal:
     raise LockedError(f"{root / 'journal'} changed during every read; try again")
 
 
-def note_sealed(root: UPath, noted: Noted) -> None:
+def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None:
     """Note what was sealed, unless it is already noted.
 
     A receipt is written before its entry, so everything noted exists. If a run is killed between
     the two, the next run notes it.
 
+    Args:
+        root: The archive's folder.
+        noted: What was sealed.
+        known: The journal as it was read before; if it and its head have everything, it isn't read
+            again. None to read it now.
+
     Raises:
         ManifestInvalidError: When the journal is damaged.
         ArchiveError: When the archive can't be written.
     """
+    if known is not None and _has_all(known, noted):
+        return
     for _ in range(TRIES):
         journal = read_journal(root)
         if journal.problems:
@@ -110,6 +118,12 @@ def note_sealed(root: UPath, noted: Noted) -> None:
                 clear_copies(root, journal.noted.tips)
             return
     raise LockedError(f"{root / 'journal'} grew during every attempt to write to it; try again")
+
+
+def _has_all(journal: Journal, noted: Noted) -> bool:
+    """Return whether there is nothing to write, not even the head."""
+    is_whole = journal.sha256 is None or journal.head == Head(journal.newest, journal.sha256)
+    return is_whole and not journal.problems and not journal.noted.news(noted)
 
 
 def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
@@ -191,10 +205,7 @@ def _clear(root: UPath, before: int) -> None:
 
 
 def _numbers(root: UPath) -> set[int]:
-    folder = root / "journal"
-    if not folder.is_dir():
-        return set()
-    names = (entry.name for entry in folder.iterdir())
+    names = list_folder(root / "journal")
     return {int(name[:12]) for name in names if len(name) == 17 and name[:12].isdigit()}
 
 

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.files import ArchiveFile, files_of_receipt
+from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
+from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
@@ -145,7 +146,7 @@ def through_now(snapshot: Snapshot) -> ThroughJson:
             for generation in snapshot.generations
             if (names := generation.receipt_names())
         },
-        "windows": [window.key for window in snapshot.sealed],
+        "windows": [window.key for window in snapshot.fold.windows],
     }
 
 
@@ -168,28 +169,28 @@ def new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> l
 
 
 def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> list[ArchiveFile]:
-    windows = [window for window in snapshot.windows if window.key in through["windows"]]
-    sent_windows = [window for window in windows if window.key in since["windows"]]
+    # A window without its receipt, which a forced backfill has replaced since, raises.
+    until = [window for window in snapshot.windows if window.key in through["windows"]]
+    fold = Fold(tuple(until))
+    before = fold.only(since["windows"])
+    new = fold.only({window.key for window in until} - {w.key for w in before.windows})
     found: list[ArchiveFile] = []
     for generation in snapshot.generations:
         number = str(generation.number)
-        after, until = (at["generations"].get(number, "") for at in (since, through))
-        names = [name for name in generation.receipt_names() if after < name <= until]
+        after, last = (at["generations"].get(number, "") for at in (since, through))
+        names = [name for name in generation.receipt_names() if after < name <= last]
         for name in names:
             receipt = generation.read_receipt(name)
             found += files_of_receipt(generation, receipt, generation.document.format)
-    new = [window for window in windows if window not in sent_windows]
-    wanted = {path for window in new for path in window.receipt.replaces}
-    sent = _sent_files(snapshot, since, [window.receipt for window in sent_windows], wanted)
-    for window in new:
-        files = files_of_receipt(window, window.receipt, window.plan.format)
-        before = [sent[path] for path in window.receipt.replaces if path in sent]
+    sent = _sent_files(snapshot, since, before.receipts, new.replaced)
+    for window in new.windows:
+        files = files_of_windows([window])
+        sent_before = [sent[path] for path in window.receipt.replaces if path in sent]
         if window.supersedes:
-            found += _unsent_superseding(window, files, before)
+            found += _unsent_superseding(window, files, sent_before)
         else:
-            found += _unsent(files, _ranges(before))
-    replaced = {path for window in windows for path in window.receipt.replaces}
-    return [file for file in found if file.path not in replaced]
+            found += _unsent(files, _ranges(sent_before))
+    return fold.live(found)
 
 
 Ranges = dict[TopicPartition, list[OffsetRange]]

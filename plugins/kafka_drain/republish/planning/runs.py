@@ -29,7 +29,7 @@ from kafka_drain.republish.planning.documents import (
 )
 from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
 from kafka_drain.storage.json_files import create_document, create_text, write_text
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import seal
 
 __all__ = ["OPENINGS", "RepublishRun", "list_runs", "run_key"]
@@ -79,10 +79,9 @@ class RepublishRun:
 
     def _plans(self) -> int:
         """Return the number of plans so far; only a run that hasn't opened gets another one."""
-        if not (self.folder / "plan.2.json").is_file():
-            return int((self.folder / "plan.json").is_file())
-        names = (entry.name for entry in self.folder.iterdir())
-        return max(int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name)))
+        names = list_folder(self.folder)
+        numbers = [int(found[1]) for name in names if (found := _NUMBERED.fullmatch(name))]
+        return max(numbers, default=int("plan.json" in names))
 
     def _plan_path(self, number: int) -> UPath:
         return self.folder / ("plan.json" if number <= 1 else f"plan.{number}.json")
@@ -203,8 +202,6 @@ def _read(path: UPath) -> bytes | None:
 
 def list_runs(root: UPath) -> Iterator[RepublishRun]:
     """Yield an archive's runs, sorted by key."""
-    folder = root / _FOLDER
-    if folder.is_dir():
-        for name in sorted(entry.name for entry in folder.iterdir()):
-            if name != OPENINGS:
-                yield RepublishRun(root, name)
+    for name in sorted(list_folder(root / _FOLDER)):
+        if name != OPENINGS:
+            yield RepublishRun(root, name)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
-from kafka_drain.windows.removal import replaced_by
 
 if TYPE_CHECKING:
     from kafka_drain.archive.snapshot import Snapshot
@@ -54,11 +53,10 @@ def refuse_already_replaced(plan: ReprocessPlan, snapshot: Snapshot) -> None:
         ArchiveError: Names the window, which belongs to a repair or to maintenance.
     """
     waiting = {path for group in plan.waiting.values() for path in group.replaces}
-    others = (window.receipt for window in snapshot.sealed if window.key not in plan.groups)
-    other = replaced_by(waiting, others)
-    if other is not None:
-        raise ArchiveError(
-            f"{plan.archive.root}: window {other.key} has replaced {len(other.files):,} files, "
-            f"such as {min(other.files)}, since the reprocess was started: it can't replace them "
-            f"any more. End it with {abandoning(plan.archive.root)}, and start again"
-        )
+    for key, taken in snapshot.fold.taken(waiting).items() if waiting else ():
+        if key not in plan.groups:
+            raise ArchiveError(
+                f"{plan.archive.root}: window {key} has replaced {len(taken):,} files, such "
+                f"as {min(taken)}, since the reprocess was started: it can't replace them any "
+                f"more. End it with {abandoning(plan.archive.root)}, and start again"
+            )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
@@ -209,6 +210,7 @@ def prepare_group(
     freeze_window(
         window,
         group.ranges,
+        kind=WindowKind.REPROCESS,
         replaces=group.replaces,
         file_format=plan.file_format,
         partition_by=plan.partition_by,

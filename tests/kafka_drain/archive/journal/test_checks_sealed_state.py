@@ -18,6 +18,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.checks import check_sealed_state, recreate_journal
 from kafka_drain.archive.journal.files import start_journal_anew
@@ -139,6 +140,7 @@ def write_window(
     freeze_window(
         window,
         {tp: [r] for tp, r in ranges.items()},
+        kind=WindowKind("backfill" if key[0].isdigit() else key.partition("_")[0]),
         replaces=paths,
         file_format="parquet",
         partition_by=["topic"],

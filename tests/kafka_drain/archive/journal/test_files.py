@@ -45,6 +45,35 @@ def test_note_sealed(tmp_path: Path) -> None:
     assert journal.noted.tips == {"generations/0001": Tip("3.json", 4, "a")}
 
 
+def test_note_sealed_known(tmp_path: Path) -> None:
+    """A journal that was read before is read again only if there is something to write."""
+    root = root_of(tmp_path)
+    note_sealed(root, window(1))
+    known = read_journal(root)
+    shutil.move(tmp_path / "journal", tmp_path / "elsewhere")
+
+    note_sealed(root, window(1), known)
+
+    with pytest.raises(ManifestInvalidError):
+        note_sealed(root, window(2), known)
+    shutil.move(tmp_path / "elsewhere", tmp_path / "journal")
+    note_sealed(root, window(2), known)
+    assert read_journal(root).newest == 2
+
+
+def test_note_sealed_known_without_head(tmp_path: Path) -> None:
+    """Of a run that was killed before it wrote the head, the next one writes it."""
+    root = root_of(tmp_path)
+    note_sealed(root, window(1))
+    (tmp_path / "journal.json").unlink()
+    known = read_journal(root)
+    assert known.head is None
+
+    note_sealed(root, window(1), known)
+
+    assert read_journal(root).head is not None
+
+
 def test_journal_stays_small(tmp_path: Path) -> None:
     """However much was sealed, a reader needs a few entries, and few are kept."""
     root = root_of(tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
@@ -56,6 +57,7 @@ def begun(pipeline: Pipeline) -> ReprocessPlan:
     freeze_window(
         window,
         group.ranges,
+        kind=WindowKind.REPROCESS,
         replaces=group.replaces,
         file_format="parquet",
         partition_by=["topic"],

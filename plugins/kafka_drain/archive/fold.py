@@ -1,0 +1,293 @@
+"""Which files of an archive are live, replaced or gone: a fold over the receipts of its windows.
+
+The receipts of generations only add files. Those of windows add files and replace others, so they
+decide about every file; the order of sealing doesn't matter, because no two windows replace the
+same file. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+
+__all__ = [
+    "Fate",
+    "Fold",
+    "Partition",
+    "SealedWindow",
+    "WindowKind",
+    "held_by",
+    "owner_of",
+    "owners_replaced",
+    "replaced_by",
+]
+
+#: A partition, and the id of the topic that its offsets belong to.
+Partition = tuple[TopicPartition, str]
+
+
+class WindowKind(str, Enum):
+    """Why a window was written; the value is the `kind` of its plan."""
+
+    BACKFILL = "backfill"
+    REPAIR = "repair"
+    REPROCESS = "reprocess"
+    COMPACTION = "compact"
+    RETENTION = "retention"
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether it replaces intact files, which are removed; a repair replaces damaged ones."""
+        return self.is_maintained or self is WindowKind.REPROCESS
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether maintenance creates it; until it is sealed, it can be discarded."""
+        return self in (WindowKind.COMPACTION, WindowKind.RETENTION)
+
+
+class Fate(Enum):
+    """What the windows have made of a sealed file."""
+
+    #: Readers get it.
+    LIVE = auto()
+    #: A repair, or a forced backfill, holds its records instead. The file, perhaps damaged, may
+    #: stay: only that backfill removes it, along with its whole window.
+    REPLACED = auto()
+    #: It was intact when a window replaced it, so maintenance or a reprocess removes it.
+    GONE = auto()
+
+
+class Sealed(Protocol):
+    """A sealed window: what the fold needs of it."""
+
+    @property
+    def key(self) -> str:
+        """The window's name."""
+
+    @property
+    def kind(self) -> WindowKind:
+        """Why it was written."""
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether its kind supersedes intact files; known even if its plan is lost."""
+
+    @property
+    def receipt(self) -> Receipt:
+        """Its receipt."""
+
+
+@dataclass(frozen=True)
+class SealedWindow:
+    """A sealed window as a plain value; see `Sealed`."""
+
+    receipt: Receipt
+    kind: WindowKind
+
+    @property
+    def key(self) -> str:
+        """The window's name."""
+        return self.receipt.window
+
+    @property
+    def supersedes(self) -> bool:
+        """Whether its kind supersedes intact files."""
+        return self.kind.supersedes
+
+
+class _HasPath(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
+W = TypeVar("W", bound=Sealed)
+F = TypeVar("F", bound=_HasPath)
+
+
+@dataclass(frozen=True)
+class Fold(Generic[W]):
+    """What some sealed windows make of an archive's files.
+
+    Attributes:
+        windows: The windows, by name.
+        deleted: Files, relative to the archive, to be treated as gone although no window replaces
+            them yet.
+    """
+
+    windows: tuple[W, ...]
+    deleted: frozenset[str] = frozenset()
+
+    def only(self, keys: Collection[str]) -> Fold[W]:
+        """Return what some of the windows make of the files."""
+        return replace(self, windows=tuple(w for w in self.windows if w.key in keys))
+
+    def without(self, paths: Iterable[str]) -> Fold[W]:
+        """Return what becomes of the files once some are deleted."""
+        return replace(self, deleted=self.deleted.union(paths))
+
+    def of_kind(self, *kinds: WindowKind) -> list[W]:
+        """Return the windows of some kinds."""
+        return [window for window in self.windows if window.kind in kinds]
+
+    @property
+    def superseding(self) -> list[W]:
+        """The windows that supersede intact files."""
+        return [window for window in self.windows if window.supersedes]
+
+    @cached_property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The windows' receipts."""
+        return tuple(window.receipt for window in self.windows)
+
+    @property
+    def by_time(self) -> list[Receipt]:
+        """The windows' receipts in the order of sealing."""
+        return sorted(self.receipts, key=lambda receipt: receipt.sealed_at)
+
+    @cached_property
+    def replaced(self) -> frozenset[str]:
+        """All files that aren't live, relative to the archive."""
+        return self.deleted | replaced_by(self.receipts)
+
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """The files that were intact when they were replaced: nothing needs them any more."""
+        return self.deleted | replaced_by(window.receipt for window in self.superseding)
+
+    @cached_property
+    def gone_by_owner(self) -> Mapping[str, int]:
+        """The number of gone files of each generation and window, by its folder."""
+        return Counter(map(owner_of, self.gone))
+
+    def fate(self, path: str) -> Fate:
+        """Return the fate of a sealed file."""
+        if path in self.gone:
+            return Fate.GONE
+        return Fate.REPLACED if path in self.replaced else Fate.LIVE
+
+    def live(self, files: Iterable[F]) -> list[F]:
+        """Return those of some files that readers get."""
+        return [file for file in files if file.path not in self.replaced]
+
+    def holds_records(self, receipt: Receipt) -> bool:
+        """Return whether readers get any file of a segment."""
+        return any(file.path not in self.replaced for file in receipt.files)
+
+    def is_gone(self, receipt: Receipt) -> bool:
+        """Return whether a segment had files, and all are gone; one without files proves gaps."""
+        return bool(receipt.files) and all(file.path in self.gone for file in receipt.files)
+
+    def replaced_by_whole(self, damaged: Mapping[str, Collection[str]]) -> frozenset[str]:
+        """Return the replaced files whose records windows still hold.
+
+        A damaged window vouches for nothing that it replaces, unless another one has repaired it in
+        turn. Readers skip such a file all the same: its records would be there only in part.
+
+        Args:
+            damaged: By window, those of its files that are gone or changed.
+        """
+        replaced: frozenset[str] = frozenset()
+        while True:
+            whole = (w for w in self.windows if replaced.issuperset(damaged.get(w.key, ())))
+            more = replaced_by(window.receipt for window in whole)
+            if more == replaced:
+                return replaced
+            replaced = more
+
+    def taken(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
+        """Return which of some files windows have replaced, by window."""
+        wanted = frozenset(paths)
+        found = {
+            window.key: wanted.intersection(window.receipt.replaces) for window in self.windows
+        }
+        return {key: files for key, files in found.items() if files}
+
+    def with_repairs(self, keys: Collection[str]) -> Fold[W]:
+        """Return some windows, and the repairs that hold records of theirs.
+
+        These repairs replace files of the windows or of such a repair; or the windows have replaced
+        files of theirs, and a killed run hasn't removed them.
+        """
+        repairs = [w for w in self.windows if w.receipt.replaces and w.kind is WindowKind.REPAIR]
+        found = self.only(keys)
+        while True:
+            held = {file.path for receipt in found.receipts for file in receipt.files}
+            more = {
+                w.key
+                for w in repairs
+                if held.intersection(w.receipt.replaces)
+                or any(file.path in found.replaced for file in w.receipt.files)
+            }
+            if more <= {window.key for window in found.windows}:
+                return found
+            found = self.only({*more, *(window.key for window in found.windows)})
+
+    @cached_property
+    def held(self) -> Mapping[Partition, list[OffsetRange]]:
+        """The offsets that windows cover, either with records or with explained gaps.
+
+        Those of a window whose files are all replaced stay: other windows hold them now.
+        """
+        return held_by(self.receipts)
+
+    def held_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return what windows cover of topics with the given ids; see `held`."""
+        return {
+            tp: ranges
+            for (tp, topic_id), ranges in self.held.items()
+            if topic_id == topic_ids.get(tp.topic, "")
+        }
+
+    def of_topics(self, topic_ids: Mapping[str, str]) -> list[W]:
+        """Return the windows that cover offsets of a topic with one of the given ids."""
+        return [
+            window
+            for window in self.windows
+            if any(
+                window.receipt.topics.get(part.tp.topic, "") == topic_ids.get(part.tp.topic, "")
+                for part in window.receipt.partitions
+            )
+        ]
+
+
+def replaced_by(windows: Iterable[Receipt]) -> frozenset[str]:
+    """Return the files that windows replace, relative to the archive."""
+    return frozenset(path for receipt in windows for path in receipt.replaces)
+
+
+def held_by(receipts: Iterable[Receipt]) -> dict[Partition, list[OffsetRange]]:
+    """Return the offsets that segments cover, either with records or with explained gaps."""
+    found: dict[Partition, list[OffsetRange]] = {}
+    for receipt in receipts:
+        for part in receipt.partitions:
+            key = part.tp, receipt.topics.get(part.tp.topic, "")
+            found.setdefault(key, []).append(part.range)
+    return {key: merge(ranges) for key, ranges in found.items()}
+
+
+def owner_of(path: str) -> str:
+    """Return the folder of the generation or window that a file or document belongs to."""
+    return "/".join(path.split("/")[:2])
+
+
+def owners_replaced(windows: Iterable[Receipt]) -> dict[str, frozenset[str]]:
+    """Return, by window, the owners of the files that it replaces, directly or transitively."""
+    direct = {receipt.window: frozenset(map(owner_of, receipt.replaces)) for receipt in windows}
+    found: dict[str, frozenset[str]] = {}
+    for window in direct:
+        reached: set[str] = set()
+        waiting = set(direct[window])
+        while waiting:
+            owner = waiting.pop()
+            reached.add(owner)
+            waiting |= direct.get(owner.removeprefix("windows/"), frozenset()) - reached
+        found[window] = frozenset(reached)
+    return found
