@@ -263,8 +263,9 @@ def _report_open(validation: _Validation, found: Found, answers: Answers, proof:
     report.findings += [windows.excuse(finding) for finding in found.sealed.findings]
     report.findings += answers.findings
     report.findings += orphan_findings(found.orphans)
-    report.findings += gap_findings(answers.gaps)
+    # A changed file comes before the offsets that are missing without it.
     report.findings += answers.contents.findings
+    report.findings += gap_findings(answers.gaps)
     report.findings += proof.findings
     report.add_sealed(state.generation, state.receipt, found.sealed.receipts)
     report.add_batches(found.newest[-CHARTED:])

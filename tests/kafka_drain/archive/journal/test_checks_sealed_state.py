@@ -55,6 +55,7 @@ from tests.kafka_drain.golden import (
     P1,
     add_batch,
     golden_cluster,
+    note_batch,
     open_next,
     row,
     sealed_copy,
@@ -400,7 +401,8 @@ def test_generations_overlap(how: str, tmp_path: Path) -> None:
     opened = open_next(archive, "parquet", ["topic"])
     start = {"flights": {"0": END - 2, "1": END - 2}}
     edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
-    add_batch(opened, 0, END - 2, END + 8)
+    paths = add_batch(opened, 0, END - 2, END + 8)
+    note_batch(opened, 0, paths, END - 2, END + 8)
 
     assert_found_twice(tmp_path / "archive", HOW[how], "segment_overlap")
 
