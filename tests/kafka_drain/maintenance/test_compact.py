@@ -89,7 +89,8 @@ def test_finish_compaction_source_changed(
 
     for attempt in ("run", "another"):
         job = compacted(made, compaction, tmp_path / attempt, value=b"VALUE")
-        with pytest.raises(ManifestInvalidError, match=f"file_changed: {path}"):
+        found = "file_missing" if change == "gone" else "file_changed"
+        with pytest.raises(ManifestInvalidError, match=f"{found}: {path}"):
             finish(made, compaction, job)
         remove_unsealed(made.archive, print)
 
