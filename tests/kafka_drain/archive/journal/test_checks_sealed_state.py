@@ -815,7 +815,7 @@ def test_drain_goes_on_without_window(what: str, copy: Path) -> None:
 def test_archive_of_older_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive that no journal was kept of is validated as ever, and gets its journal."""
     with monkeypatch.context() as patch:
-        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda root, noted: None)
+        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda *noted: None)
         archive = make_sealed(tmp_path / "archive")
     assert not (tmp_path / "archive" / "journal").exists()
 
@@ -833,7 +833,7 @@ def test_receipt_not_noted_yet(copy: Path) -> None:
     seal_rows(archive, "20120101T000000Z_20120101T010000Z", {P0: range(800, 810)})
     add_batch(archive.generation(2), 3, END + 30, END + 40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda root, noted: None)
+        patch.setattr("kafka_drain.proof.validation.note_sealed", lambda *noted: None)
         assert validated(archive).receipts_written == 1
 
     assert validated(archive, scope="open").receipts_written == 0
