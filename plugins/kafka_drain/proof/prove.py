@@ -228,8 +228,10 @@ def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Cl
             if gap.reason == GapReason.WINDOW:
                 left[gap.tp] += len(gap.range)
         for tp, offsets in each.part.ranges.items():
-            topic_id = evidence.identity.topics.get(tp.topic, "")
-            yield Claim(evidence.name, topic_id, tp, offsets, left=left[tp])
+            # Other topics may be unknown, or gone.
+            if len(offsets):
+                topic_id = evidence.identity.topics[tp.topic]
+                yield Claim(evidence.name, topic_id, tp, offsets, left=left[tp])
 
 
 def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Receipt]:

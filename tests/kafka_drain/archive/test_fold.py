@@ -42,7 +42,7 @@ def window(
 ) -> SealedWindow:
     """A window with files windows/<key>/0 and so on."""
     parts = [
-        SealedPartition(P0, r, len(r), None, None, None, None, {}, None, r.start, len(r), {})
+        SealedPartition.of(P0, r, len(r), None, None, None, None, {}, None, r.start, len(r), {})
         for r in ranges
     ]
     receipt = Receipt(

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import ATTEMPTS, GenerationState
+from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.watermarks import read_observations
 from kafka_drain.archive.window import Window
@@ -388,6 +392,8 @@ def test_read_state_receipt_corrupt(folder: Path, generation: Generation, name: 
 def retain(folder: Path, retention: str | None) -> None:
     """Note the sink's retention as a drain does."""
     document = json.loads((folder / "archive.json").read_text())
+    accepted = note_of_settings(document.get("isolation_level", "read_committed"), retention)
+    note_sealed(UPath(folder), Noted(documents=accepted))
     (folder / "archive.json").write_text(json.dumps(document | {"retention": retention}))
 
 

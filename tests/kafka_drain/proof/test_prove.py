@@ -96,7 +96,7 @@ def test_prove_receipts() -> None:
     ]
     assert [receipt.files_so_far.files for receipt in proof.receipts] == [1, 2, 3]
     assert [receipt.fingerprint for receipt in proof.receipts] == [f"{n:016x}" for n in range(3)]
-    assert {receipt.journal for receipt in proof.receipts} == {5}
+    assert {(receipt.generation, receipt.journal) for receipt in proof.receipts} == {(1, 5)}
     assert {receipt.sealed_at for receipt in proof.receipts} == {"2026-01-01T00:00:00.000+00:00"}
     assert proof.receipts[0].partitions[-1].kafka == KafkaBounds(0, 100, 100)
     assert not proof.findings
@@ -148,6 +148,9 @@ def test_prove_one_segment(is_sound: bool, agrees: bool, lives: bool, overlaps: 
     if is_sound and agrees:
         expected = Reason.SEGMENT_OVERLAP if lives else Reason.TOPIC_MADE_AGAIN
         assert reasons == ({expected} if overlaps or not lives else set())
+        assert proof.receipts == () or not reasons
+        if lives and overlaps:
+            assert "generations/0001" in str(proof.findings[0])
     else:
         assert not reasons
 
@@ -191,14 +194,18 @@ def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) ->
         (finding,) = proof.findings
         assert finding.reason == Reason.TOPIC_MADE_AGAIN
         assert finding.subject == f"generations/0001/checkpoint/offsets/{len(sealed)}"
+        said = f"batch {len(sealed)} isn't sealed: a topic was deleted or"
+        assert finding.detail.startswith(said)
+            f"batch {len(sealed)} isn't sealed: a topic was deleted or"
+        )
 
 
 def test_prove_beside_window() -> None:
     """Offsets that a window holds in the segment's place are no overlap."""
-    held = Gap(TP, OffsetRange(3, 5), GapReason.WINDOW)
-    claim = Claim("windows/w", "id-of-t", TP, OffsetRange(3, 5))
+    held = [Gap(TP, OffsetRange(n, n + 2), GapReason.WINDOW) for n in (3, 7)]
+    claims = [Claim("windows/w", "id-of-t", TP, gap.range) for gap in held]
 
-    proof = prove(evidence(1, checked=[segment(0, gaps=(held,))], claims=[claim]))
+    proof = prove(evidence(1, checked=[segment(0, gaps=tuple(held))], claims=claims))
 
     assert [receipt.last_batch for receipt in proof.receipts] == [0]
 
@@ -216,6 +223,13 @@ def test_topics_read_quiet() -> None:
     """A topic of which nothing was read may be gone."""
     assert topics_read(segment(0).part) == {"t"}
     assert sealed_batches(evidence(ids_now={"t": "id-of-t"})) == [0, 1, 2]
+
+
+def test_prove_unknown_quiet_topic() -> None:
+    """A topic whose id nothing names is no obstacle while nothing of it was read."""
+    identity = Identity("p", "cluster", {"t": "id-of-t"})
+
+    assert sealed_batches(evidence(identity=identity)) == [0, 1, 2]
 
 
 def test_damaged_batches() -> None:
@@ -240,6 +254,17 @@ def test_examine() -> None:
     assert [part.last_batch for part in examined.parts] == [0, 1]
     ((part, tp, ranges),) = examined.missing
     assert (part.last_batch, tp, ranges) == (1, TP, [OffsetRange(15, 20)])
+    assert not examined.findings
+
+
+def test_examine_after_sealed() -> None:
+    """What is sealed already isn't examined again."""
+    drained = Drained({TP: 10}, 1, 1, 1, Checkpoint({0: {TP: 10}, 1: {TP: 20}}))
+
+    examined = examine(drained, [data_file(1, 10, 20)])
+
+    assert [(part.first_batch, part.last_batch) for part in examined.parts] == [(1, 1)]
+    assert not examined.missing
     assert not examined.findings
 
 
