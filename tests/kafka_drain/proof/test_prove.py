@@ -97,6 +97,7 @@ def test_prove_receipts() -> None:
     assert [receipt.files_so_far.files for receipt in proof.receipts] == [1, 2, 3]
     assert [receipt.fingerprint for receipt in proof.receipts] == [f"{n:016x}" for n in range(3)]
     assert {receipt.journal for receipt in proof.receipts} == {5}
+    assert {receipt.generation for receipt in proof.receipts} == {1}
     assert {receipt.sealed_at for receipt in proof.receipts} == {"2026-01-01T00:00:00.000+00:00"}
     assert proof.receipts[0].partitions[-1].kafka == KafkaBounds(0, 100, 100)
     assert not proof.findings
@@ -191,6 +192,7 @@ def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) ->
         (finding,) = proof.findings
         assert finding.reason == Reason.TOPIC_MADE_AGAIN
         assert finding.subject == f"generations/0001/checkpoint/offsets/{len(sealed)}"
+        assert f"batch {len(sealed)} isn't sealed: a topic was deleted or" in finding.detail
 
 
 def test_prove_beside_window() -> None:
@@ -201,6 +203,20 @@ def test_prove_beside_window() -> None:
     proof = prove(evidence(1, checked=[segment(0, gaps=(held,))], claims=[claim]))
 
     assert [receipt.last_batch for receipt in proof.receipts] == [0]
+
+
+def test_prove_beside_windows() -> None:
+    """Nor are those of several windows together; a window that holds more is."""
+    held = tuple(Gap(TP, OffsetRange(at, at + 2), GapReason.WINDOW) for at in (1, 4, 7))
+    claims = [Claim(f"windows/{g.range.start}", "id-of-t", TP, g.range) for g in held]
+    checked = [segment(0, gaps=held)]
+
+    assert sealed_batches(evidence(1, checked=checked, claims=claims)) == [0]
+    more = Claim("windows/more", "id-of-t", TP, OffsetRange(9, 10))
+    proof = prove(evidence(1, checked=checked, claims=[*claims, more]))
+    assert proof.receipts == ()
+    assert [finding.reason for finding in proof.findings] == [Reason.SEGMENT_OVERLAP]
+    assert "generations/0001" in str(proof.findings[0])
 
 
 def test_prove_acknowledged() -> None:
@@ -241,6 +257,13 @@ def test_examine() -> None:
     ((part, tp, ranges),) = examined.missing
     assert (part.last_batch, tp, ranges) == (1, TP, [OffsetRange(15, 20)])
     assert not examined.findings
+
+
+def test_examine_from_batch() -> None:
+    """Batches that are sealed aren't looked at again."""
+    drained = Drained({TP: 10}, 1, 1, 1, Checkpoint({0: {TP: 10}, 1: {TP: 20}}))
+
+    assert [p.last_batch for p in examine(drained, [data_file(1, 10, 20)]).parts] == [1]
 
 
 @pytest.mark.parametrize("last_listed", [None, 0, 1, 2])
