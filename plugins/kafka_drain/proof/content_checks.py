@@ -132,7 +132,7 @@ def compare_content(
     if read is None:
         return Content.PENDING if is_draining else Content.UNKNOWN
     lacking = _lacking(read, held)
-    if held.records > read.records or min(lacking.values(), default=0) < 0:
+    if held.records > read.records or any(number < 0 for number in lacking.values()):
         return Content.MORE
     if held.records < read.records:
         return Content.UNKNOWN if _is_excused(lacking, excuse) else Content.FEWER

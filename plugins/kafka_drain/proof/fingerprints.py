@@ -66,11 +66,12 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
     records, fingerprint = document.get("records"), document.get("fingerprint")
     if type(records) is not int or records < 0 or not isinstance(fingerprint, str):
         return None
-    with suppress(ValueError, TypeError, KeyError, AttributeError):
+    with suppress(ValueError, TypeError, KeyError):
         by_partition = None
         if "by_partition" in document:
             by_partition = from_spark_json(document["by_partition"])
-            if sum(by_partition.values()) != records or min(by_partition.values(), default=0) < 0:
+            numbers = by_partition.values()
+            if sum(numbers) != records or any(number < 0 for number in numbers):
                 return None
         ranges = None
         if "end" in document:

@@ -93,7 +93,16 @@ def test_archive_status_order() -> None:
         )
     ]
 
-    assert ranks == sorted(set(ranks))
+    assert ranks == sorted(set(ranks)) == list(range(5))
+    failed = standing_of(
+        is_readable=YES,
+        verdict=None,
+        last=FAILED,
+        is_older=NO,
+        expires_soon=NO,
+        has_unknown=NO,
+    )
+    assert failed.rank == 1
 
 
 @pytest.mark.parametrize(
@@ -195,6 +204,7 @@ def test_proof_of(seen: tuple[bool, str | None, bool, bool]) -> None:
             ({"control": 9, "expired": 1, "lost": 2}, records, proof, "lost")
             for records, proof in product((YES, NO), (Proof.PROVEN, Proof.UNPROVEN))
         ),
+        ({"expired": 3, "lost": 2}, YES, Proof.PROVEN, "expired"),
         *(
             (gaps, records, Proof.DAMAGED, "damaged")
             for gaps, records in product(({}, {"control": 2}, {"lost": 2}), (YES, NO))

@@ -118,6 +118,7 @@ def test_compare_content_partition_unknown_to_one_side() -> None:
     read = Taken(3, A, {T0: 3})
 
     assert compare_content(read, Taken(3, A, {T1: 3})) is Content.MORE
+    assert compare_content(read, Taken(3, A, {T0: 2, T1: 1})) is Content.MORE
     assert compare_content(read, Taken(2, A, {T0: 2})) is Content.FEWER
     assert compare_content(read, Taken(0, A, {}), excuse=Excuse({T0: 3})) is Content.UNKNOWN
     assert compare_content(Taken(0, A, {}), Taken(0, A, {})) is Content.EQUAL

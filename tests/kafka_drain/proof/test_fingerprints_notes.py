@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Taken
-from kafka_drain.proof.fingerprints import BatchNote, notes_fit, parse_note
+from kafka_drain.proof.fingerprints import BatchNote, combined, notes_fit, parse_note
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Bounds = Mapping[TopicPartition, tuple[int, int]]
@@ -77,3 +77,89 @@ def test_parse_note_older_release() -> None:
     document = {"batch": 7, "records": 0, "fingerprint": "f" * 16}
 
     assert parse_note(document) == BatchNote(Taken(0, "f" * 16), None, {})
+
+
+GOOD = {"records": 3, "fingerprint": "00000000000000ab"}
+
+
+@pytest.mark.parametrize(
+    ("more", "taken"),
+    [
+        ({"fingerprint": "0" * 16}, Taken(3, "0" * 16)),
+        ({"fingerprint": "f" * 16}, Taken(3, "f" * 16)),
+        ({"records": 0, "by_partition": "{}"}, Taken(0, "00000000000000ab", {})),
+        ({"by_partition": '{"t":{"0":3,"1":0}}'}, Taken(3, "00000000000000ab", {P0: 3, P1: 0})),
+    ],
+)
+def test_parse_note_limits(more: dict[str, object], taken: Taken) -> None:
+    """The smallest and the largest values are valid."""
+    found = parse_note(GOOD | more)
+
+    assert found is not None
+    assert found.taken == taken
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"records": "3"},
+        {"records": 3.0},
+        {"records": True},
+        {"records": -1},
+        {"records": None},
+        {"fingerprint": 7},
+        {"fingerprint": None},
+        {"fingerprint": "no number"},
+        {"fingerprint": "-1"},
+        {"fingerprint": "1" + "0" * 16},
+        {"by_partition": 7},
+        {"by_partition": "no JSON"},
+        {"by_partition": "[]"},
+        {"by_partition": '{"t":{"0":2}}'},
+        {"by_partition": '{"t":{"0":4}}'},
+        {"by_partition": '{"t":{"0":4,"1":-1}}'},
+        {"by_partition": "{}"},
+        {"end": '{"t":{"0":9}}'},
+        {"start": '{"t":{"0":9}}', "end": '{"t":{"0":2}}'},
+        {"start": "{}", "end": 7},
+        {"start": "{}", "end": "no JSON"},
+        {"skipped": 7},
+        {"skipped": [7]},
+        {"skipped": [{}]},
+        {"skipped": [{"topic": "t", "partition": 0, "start": 4, "end": 2}]},
+        {"skipped": {"topic": "t"}},
+    ],
+    ids=str,
+)
+def test_parse_note_not_valid(more: dict[str, object]) -> None:
+    """A note that contradicts itself, or is of another form, says nothing."""
+    assert parse_note(GOOD) is not None
+    assert parse_note(GOOD | more) is None
+
+
+@pytest.mark.parametrize("missing", ["records", "fingerprint"])
+def test_parse_note_lacks(missing: str) -> None:
+    """What Spark read is always there."""
+    assert parse_note({key: value for key, value in GOOD.items() if key != missing}) is None
+
+
+def test_combined() -> None:
+    """Several batches' notes say together what was read, and what Kafka had no longer."""
+    ranges = {P0: OffsetRange(0, 9)}
+    first = BatchNote(
+        Taken(2, f"{1:016x}", {P0: 2}),
+        {P0: OffsetRange(0, 4)},
+        {P0: [OffsetRange(0, 1), OffsetRange(2, 3)]},
+    )
+    second = BatchNote(
+        Taken(3, f"{2:016x}", {P0: 3}),
+        {P0: OffsetRange(4, 9)},
+        {P0: [OffsetRange(1, 2)], P1: [OffsetRange(5, 6)]},
+    )
+
+    assert combined([first, second], ranges) == BatchNote(
+        Taken(5, f"{3:016x}", {P0: 5}),
+        ranges,
+        {P0: [OffsetRange(0, 3)], P1: [OffsetRange(5, 6)]},
+    )
+    assert combined([first], ranges) is None

@@ -83,3 +83,8 @@ def test_read_from_damaged(tmp_path: Path, content: str) -> None:
     (tmp_path / "generations" / "0001" / "read_from.json").write_text(content)
 
     assert read_from(generation) is None
+
+
+def test_life_text() -> None:
+    """A life is shown as its value."""
+    assert [str(life) for life in Life] == ["same", "other", "unknown"]
