@@ -94,7 +94,7 @@ def test_archive_status_order() -> None:
     ]
 
     assert ranks == sorted(set(ranks)) == list(range(5))
-    failed = standing_of(
+    failed = archive_status(
         is_readable=YES,
         verdict=None,
         last=FAILED,
