@@ -278,6 +278,7 @@ def compile_spec(
         planned_end=to_spark_json(plan.end),
         result_path=str(folder / "result.json"),
         secrets_path=secrets_path,
+        archive=hadoop_path(plan.archive.root),
     )
 
 
