@@ -158,9 +158,10 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
     print(f"drain {spec.pipeline}: {planned:,} offsets planned", flush=True)
     progress = Progress("offsets", planned)
-    batches = Batches(start)
     session = session_for(spark, spec)
     running = running_query(session, spec)
+    # A query that ran already may have run the archive's very first batch.
+    batches = Batches(first_offsets(spec) if running else start)
     query = running or start_query(session, spec)
     adopted = {"query_id": query.id, "adopted": running is not None} if is_remote(session) else {}
     try:
@@ -224,6 +225,11 @@ def running_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery | No
             print(f"drain {spec.pipeline}: stopping query {query.id}: it isn't needed", flush=True)
             query.stop()
     return found
+
+
+def first_offsets(spec: DrainSpec) -> dict[TopicPartition, int]:
+    """Return where the very first batch of the spec's checkpoint starts."""
+    return from_spark_json(spec.reader_options["startingOffsets"])
 
 
 def query_name(session: SparkSession, spec: DrainSpec) -> str:

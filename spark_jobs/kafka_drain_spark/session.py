@@ -126,14 +126,13 @@ def own_session(spark: SparkSession, key: str) -> SparkSession:
 def _remote_session(session_id: str) -> SparkSession:
     conf: dict[str, str] = settings()["conf"]
     address = f"{os.environ['SPARK_REMOTE']};session_id={session_id}"
-    builder = SparkSession.builder.remote(address)
-    with warnings.catch_warnings():
-        # What a session can't set, it says so; checked below.
-        warnings.simplefilter("ignore")
-        for name, value in {**conf, "spark.sql.redaction.string.regex": _REDACTION}.items():
-            builder = builder.config(name, value)
-        session: Any = builder.create()
+    session: Any = SparkSession.builder.remote(address).create()
     _retry(session, **_RETRIES)
+    with warnings.catch_warnings():
+        # What a session can't set, the server says as a warning; it is checked below.
+        warnings.simplefilter("ignore")
+        redacted = {"spark.sql.redaction.string.regex": _REDACTION}
+        session.conf._set_all(configs={**conf, **redacted}, silent=True)
     check_conf(conf, session.conf.getAll)
     found: SparkSession = session
     return found

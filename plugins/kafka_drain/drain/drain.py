@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import (
     check_spark_version,
     for_offsets,
+    is_for_connect,
     kafka_options,
     prepare_application,
 )
@@ -45,6 +47,9 @@ from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_
 from kafka_drain.storage.paths import hadoop_path
 
 __all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain", "run_drain"]
+
+#: How often what seems to be damage is looked at, beside a query that may be writing.
+LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class DrainJob(SparkJob):
         """
         result = super().result()
         fingerprints = result.pop("fingerprints", [])
-        generation = _leave_fingerprints(self.plan, fingerprints)
+        generation = _leave_fingerprints(self.plan, fingerprints, result.get("adopted", False))
         if generation is not None:
             _confirm_topics(self, generation, max(each["batch"] for each in fingerprints))
         return {"archive": str(self.plan.archive.root), **result}
@@ -85,7 +90,8 @@ class DrainJob(SparkJob):
         """Record the fingerprints of the committed batches, and return the job's error."""
         # On a full disk, the drain's own error is more useful.
         with suppress(ArchiveError, OSError):
-            _leave_fingerprints(self.plan, result.get("fingerprints", []))
+            fingerprints = result.get("fingerprints", [])
+            _leave_fingerprints(self.plan, fingerprints, result.get("adopted", False))
         return super().failed(result)
 
     def too_far(self) -> list[str]:
@@ -128,7 +134,9 @@ def open_drain(
     """
     root = Archive.at(pipeline.archive).root
     try:
-        check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        check_beside_query(
+            lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # A concurrent drain's writes can look like damage.
         refuse_while_held(root, clock=clock)
@@ -178,6 +186,26 @@ def check_drain(
     return DrainJob(application, Path(spec.result_path), plan, values, cluster)
 
 
+def check_beside_query(check: Callable[[], DrainJob], pause: float = 1.0) -> DrainJob:
+    """Check a drain; on Spark Connect, look again at what seems to be damage.
+
+    A query that a killed client left may write between two reads. Real damage stays.
+
+    Args:
+        check: Checks everything.
+        pause: Seconds between two looks.
+
+    Raises:
+        KafkaDrainError: When a check fails.
+    """
+    for _ in range(LOOKS if is_for_connect() else 0):
+        try:
+            return check()
+        except CheckpointError:
+            time.sleep(pause)
+    return check()
+
+
 def prepare_drain(
     pipeline: Pipeline,
     cluster: KafkaCluster,
@@ -199,7 +227,9 @@ def prepare_drain(
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
-    job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    job = check_beside_query(
+        lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    )
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
     # Only documents that no other command writes.
@@ -344,19 +374,19 @@ def nothing_new(plan: DrainPlan) -> dict[str, Any]:
 
 
 def _leave_fingerprints(
-    plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]]
+    plan: DrainPlan, fingerprints: Sequence[Mapping[str, Any]], adopted: bool
 ) -> Generation | None:
     """Record what Spark read of each batch, for validation; return None when it read nothing."""
     if not fingerprints:
         return None
     generation = plan.generation or plan.archive.generation(1)
-    read = read_batches(fingerprints, plan.last_listed)
+    read = read_batches(fingerprints, plan.last_listed, adopted)
     write_fingerprints(generation, read, plan.skipped)
     return generation
 
 
 def read_batches(
-    fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None
+    fingerprints: Iterable[Mapping[str, Any]], last_listed: int | None, adopted: bool = False
 ) -> list[Mapping[str, Any]]:
     """Leave out the batches that Spark skipped and therefore reports without records.
 
@@ -366,10 +396,13 @@ def read_batches(
 
     Args:
         fingerprints: `batch`, `records` and `fingerprint` of each batch of the query.
-        last_listed: The last batch that the manifest listed before the query; None for none.
+        last_listed: The last batch that the manifest listed at preflight; None for none.
+        adopted: Whether the query ran before preflight, and may have read listed batches itself.
     """
     listed = -1 if last_listed is None else last_listed
-    return [each for each in fingerprints if each["batch"] > listed]
+    return [
+        each for each in fingerprints if each["batch"] > listed or (adopted and each["records"] > 0)
+    ]
 
 
 def _confirm_topics(job: DrainJob, generation: Generation, last_batch: int) -> None:

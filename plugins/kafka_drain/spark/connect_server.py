@@ -24,7 +24,7 @@ from kafka_drain.spark.submit import (
     store_jars,
 )
 
-__all__ = ["ServerOptions", "run_server", "server_command"]
+__all__ = ["ServerOptions", "require_free", "run_server", "server_command"]
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -114,7 +114,7 @@ def run_server(
         raise MachineError("only pyspark-client is installed; a server needs pyspark itself")
     connector = connector_jars(is_needed=True)
     jars = [*options.jars, *(store_jars() if options.with_store else ())]
-    _require_free(options)
+    require_free(options)
     archive = find_class_archive(archive_name(machine_java, spark_home(), connector))
     command = server_command(
         ServerOptions(**{**vars(options), "jars": jars}),
@@ -159,7 +159,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.kill()
 
 
-def _require_free(options: ServerOptions) -> None:
+def require_free(options: ServerOptions) -> None:
+    """Require that nothing listens on a server's port yet.
+
+    Raises:
+        ConfigError: When something does, or the address isn't this machine's.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -13,7 +13,7 @@ from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, SparkJobError
 from kafka_drain.spark.errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
-from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.runner import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = ["SparkJob", "private_folder"]
@@ -50,6 +50,8 @@ class SparkJob:
         """
         try:
             runner(self.application)
+        except NoServerError:
+            raise
         except SparkJobError:
             # Prefer the error in the result; without one, the exit code is all there is.
             self.result()

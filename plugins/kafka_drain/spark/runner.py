@@ -20,6 +20,7 @@ from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = [
+    "NoServerError",
     "SparkConnect",
     "SparkConnection",
     "SparkProcess",
@@ -31,6 +32,10 @@ __all__ = [
 
 #: Time that a Spark Connect server has to accept a connection.
 _CONNECT_SECONDS = 10.0
+
+
+class NoServerError(SparkJobError):
+    """Raised when no Spark Connect server answers, so that nothing was run."""
 
 
 class SparkRunner(Protocol):
@@ -170,7 +175,8 @@ class SparkConnect(SparkProcess):
         """Run an application.
 
         Raises:
-            SparkJobError: When the server doesn't answer, or the application failed.
+            NoServerError: When the server doesn't answer.
+            SparkJobError: When the application failed.
         """
         address = ConnectAddress.parse(self._connection.master)
         _require_server(address)
@@ -205,12 +211,12 @@ def _require_server(address: ConnectAddress) -> None:
     """Require that something listens: pyspark would try for ten minutes.
 
     Raises:
-        SparkJobError: When nothing does.
+        NoServerError: When nothing does.
     """
     try:
         socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
     except OSError as error:
-        raise SparkJobError(
+        raise NoServerError(
             f"no Spark Connect server answers at {address}: {error}; start one with "
             "`kafka-drain spark-server`, or correct the master"
         ) from error

@@ -25,6 +25,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
 from kafka_drain.spark.connect import is_connect
+from kafka_drain.spark.errors import OF_THE_SERVER
 from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.storage.s3 import spark_conf_for
@@ -34,6 +35,7 @@ __all__ = [
     "connector_jars",
     "for_master",
     "for_offsets",
+    "is_for_connect",
     "java_options_elsewhere",
     "kafka_options",
     "prepare_application",
@@ -60,6 +62,11 @@ def for_master(master: str) -> Iterator[None]:
         yield
     finally:
         _ON_CONNECT.reset(token)
+
+
+def is_for_connect() -> bool:
+    """Return whether `for_master` named a Spark Connect server."""
+    return _ON_CONNECT.get()
 
 
 @dataclass(frozen=True)
@@ -242,7 +249,7 @@ def prepare_application(
         ConfigError: When the pipeline names jars, but the master is a Spark Connect server.
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
-    if _ON_CONNECT.get():
+    if is_for_connect():
         return _for_connect(name, kind, spec_path, pipeline, folder, fixed or {})
     machine_java = java.require_java()
     if not (spark_home() / "jars").is_dir():
@@ -306,7 +313,7 @@ def _for_connect(
         conf={key: str(value) for key, value in conf.items()},
         jars=[],
         py_files=_zip_packages(path, folder),
-        driver_memory="the server's",
+        driver_memory=OF_THE_SERVER,
         environment={},
         on_connect=True,
     )

@@ -17,13 +17,20 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
+    check_beside_query,
     compile_spec,
     open_drain,
     prepare_drain,
     read_batches,
 )
 from kafka_drain.drain.preflight import DrainPlan
-from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.errors import (
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    KafkaDrainError,
+    SparkJobError,
+)
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -32,6 +39,7 @@ from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.submit import for_master
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -247,6 +255,53 @@ def test_read_batches(last_listed: int | None, left: list[int]) -> None:
     taken = [{"batch": batch, "records": 0, "fingerprint": "0" * 16} for batch in range(3)]
 
     assert [each["batch"] for each in read_batches(taken, last_listed)] == left
+
+
+@pytest.mark.parametrize(
+    ("last_listed", "left"), [(None, [0, 1, 2]), (0, [0, 1, 2]), (1, [0, 2]), (2, [0]), (7, [0])]
+)
+def test_read_batches_of_adopted_query(last_listed: int | None, left: list[int]) -> None:
+    """A query from before preflight has read listed batches itself, unless it skipped them."""
+    taken = [
+        {"batch": batch, "records": 0 if batch else 9, "fingerprint": "0" * 16}
+        for batch in range(3)
+    ]
+
+    assert [each["batch"] for each in read_batches(taken, last_listed, adopted=True)] == left
+
+
+@pytest.mark.parametrize(
+    ("master", "failures", "checks"),
+    [
+        ("sc://h", [], 1),
+        ("sc://h", [CheckpointError], 2),
+        ("sc://h", [CheckpointError] * 3, 4),
+        ("sc://h", [CheckpointError] * 4, None),
+        ("sc://h", [DataLossError], None),
+        ("local[2]", [], 1),
+        ("local[2]", [CheckpointError], None),
+    ],
+)
+def test_check_beside_query(
+    master: str, failures: list[type[KafkaDrainError]], checks: int | None
+) -> None:
+    """What a query on a server was just writing isn't damage; what stays is, and elsewhere too."""
+    made: list[int] = []
+    job: Any = object()
+
+    def check() -> Any:
+        made.append(1)
+        if len(made) <= len(failures):
+            raise failures[len(made) - 1]("damaged")
+        return job
+
+    with for_master(master):
+        if checks is None:
+            with pytest.raises(failures[0]):
+                check_beside_query(check, pause=0)
+        else:
+            assert check_beside_query(check, pause=0) is job
+            assert len(made) == checks
 
 
 # the archive's note of the sink's retention
