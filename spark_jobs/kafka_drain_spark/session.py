@@ -172,8 +172,8 @@ def close_session(spark: SparkSession) -> None:
         session_id=client._session_id, client_type=client._builder.userAgent, allow_reconnect=True
     )
     request.user_context.user_id = client._user_id
+    # The client isn't closed: that would end the threads that all of pyspark's clients share.
     client._stub.ReleaseSession(request, metadata=client._builder.metadata())
-    client.close()
 
 
 def stop(spark: SparkSession) -> None:
