@@ -9,14 +9,14 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real components; those that need a store or a cluster have targets of their own.
-HERE := integration and not (store or cluster)
+# Tests with real components; those that need a store, a cluster or a Connect server have targets of their own.
+HERE := integration and not (store or cluster or connect)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 demo ui stop broker test test-airflow2-spark35 test-pythons test-s3 test-stores test-clusters test-connect matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -50,6 +50,10 @@ test-stores: class-archive ## run the tests of Spark on an object store, against
 
 test-clusters: class-archive ## run the tests that kill nodes of a three-broker and of a Spark cluster: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m cluster $(WITH_PARTS)
+
+test-connect: class-archive ## run the jobs on a Spark Connect server, from a client without Java and pyspark: 5 minutes
+	@sh scripts/connect_client.sh .venv-connect
+	@TESTS_CONNECT_PYTHON=$(CURDIR)/.venv-connect/bin/python $(PYTHON_ENV) -m pytest -m connect tests/integration
 
 test-airflow2-spark35: setup-airflow2 ## run the tests on Airflow 2.11.2 and Spark 3.5.7, in .venv-airflow2
 	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"

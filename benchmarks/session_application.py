@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.spark.job_spec import DrainSpec, write_private
 from kafka_drain_spark.drain import run_drain
-from kafka_drain_spark.job import forget_numpy
+from kafka_drain_spark.session import forget_numpy
 
 
 def main() -> None:

@@ -71,6 +71,7 @@ SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
 
 # The jobs whose tasks run our own code on executors: they read files, one sends to Kafka as well.
 ON_EXECUTORS = {
+    "kafka_drain_spark.executors": SPARK_SIDE | {"pyarrow"},
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
     "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},
 }

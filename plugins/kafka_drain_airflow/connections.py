@@ -32,6 +32,7 @@ __all__ = [
     "require_connection",
     "schema_registry",
     "spark_connection",
+    "spark_engine",
     "terminal_errors_fail",
 ]
 
@@ -127,13 +128,16 @@ def require_connection(conn_id: str, kind: str, needs: str) -> None:
 
 
 def spark_connection(conn_id: str) -> SparkConnection:
-    """Return the settings of a connection of type Spark, read as Airflow's own provider reads them.
+    """Return the settings of a connection of type Spark or Spark Connect.
+
+    Airflow's own provider reads them in the same way.
 
     Raises:
         ConfigError: If the connection doesn't exist (Airflow's provider would fall back to YARN),
             it names no master, the driver wouldn't run on this machine, or a setting isn't
             accepted.
     """
+    from kafka_drain.spark.connect import is_connect
     from kafka_drain.spark.runner import SparkConnection
 
     require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
@@ -142,6 +146,8 @@ def spark_connection(conn_id: str) -> SparkConnection:
     who = f"the Airflow connection {conn_id!r}"
     if not connection.host:
         raise ConfigError(f"{who} has no host; expected the Spark master, for example local[*]")
+    if connection.conn_type == "spark_connect" or is_connect(_master(connection)):
+        return _connect_server(connection)
     if (mode := extra.get("deploy-mode")) not in (None, "", "client"):
         raise ConfigError(
             f"{who} has deploy-mode {mode!r}; accepted: client. The driver reads its job spec from "
@@ -164,6 +170,37 @@ def spark_connection(conn_id: str) -> SparkConnection:
     except ValueError as error:
         raise ConfigError(f"{who} has a keytab that isn't valid base64") from error
     return SparkConnection(_master(connection), options, binary, keytab)
+
+
+def _connect_server(connection: Any) -> SparkConnection:
+    """Return the settings of a Spark Connect server: the password is the token."""
+    from kafka_drain.spark.connect import SCHEME, ConnectAddress
+    from kafka_drain.spark.runner import SparkConnection
+
+    place = connection.host.removeprefix(SCHEME)
+    host, found, rest = place.partition("/")
+    port = f":{connection.port}" if connection.port else ""
+    address = ConnectAddress.parse(f"{SCHEME}{host}{port}{found}{rest}")
+    given = {"user_id": connection.login, "use_ssl": connection.extra_dejson.get("use_ssl")}
+    more = {name: str(value) for name, value in given.items() if value not in (None, "")}
+    address = ConnectAddress(address.host, address.port, {**address.parameters, **more})
+    return SparkConnection(address.master, token=connection.password or "")
+
+
+@contextmanager
+def spark_engine(pipeline: Pipeline) -> Iterator[None]:
+    """Let the body prepare applications for the master of the pipeline's Spark connection.
+
+    A connection that doesn't exist or isn't accepted is reported when an application is run.
+    """
+    from kafka_drain.spark.submit import for_master
+
+    try:
+        master = spark_connection(pipeline.spark_conn_id).master
+    except ConfigError:
+        master = ""
+    with for_master(master):
+        yield
 
 
 def _master(connection: Any) -> str:

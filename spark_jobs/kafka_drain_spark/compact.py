@@ -15,7 +15,8 @@ from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.job import JobFailed
-from kafka_drain_spark.tasks import records_read
+from kafka_drain_spark.session import require_source
+from kafka_drain_spark.tasks import finished_tasks, records_read
 
 __all__ = ["run_compact"]
 
@@ -30,8 +31,10 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
 
     Raises:
         JobFailed: When the records read back differ from the source records.
+        MachineError: When a Spark Connect server can't read or write what is needed.
     """
     began = time.monotonic()
+    require_source(spark, spec.file_format, *{each["file_format"] for each in spec.sources})
     records = read_files(spark, spec.sources)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
@@ -50,7 +53,11 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     save = Background(lambda: writer.mode("overwrite").save(spec.path))
     progress = Progress("records", spec.records)
     while not save.ended(PROGRESS_SECONDS):
-        print(progress.line(f"compact {spec.window}", records_read(spark)), flush=True)
+        read = records_read(spark)
+        if read is None:
+            print(f"compact {spec.window}: {finished_tasks(spark):,} tasks finished", flush=True)
+        else:
+            print(progress.line(f"compact {spec.window}", read), flush=True)
     before = fingerprint_of(observation.get)
     written = read_files(
         spark,

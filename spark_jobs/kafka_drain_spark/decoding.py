@@ -23,6 +23,7 @@ __all__ = [
     "count_columns",
     "counts_line",
     "decoded_columns",
+    "sources_of",
     "total_counts",
     "with_decoded",
 ]
@@ -62,6 +63,11 @@ def with_decoded(records: DataFrame, values: Mapping[str, Any] | None) -> DataFr
         said = "values.columns" if _is_json(values) else "values.reader_schema"
         message = f"{said} can't be converted to columns: {explain(error)}; correct it"
         raise JobFailed(message) from error
+
+
+def sources_of(file_format: str, values: Mapping[str, Any] | None) -> set[str]:
+    """Return the formats that Spark must know to write decoded records to files."""
+    return {file_format} | ({"avro"} if values is not None and not _is_json(values) else set())
 
 
 def decoded_columns(spark: SparkSession, values: Mapping[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,6 +25,7 @@ from kafka_drain_spark.decoding import (
     COUNTED,
     count_columns,
     counts_line,
+    sources_of,
     total_counts,
     with_decoded,
 )
@@ -37,6 +39,13 @@ from kafka_drain_spark.fingerprint import (
 from kafka_drain_spark.internal_topics import find_internal_topics
 from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
 from kafka_drain_spark.note_files import NoteFiles
+from kafka_drain_spark.session import (
+    close_session,
+    is_remote,
+    own_session,
+    progress_reports,
+    require_source,
+)
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
@@ -56,6 +65,8 @@ class Batches:
         start: Start offsets of the query's very first batch, which Spark's report doesn't include.
         first_unlisted: The first batch that the manifest didn't list before the query.
         skipped: Offsets that Kafka no longer had when the drain started, as a note has them.
+        adopted: Whether the query ran before the manifest was looked at, so that it may have read
+            listed batches itself.
     """
 
     def __init__(
@@ -63,19 +74,18 @@ class Batches:
         start: dict[TopicPartition, int],
         first_unlisted: int = 0,
         skipped: Sequence[Mapping[str, Any]] = (),
+        *,
+        adopted: bool = False,
     ) -> None:
         self._start = start
+        self._adopted = adopted
         self._first_unlisted = first_unlisted
         self._skipped = list(skipped)
         self._reports: dict[int, dict[str, Any]] = {}
 
     def update(self, query: StreamingQuery) -> None:
         """Add the query's recent progress reports."""
-        # pyspark's `recentProgress` turns offsets into the repr of a dict, so read the JSON.
-        for java_report in query._jsq.recentProgress():
-            if java_report.batchId() in self._reports:
-                continue
-            report = json.loads(java_report.json())
+        for report in progress_reports(query, self._reports):
             source = report["sources"][0]
             if source["endOffset"] is not None and source["startOffset"] != source["endOffset"]:
                 self._reports[report["batchId"]] = report
@@ -123,8 +133,14 @@ class Batches:
                 **skipped,
             }
             for batch, report in sorted(self._reports.items())
-            if batch >= self._first_unlisted and report.get("observedMetrics", {}).get(NAME)
+            if report.get("observedMetrics", {}).get(NAME) and self._has_read(batch, report)
         ]
+
+    def _has_read(self, batch: int, report: dict[str, Any]) -> bool:
+        """Return whether the query has read a batch itself, and not skipped it."""
+        if batch >= self._first_unlisted:
+            return True
+        return self._adopted and report["observedMetrics"][NAME]["records"] > 0
 
     def _read(self, report: dict[str, Any]) -> dict[str, str]:
         start = self._source_offsets(report, "startOffset") or self._start
@@ -164,25 +180,46 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
-        avg), start and end (Spark's JSON form), notes (of each batch), and if values are
-        decoded, values (counts of decoded and undecoded ones).
+        avg), start and end (Spark's JSON form), notes (of each batch), if values are decoded,
+        values (counts of decoded and undecoded ones), and on a Spark Connect server query_id and
+        adopted (whether the query ran already).
 
     Raises:
         JobFailed: When Spark can't create the columns that `values` asks for, or the query failed;
             contains the notes of the batches committed before.
+        MachineError: When a Spark Connect server can't read or write what is needed.
     """
     start = from_spark_json(spec.start)
     planned = count(r for _, r in ranges_between(start, from_spark_json(spec.planned_end)))
     print(f"drain {spec.pipeline}: {planned:,} offsets planned", flush=True)
     progress = Progress("offsets", planned)
-    batches = Batches(start, spec.first_unlisted, spec.skipped)
-    query = start_query(spark, spec)
+    session = session_for(spark, spec)
+    running = running_query(session, spec)
+    # A query that ran already may have run the archive's very first batch.
+    batches = Batches(
+        first_offsets(spec) if running else start,
+        spec.first_unlisted,
+        spec.skipped,
+        adopted=running is not None,
+    )
+    query = running or start_query(session, spec)
+    adopted = {"query_id": query.id, "adopted": running is not None} if is_remote(session) else {}
     try:
         follow(spark, spec, query, batches, progress)
     except SPARK_ERRORS as error:
-        batches.update(query)
+        # A Spark Connect server that doesn't answer isn't asked again.
+        if not is_remote(session) or isinstance(error, StreamingQueryException):
+            batches.update(query)
+            close_session(session)
         # The last batch failed; earlier ones are committed.
-        raise JobFailed(explain(error), {"notes": batches.notes}) from error
+        left = {"notes": batches.notes}
+        raise JobFailed(explain(error), left | adopted) from error
+    except BaseException:
+        # Stopped by its user, as a driver would be.
+        if is_remote(session):
+            query.stop()
+        raise
+    close_session(session)
     seconds = progress.seconds
     if len(batches):
         behind = batches.behind_latest
@@ -208,25 +245,55 @@ def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
         "end": to_spark_json(batches.end or start),
         "notes": batches.notes,
         **({"values": batches.value_counts} if spec.values else {}),
+        **adopted,
     }
 
 
-def start_query(spark: SparkSession, spec: DrainSpec) -> StreamingQuery:
+def running_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery | None:
+    """Return the query that a killed client left to a Spark Connect server; stop any other one.
+
+    Another one is of an earlier generation of the archive, or of other options.
+    """
+    if not is_remote(session):
+        return None
+    found = None
+    for query in session.streams.active:
+        if query.name == query_name(session, spec):
+            found = query
+            print(f"drain {spec.pipeline}: query {query.id} is running; following it", flush=True)
+        else:
+            print(f"drain {spec.pipeline}: stopping query {query.id}: it isn't needed", flush=True)
+            query.stop()
+    return found
+
+
+def first_offsets(spec: DrainSpec) -> dict[TopicPartition, int]:
+    """Return where the very first batch of the spec's checkpoint starts."""
+    return from_spark_json(spec.reader_options["startingOffsets"])
+
+
+def query_name(session: SparkSession, spec: DrainSpec) -> str:
+    """Return the query's name; on a Spark Connect server, it also says what the query does."""
+    name = f"drain_{spec.pipeline}"
+    return f"{name}_{spec.query_key}" if is_remote(session) else name
+
+
+def start_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery:
     """Start the streaming query that the spec describes."""
-    session = own_session(spark, spec)
+    require_source(session, "kafka", *sources_of(spec.file_format, spec.values))
     planned = ranges_between(from_spark_json(spec.start), from_spark_json(spec.planned_end))
-    options = with_splits(spark, spec.reader_options, [len(r) for _, r in planned])
+    options = with_splits(session, spec.reader_options, [len(r) for _, r in planned])
     options |= secret_options(spec.secrets_path)
     return start_writing(session.readStream.format("kafka").options(**options).load(), spec)
 
 
-def own_session(spark: SparkSession, spec: DrainSpec) -> SparkSession:
-    """Return a session configured for the file format and the source.
+def session_for(spark: SparkSession, spec: DrainSpec) -> SparkSession:
+    """Return a session configured for the file format and the source, the same for each attempt.
 
     The streaming sink doesn't pass its options on to Parquet or ORC, which read the session's
     configuration instead (FileStreamSink in Spark 4.0).
     """
-    session = spark.newSession()
+    session = own_session(spark, f"{spec.archive}#{spec.pipeline}#drain")
     find_internal_topics(session, spec.reader_options)
     for name, value in spec.writer_options.items():
         if name.startswith(FORMAT_OPTIONS):
@@ -247,7 +314,8 @@ def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
     writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)
-    return writer.queryName(f"drain_{spec.pipeline}").trigger(availableNow=True).start()
+    name = query_name(records.sparkSession, spec)
+    return writer.queryName(name).trigger(availableNow=True).start()
 
 
 def follow(
@@ -267,7 +335,8 @@ def follow(
             continue
         shown = progress.seconds
         # Running tasks may belong to a batch that has just finished: never show more than planned.
-        done = min(batches.offsets + records_read(spark), max(progress.total, batches.offsets))
+        read = records_read(spark) or 0
+        done = min(batches.offsets + read, max(progress.total, batches.offsets))
         line = progress.line(f"drain {spec.pipeline}", max(done, progress.done))
         if line != last:
             print(line, flush=True)

@@ -6,6 +6,10 @@ A job of kind `x` is the function `run_x` in this package's module `x`.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -13,12 +17,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from py4j import protocol  # type: ignore[import-untyped]
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.spark.job_spec import SPECS, write_private
+from kafka_drain_spark.session import (
+    SPARK_ERRORS,
+    is_on_connect,
+    open_session,
+    set_log_levels,
+    stop,
+    ui_address,
+)
 
 __all__ = [
     "SPARK_ERRORS",
@@ -29,9 +40,6 @@ __all__ = [
     "run_jobs",
     "secret_options",
 ]
-
-#: What pyspark raises for an error in the JVM: an aborted job raises Py4J's own exception.
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 
 class Spec(Protocol):
@@ -66,7 +74,20 @@ def main(kind: str, *paths: str) -> int:
     """Run jobs of one kind, each with its own spec; return the process's exit code."""
     work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
     specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
+    if is_on_connect():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     return run_jobs(specs, work)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended, however it did.
+
+    The server runs a query to its end all the same, and the next drain follows it.
+    """
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)
 
 
 def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
@@ -76,50 +97,58 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
     failed job has an `error`, which the caller raises, so that the log needs no stack trace.
     """
     began = time.monotonic()
-    forget_numpy()
-    spark = SparkSession.builder.getOrCreate()
+    try:
+        spark = open_session()
+    except (KafkaDrainError, *SPARK_ERRORS) as error:
+        for spec in specs:
+            write_private(Path(spec.result_path), failed_result(error))
+        return 1
     session_seconds = round(time.monotonic() - began, 1)
-    if address := spark.sparkContext.uiWebUrl:
+    if address := ui_address(spark):
         print(f"spark ui: {address}", flush=True)
     failed = 0
     try:
         for spec in specs:
             try:
-                set_log_levels(spark, spec.log_levels)
+                _set_log_levels(spark, spec.log_levels)
                 result = work(spark, spec)
                 result |= {"spark_version": spark.version, "session_seconds": session_seconds}
-            except (JobFailed, *SPARK_ERRORS) as error:
+            except (JobFailed, KafkaDrainError, *SPARK_ERRORS) as error:
                 result = failed_result(error)
                 print(f"ERROR {result['error']}", flush=True)
                 failed = 1
             write_private(Path(spec.result_path), result)
     finally:
-        spark.stop()
+        stop(spark)
     return failed
 
 
 def failed_result(error: Exception) -> dict[str, Any]:
     """Return the result of a failed job: its error and its other entries."""
-    left = error.left if isinstance(error, JobFailed) else {}
+    left: Mapping[str, Any] = error.left if isinstance(error, JobFailed) else {}
+    if isinstance(error, KafkaDrainError):
+        left = {"error_type": type(error).__name__}
     return {**left, "error": explain(error)}
 
 
-def forget_numpy() -> None:
-    """Remove pyspark's converters of NumPy numbers from Py4J: no job uses such numbers.
-
-    The first one imports pyspark.testing and thus pandas, which adds 1.5 seconds to each start
-    (pyspark.sql.types in Spark 4.0).
-    """
-    converters = protocol.INPUT_CONVERTER
-    converters[:] = [one for one in converters if not type(one).__name__.startswith("Numpy")]
+def _set_log_levels(spark: SparkSession, levels: Mapping[str, str]) -> None:
+    wanted = {logger: level for logger, level in levels.items() if logger not in DEFAULT_LOG_LEVELS}
+    if not set_log_levels(spark, levels) and wanted:
+        names = ", ".join(sorted(wanted))
+        print(
+            f"WARNING log levels of {names} weren't set: those of a Spark Connect server are set "
+            "where it starts",
+            flush=True,
+        )
 
 
 def explain(error: Exception) -> str:
     """Return the single line of an error that explains what happened."""
-    if isinstance(error, JobFailed):
+    if isinstance(error, (JobFailed, KafkaDrainError)):
         return str(error)
-    # pyspark stores Java's causes separately from the message.
-    text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    # pyspark stores Java's causes separately from the message; Connect's client names them so.
+    causes_text = getattr(error, "_stackTrace", None) or getattr(error, "_stacktrace", None)
+    text = f"{error}\n{causes_text or ''}"
     lines = [line.strip() for line in text.splitlines()]
     if lines and lines[0].startswith("An error occurred while calling "):
         # This line is Py4J's; Java's message follows after a colon.
@@ -128,13 +157,6 @@ def explain(error: Exception) -> str:
     # Spark wraps errors of tasks; the innermost cause is the reason.
     first = next((line for line in lines if line), type(error).__name__)
     return f"{first} ({causes[-1]})" if causes and causes[-1] not in first else first
-
-
-def set_log_levels(spark: SparkSession, levels: dict[str, str]) -> None:
-    """Set log levels in the driver's JVM for this run."""
-    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    for logger, level in levels.items():
-        log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
 
 
 def secret_options(path: str) -> dict[str, str]:

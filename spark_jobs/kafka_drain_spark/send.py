@@ -6,7 +6,7 @@ resumes after the last transaction that it committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,7 +18,9 @@ from kafka_drain.republish.sending.progress_store import ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
 from kafka_drain.spark.job_spec import SendSpec
 from kafka_drain_spark.background import Background
+from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.session import cores_of
 
 __all__ = ["run_send", "send_groups"]
 
@@ -36,7 +38,7 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
         that can't be sent.
 
     Raises:
-        Py4JJavaError: When a task used up its retries.
+        Exception: One of `SPARK_ERRORS`, when a task used up its retries.
     """
     settings = secret_options(spec.secrets_path)
     groups = [
@@ -60,12 +62,11 @@ def send_groups(
     spark: SparkSession, groups: list[list[SendJob]], tick: Callable[[], None]
 ) -> dict[str, Any]:
     """Send groups of shards with Spark tasks, calling `tick` every two seconds meanwhile."""
-    context = spark.sparkContext
-    slots = context.defaultParallelism
+    slots = cores_of(spark)
     tasks = shared_out(groups, slots)
     side_by_side = min(len(groups), slots * LANES)
     shared = [[[job.shared_by(side_by_side) for job in jobs] for jobs in task] for task in tasks]
-    sending = Background(context.parallelize(shared, len(shared)).flatMap(_send_task).collect)
+    sending = Background(in_tasks(spark, shared, len(shared), _send_tasks))
     while not sending.ended(PROGRESS_SECONDS):
         tick()
     answers = sending.result()
@@ -77,6 +78,12 @@ def shared_out(groups: list[list[SendJob]], slots: int) -> list[list[list[SendJo
     """Return the groups of each task: one, or several if there are more groups than task slots."""
     lanes = LANES if len(groups) > slots else 1
     return [groups[at : at + lanes] for at in range(0, len(groups), lanes)]
+
+
+def _send_tasks(tasks: Iterable[list[list[SendJob]]]) -> Iterator[dict[str, Any]]:
+    """Send what each task is to send, on an executor."""
+    for groups in tasks:
+        yield from _send_task(groups)
 
 
 def _send_task(groups: list[list[SendJob]]) -> list[dict[str, Any]]:

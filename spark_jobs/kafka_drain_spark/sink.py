@@ -12,6 +12,7 @@ from kafka_drain.spark.job_spec import SinkSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files
 from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
+from kafka_drain_spark.session import require_source
 from kafka_drain_spark.tasks import finished_tasks
 
 __all__ = ["run_sink"]
@@ -29,8 +30,10 @@ def run_sink(spark: SparkSession, spec: SinkSpec) -> dict[str, Any]:
     Raises:
         JobFailed: When Spark reads a different number of rows than the files hold, or the sink
             failed; says whether records may have been sent.
+        MachineError: When a Spark Connect server can't read or write what is needed.
         PySparkException: When Spark failed before it sent anything.
     """
+    require_source(spark, "kafka", *{source["file_format"] for source in spec.sources})
     records = read_files(spark, spec.sources).withColumn("topic", coalesce("topic", lit("")))
     wanted = records.where(concat_ws("-", "topic", "partition").isin(spec.partitions))
     rows = wanted.count()

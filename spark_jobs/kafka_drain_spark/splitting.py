@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from kafka_drain.spark.splitting import min_partitions
+from kafka_drain.spark.splitting import LEAST_PIECE, min_partitions
+from kafka_drain_spark.session import cores_of
 
 __all__ = ["with_splits"]
 
@@ -28,5 +29,8 @@ def with_splits(
         # Spark distributes the limit over all partitions in proportion to their size.
         share = min(1.0, int(limit) / max(1, sum(sizes)))
         sizes = [int(size * share) for size in sizes]
-    pieces = min_partitions(sizes, spark.sparkContext.defaultParallelism)
+    if max(sizes, default=0) <= LEAST_PIECE:
+        # Whatever the number of cores, which a remote session has to ask for.
+        return dict(options)
+    pieces = min_partitions(sizes, cores_of(spark))
     return {**options, "minPartitions": str(pieces)} if pieces else dict(options)

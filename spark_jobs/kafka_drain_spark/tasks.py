@@ -1,4 +1,4 @@
-"""The progress of running tasks, from Spark's own status store."""
+"""The progress of running tasks: from Spark's own status store, or as a server reports it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kafka_drain_spark.session import is_remote
+
 __all__ = ["finished_tasks", "records_read"]
 
 
-def records_read(spark: SparkSession) -> int:
-    """Count the records that the active stages have read, as of the last executor heartbeat."""
+def records_read(spark: SparkSession) -> int | None:
+    """Count the records that the active stages have read, as of the last executor heartbeat.
+
+    Returns:
+        None if Spark doesn't say: a Spark Connect server.
+    """
+    if is_remote(spark):
+        return None
     return sum(int(stage.inputRecords()) for stage in _active_stages(spark))
 
 
 def finished_tasks(spark: SparkSession) -> int:
     """Count the finished tasks of the active stages."""
+    if is_remote(spark):
+        return _finished_remotely(spark)
     return sum(int(stage.numCompleteTasks()) for stage in _active_stages(spark))
 
 
@@ -24,3 +34,18 @@ def _active_stages(spark: SparkSession) -> Iterator[Any]:
     stages = spark.sparkContext._jsc.sc().statusStore().activeStages()
     for position in range(stages.size()):
         yield stages.apply(position)
+
+
+#: The finished tasks of each running operation, by session.
+_FINISHED: dict[int, dict[str, int]] = {}
+
+
+def _finished_remotely(spark: SparkSession) -> int:
+    if id(spark) not in _FINISHED:
+        counts = _FINISHED[id(spark)] = {}
+
+        def hear(stages: Any, inflight_tasks: int, operation_id: str, done: bool) -> None:
+            counts[operation_id] = 0 if done else sum(s.num_completed_tasks for s in stages or ())
+
+        spark.registerProgressHandler(hear)
+    return sum(_FINISHED[id(spark)].values())

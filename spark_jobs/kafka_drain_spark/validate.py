@@ -16,6 +16,8 @@ from kafka_drain.progress import Progress
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.spark.job_spec import ValidateSpec
 from kafka_drain_spark.background import Background
+from kafka_drain_spark.executors import in_tasks
+from kafka_drain_spark.session import cores_of
 from kafka_drain_spark.tasks import finished_tasks
 
 __all__ = ["run_validate"]
@@ -31,12 +33,11 @@ def run_validate(spark: SparkSession, spec: ValidateSpec) -> dict[str, Any]:
         files (the number that were read).
 
     Raises:
-        Py4JJavaError: When a task used up its retries.
+        Exception: One of `SPARK_ERRORS`, when a task used up its retries.
     """
-    context = spark.sparkContext
-    tasks = max(context.defaultParallelism, len(spec.files) // FILES_PER_TASK)
+    tasks = max(cores_of(spark), len(spec.files) // FILES_PER_TASK)
     read = partial(_read, spec.archive, spec.data_name, spec.file_format)
-    reading = Background(context.parallelize(spec.files, tasks).mapPartitions(read).collect)
+    reading = Background(in_tasks(spark, spec.files, tasks, read))
     progress = Progress("tasks", tasks)
     while not reading.ended(PROGRESS_SECONDS):
         print(progress.line("validate", finished_tasks(spark)), flush=True)

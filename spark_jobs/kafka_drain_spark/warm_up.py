@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from kafka_drain.spark.job_spec import WarmUpSpec
-from kafka_drain_spark.drain import own_session, start_writing
+from kafka_drain_spark.drain import session_for, start_writing
 from kafka_drain_spark.job import JobFailed
 
 __all__ = ["run_warm_up"]
@@ -49,7 +49,7 @@ def run_warm_up(spark: SparkSession, spec: WarmUpSpec) -> dict[str, Any]:
         JobFailed: When less than half of the classes could be loaded: the jars aren't on the
             driver's class path.
     """
-    source = own_session(spark, spec).readStream.format("rate-micro-batch")
+    source = session_for(spark, spec).readStream.format("rate-micro-batch")
     made_up = source.option("rowsPerBatch", 1000).load().selectExpr(*COLUMNS)
     query = start_writing(made_up, spec)
     query.awaitTermination()

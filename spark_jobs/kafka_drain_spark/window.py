@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from kafka_drain.offsets import from_spark_json, ranges_between
 from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times
-from kafka_drain_spark.decoding import with_decoded
+from kafka_drain_spark.decoding import sources_of, with_decoded
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.session import is_remote, require_source
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 
@@ -26,16 +27,22 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
 
     Returns:
         records, fingerprint, seconds.
+
+    Raises:
+        MachineError: When a Spark Connect server can't read or write what is needed.
     """
     began = time.monotonic()
+    require_source(spark, "kafka", *sources_of(spec.file_format, spec.values))
     bounds = [
         from_spark_json(spec.reader_options[name]) for name in ("startingOffsets", "endingOffsets")
     ]
     sizes = [len(r) for _, r in ranges_between(*bounds)]
     options = with_splits(spark, spec.reader_options, sizes) | secret_options(spec.secrets_path)
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
-    # A new session only if needed, so that the session's other settings are kept.
-    session = spark.newSession() if names_internal_topics(options) else spark
+    # A new session only if needed, so that the session's other settings are kept; a remote one is
+    # this job's alone.
+    is_new = names_internal_topics(options) and not is_remote(spark)
+    session = spark.newSession() if is_new else spark
     find_internal_topics(session, options)
     records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
     records = as_sent(records)

@@ -38,6 +38,8 @@ def why_not(options: Namespace) -> str:
         return "needs a reprocess that was begun: test_abandoning.py runs it"
     if options.name == "republish" and options.abandon:
         return "needs a run that was begun: test_runs.py runs it"
+    if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
+        return "needs a server: test_spark_connect.py runs it"
     return ""
 
 

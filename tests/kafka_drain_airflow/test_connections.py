@@ -6,18 +6,21 @@ import json
 import os
 import re
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.runner import SparkConnection
+from kafka_drain.spark.submit import SparkApplication, prepare_application
 from kafka_drain_airflow.connections import (
     archive_access,
     listed,
     schema_registry,
     spark_connection,
+    spark_engine,
 )
 
 ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
@@ -118,6 +121,66 @@ def test_spark_connection_master(
 ) -> None:
     """The master is the same as in Airflow's own provider."""
     assert spark(monkeypatch, **connection).master == master
+
+
+@pytest.mark.parametrize(
+    ("connection", "master", "token"),
+    [
+        ({"host": "sc://server"}, "sc://server:15002", ""),
+        ({"host": "sc://server:15003"}, "sc://server:15003", ""),
+        ({"host": "sc://server", "port": 15003}, "sc://server:15003", ""),
+        ({"host": "sc://server/;use_ssl=true"}, "sc://server:15002/;use_ssl=true", ""),
+        ({"conn_type": "sc", "host": "server", "port": 15003}, "sc://server:15003", ""),
+        ({"conn_type": "spark_connect", "host": "server"}, "sc://server:15002", ""),
+        ({"conn_type": "spark_connect", "host": "sc://server"}, "sc://server:15002", ""),
+        (
+            {
+                "conn_type": "spark_connect",
+                "host": "server",
+                "port": 443,
+                "login": "night",
+                "password": "secret",
+                "extra": {"use_ssl": True},
+            },
+            "sc://server:443/;user_id=night;use_ssl=True",
+            "secret",
+        ),
+    ],
+)
+def test_spark_connection_of_connect_server(
+    connection: dict[str, object], master: str, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server is named by type or by address; its token is in no text."""
+    found = spark(monkeypatch, **connection)
+
+    assert (found.master, found.token) == (master, token)
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("connection", "is_ours"), [({"host": "sc://server"}, False), ({"host": "local[2]"}, True)]
+)
+def test_spark_engine(
+    connection: dict[str, object], is_ours: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """For a Spark Connect server, an application is prepared without Java; for others, with it."""
+    spark(monkeypatch, **connection)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path), spark_conn_id="cluster")
+
+    def prepare() -> SparkApplication:
+        return prepare_application(
+            "p", kind="drain", spec_path=tmp_path / "spec", pipeline=pipeline, folder=tmp_path
+        )
+
+    with spark_engine(pipeline):
+        if is_ours:
+            with pytest.raises(MachineError, match="has no bin/java"):
+                prepare()
+        else:
+            assert prepare().on_connect
+    with pytest.raises(MachineError, match="has no bin/java"):
+        prepare()
 
 
 @pytest.mark.parametrize("extra", [{}, {"deploy-mode": "client"}, {"deploy-mode": ""}])

@@ -45,9 +45,11 @@ class Query:
         return self.reports
 
 
-def report(batch: int, start: int | None, end: int, *, observed: bool = True) -> Report:
+def report(
+    batch: int, start: int | None, end: int, *, observed: bool = True, records: int = 2
+) -> Report:
     bins = [{"x": crc32(b"t") * SHIFT, "y": 2.0}]
-    metrics = {"records": 2, "fingerprint": -1, "partitions": bins}
+    metrics = {"records": records, "fingerprint": -1, "partitions": bins}
     return Report(
         {
             "batchId": batch,
@@ -107,3 +109,15 @@ def test_batches_update() -> None:
 
     assert (len(batches), batches.records, batches.offsets) == (4, 8, 8)
     assert [each["batch"] for each in batches.notes] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("first_unlisted", "noted"), [(0, [0, 1, 2]), (1, [0, 1, 2]), (2, [0, 2]), (3, [0])]
+)
+def test_batches_of_adopted_query(first_unlisted: int, noted: list[int]) -> None:
+    """A query from before preflight has read listed batches itself, unless it skipped them."""
+    batches = Batches({P0: 0}, first_unlisted, adopted=True)
+    reports = [report(n, 2 * n, 2 * n + 2, records=0 if n else 2) for n in range(3)]
+    batches.update(Query(reports))  # type: ignore[arg-type]
+
+    assert [note["batch"] for note in batches.notes] == noted

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from kafka_drain.errors import MachineError
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain_spark import without_zipped_pyspark
 from kafka_drain_spark.job import JobFailed, explain, failed_result, secret_options
-
-ROOT = Path(__file__).resolve().parents[2]
 
 ABORTED = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -27,6 +23,14 @@ Caused by: java.io.IOException: No space left on device
 
 Driver stacktrace:
 """
+
+
+class RemoteError(PySparkException):
+    """What Connect's client raises: Java's causes lie beside the message."""
+
+    def __init__(self, message: str, causes: str) -> None:
+        super().__init__(message)
+        self._stacktrace = causes
 
 
 class JavaError(Py4JJavaError):
@@ -58,6 +62,12 @@ class JavaError(Py4JJavaError):
         ),
         (PySparkException(""), "PySparkException"),
         (
+            RemoteError("[STREAM_FAILED] Query terminated.", "S\n\tat x\nCaused by: a.B: no"),
+            "[STREAM_FAILED] Query terminated. (a.B: no)",
+        ),
+        (RemoteError("[STREAM_FAILED] Query terminated: no", ""),) * 2,
+        (MachineError("the server can't read kafka"), "the server can't read kafka"),
+        (
             JavaError(
                 "An error occurred while calling o54.save.\n"
                 ": org.apache.spark.SparkException: Job aborted.\n\tat x\nCaused by: a.B: no\n"
@@ -82,6 +92,7 @@ def test_failed_result() -> None:
     assert failed_result(JobFailed("no", left)) == {"error": "no", **left}
     assert failed_result(JobFailed("no")) == {"error": "no"}
     assert failed_result(PySparkException("no")) == {"error": "no"}
+    assert failed_result(MachineError("no")) == {"error": "no", "error_type": "MachineError"}
 
 
 def test_secret_options_of_file(tmp_path: Path) -> None:
@@ -111,26 +122,3 @@ def test_without_zipped_pyspark_where_it_is_installed() -> None:
     assert without_zipped_pyspark(["/opt/spark/python/lib/pyspark.zip"]) == [
         "/opt/spark/python/lib/pyspark.zip"
     ]
-
-
-def test_forget_numpy_spares_pandas() -> None:
-    """A job's process converts a list for Java without importing pandas (pyspark 4.0 would)."""
-    code = """
-import sys
-from kafka_drain_spark.job import forget_numpy
-import pyspark.sql.types
-from py4j.protocol import INPUT_CONVERTER
-forget_numpy()
-found = [converter for converter in INPUT_CONVERTER if converter.can_convert({})]
-print(type(found[0]).__name__, "pandas" in sys.modules)
-"""
-    path = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
-
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-
-    assert (ended.stdout.split(), ended.stderr) == (["MapConverter", "False"], "")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from kafka_drain.cli.console import is_watched, say
-from kafka_drain.spark.runner import SparkConnection, SparkRunner, SparkSubmit
+from kafka_drain.spark.connect import TOKEN_VARIABLE
+from kafka_drain.spark.runner import SparkConnection, SparkRunner, runner_for
 
 __all__ = ["runner_of"]
 
 
 def runner_of(master: str) -> SparkRunner:
     """Return a runner for applications on a master; a terminal shows their progress as a bar."""
-    return SparkSubmit(SparkConnection(master), say if is_watched() else None)
+    connection = SparkConnection(master, token=os.environ.get(TOKEN_VARIABLE, ""))
+    return runner_for(connection, say if is_watched() else None)

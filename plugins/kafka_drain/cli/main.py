@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import NoReturn
 
@@ -35,6 +36,7 @@ COMMANDS = {
     "republish": "send an archive's records to Kafka",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
     "jars": "fetch the jars that Spark needs; no other command downloads any",
+    "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",
     "class-archive": (
         "make Spark start faster on this machine: write a CDS archive of the classes of a drain"
     ),
@@ -50,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
-        code: int = options.command(options)
+        with _for_master(getattr(options, "master", "")):
+            code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
         terminal.complain(f"kafka-drain {options.name}: {error}")
@@ -66,6 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     finally:
         terminal.end_progress(keep=True)
+
+
+def _for_master(master: str) -> AbstractContextManager[None]:
+    """Return the context for a command with a Spark master; only Spark Connect needs one."""
+    if not master.startswith("sc://"):
+        return nullcontext()
+    prepared: AbstractContextManager[None] = import_module("kafka_drain.spark.submit").for_master(
+        master
+    )
+    return prepared
 
 
 class Parser(argparse.ArgumentParser):

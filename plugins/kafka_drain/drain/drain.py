@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import (
     check_spark_version,
     for_offsets,
+    is_for_connect,
     kafka_options,
     prepare_application,
 )
@@ -49,6 +51,9 @@ from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_
 from kafka_drain.storage.paths import hadoop_path
 
 __all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain", "run_drain"]
+
+#: How often what seems to be damage is looked at, beside a query that may be writing.
+LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,9 @@ def open_drain(
     """
     root = Archive.at(pipeline.archive).root
     try:
-        check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        check_beside_query(
+            lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # A concurrent drain's writes can look like damage.
         refuse_while_held(root, clock=clock)
@@ -191,6 +198,26 @@ def check_drain(
     return DrainJob(application, Path(spec.result_path), plan, values, cluster)
 
 
+def check_beside_query(check: Callable[[], DrainJob], pause: float = 1.0) -> DrainJob:
+    """Check a drain; on Spark Connect, look again at what seems to be damage.
+
+    A query that a killed client left may write between two reads. Real damage stays.
+
+    Args:
+        check: Checks everything.
+        pause: Seconds between two looks.
+
+    Raises:
+        KafkaDrainError: When a check fails.
+    """
+    for _ in range(LOOKS if is_for_connect() else 0):
+        try:
+            return check()
+        except CheckpointError:
+            time.sleep(pause)
+    return check()
+
+
 def prepare_drain(
     pipeline: Pipeline,
     cluster: KafkaCluster,
@@ -212,7 +239,9 @@ def prepare_drain(
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
-    job = check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    job = check_beside_query(
+        lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    )
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
     # Only documents that no other command writes.
@@ -311,6 +340,7 @@ def compile_spec(
         notes_path=hadoop_path(notes_folder(generation)),
         first_unlisted=0 if plan.last_listed is None else plan.last_listed + 1,
         skipped=range_rows(plan.skipped),
+        archive=hadoop_path(plan.archive.root),
     )
 
 

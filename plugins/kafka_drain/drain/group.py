@@ -18,7 +18,7 @@ from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.runner import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = ["GroupJob", "finish_group", "open_group", "raise_failures", "run_group"]
@@ -113,6 +113,8 @@ def run_group(group: GroupJob, runner: SparkRunner) -> None:
     if group.application is not None:
         try:
             runner(group.application)
+        except NoServerError:
+            raise
         except SparkJobError as error:
             failed = error
     finish_group(group)

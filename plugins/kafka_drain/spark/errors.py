@@ -15,7 +15,10 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.unkept_records import WAY_OUT, unkept_record
 
-__all__ = ["no_result", "spark_error", "too_far_records"]
+__all__ = ["OF_THE_SERVER", "no_result", "spark_error", "too_far_records"]
+
+#: In the place of a heap size: a Spark Connect server has its own.
+OF_THE_SERVER = "the server's"
 
 #: Spark 4's error class, Spark's message text, and the Kafka client's exception under Spark 3.5.
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
@@ -33,7 +36,7 @@ def spark_error(
     Args:
         message: The job's error message.
         what: The job's name in messages.
-        memory: The driver's heap size.
+        memory: The driver's heap size, or `OF_THE_SERVER`.
         too_far: Returns the records whose timestamps Spark can't represent; called only if these
             may be the reason.
     """
@@ -57,14 +60,17 @@ def spark_error(
 
 def no_result(what: str, memory: str) -> SparkJobError:
     """Return the error of a job that ended without a result, for example because it was killed."""
+    program = "the client" if memory == OF_THE_SERVER else "spark-submit"
     return SparkJobError(
-        f"spark-submit exited before the {what} wrote a result; the log above has the reason. "
+        f"{program} exited before the {what} wrote a result; the log above has the reason. "
         f"If that is an OutOfMemoryError, or the system killed the process for its memory use: "
         f"{_more_memory(memory)}"
     )
 
 
 def _more_memory(memory: str) -> str:
+    if memory == OF_THE_SERVER:
+        return "start the Spark Connect server with more: `kafka-drain spark-server --memory SIZE`"
     return (
         f"raise driver_memory, currently {memory} (on a cluster, spark.executor.memory in "
         "spark_conf), or run fewer tasks at once (local[1] as the Spark connection)"

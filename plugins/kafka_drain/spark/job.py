@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, SparkJobError
 from kafka_drain.spark.errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
-from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.runner import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = ["SparkJob", "private_folder"]
@@ -49,6 +50,8 @@ class SparkJob:
         """
         try:
             runner(self.application)
+        except NoServerError:
+            raise
         except SparkJobError:
             # Prefer the error in the result; without one, the exit code is all there is.
             self.result()
@@ -71,6 +74,9 @@ class SparkJob:
 
     def failed(self, result: dict[str, Any]) -> KafkaDrainError:
         """Return the error for the result of a failed job."""
+        if kind := result.get("error_type"):
+            error: KafkaDrainError = getattr(errors, kind)(result["error"])
+            return error
         return spark_error(
             result["error"],
             what=self.what,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = [
+    "CONNECT_VARIABLE",
     "SPECS",
     "CompactSpec",
     "DrainSpec",
@@ -20,6 +22,10 @@ __all__ = [
     "write_private",
 ]
 
+
+#: Environment variable with the path of a JSON file for the client of a Spark Connect server:
+#: `conf`, the session's configuration, and `py_files`, the zip with our packages.
+CONNECT_VARIABLE = "KAFKA_DRAIN_CONNECT"
 
 S = TypeVar("S", bound="JobSpec")
 
@@ -75,6 +81,7 @@ class DrainSpec(JobSpec):
             while the query runs.
         first_unlisted: The first batch that the manifest doesn't list.
         skipped: Offsets that Kafka no longer has: topic, partition, start and end of each range.
+        archive: The archive's folder.
     """
 
     pipeline: str
@@ -92,6 +99,22 @@ class DrainSpec(JobSpec):
     notes_path: str = ""
     first_unlisted: int = 0
     skipped: list[dict[str, Any]] = field(default_factory=list)
+    archive: str = ""
+
+    @property
+    def query_key(self) -> str:
+        """Identify the query: drains with equal keys read and write the same in the same way."""
+        decisive = {
+            name: value for name, value in asdict(self).items() if name not in _OF_ONE_ATTEMPT
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+
+
+#: What may differ between two attempts of a drain that run the same query.
+_OF_ONE_ATTEMPT = {"log_levels", "start", "planned_end", "result_path", "secrets_path"} | {
+    "first_unlisted",
+    "skipped",
+}
 
 
 @dataclass(frozen=True)

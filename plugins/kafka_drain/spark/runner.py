@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,22 +12,32 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from kafka_drain.errors import SparkJobError
 from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
+from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress, is_connect
+from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
 from kafka_drain.spark.submit import SparkApplication
 
 __all__ = [
+    "NoServerError",
+    "SparkConnect",
     "SparkConnection",
+    "SparkProcess",
     "SparkRunner",
     "SparkSubmit",
     "read_spark_line",
     "run_environment",
+    "runner_for",
 ]
 
-#: Time that Spark has to shut down when interrupted or stopped: it removes its temporary files.
-_LAST_SECONDS = 2.0
+#: Time that a Spark Connect server has to accept a connection.
+_CONNECT_SECONDS = 10.0
+
+
+class NoServerError(SparkJobError):
+    """Raised when no Spark Connect server answers, so that nothing was run."""
 
 
 # What kafka_drain_spark.job prints.
@@ -56,16 +67,18 @@ class SparkConnection:
         options: Further options of spark-submit, such as `--queue`.
         binary: Name or path of the spark-submit program.
         keytab: Content of a Kerberos keytab; empty for none.
+        token: Token for a Spark Connect server; empty for none.
     """
 
     master: str
     options: Sequence[str] = ()
     binary: str = "spark-submit"
     keytab: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
 
 
-class SparkSubmit:
-    """Runs applications with spark-submit, one at a time.
+class SparkProcess:
+    """Runs applications in a process of their own, one at a time.
 
     Args:
         connection: Where applications run.
@@ -73,12 +86,66 @@ class SparkSubmit:
             pass them to standard error.
     """
 
+    #: Time that Spark has to shut down when interrupted or stopped: it removes its temporary files.
+    last_seconds: ClassVar[float] = 2.0
+
     def __init__(
-        self, connection: SparkConnection, hear: Callable[[str], None] | None = None
+        self, connection: SparkConnection, hear: Callable[[Line], None] | None = None
     ) -> None:
         self._connection = connection
         self._hear = hear
         self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self, application: SparkApplication) -> None:
+        """Run an application.
+
+        Raises:
+            SparkJobError: When it failed.
+        """
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the running application, if any."""
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout=self.last_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def _run(
+        self, command: Sequence[str], environment: Mapping[str, str], *, watched: bool = False
+    ) -> int:
+        """Run a command; one that is watched reads from a pipe that ends with this process."""
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE if watched else None,
+            stdout=sys.stderr if self._hear is None else subprocess.PIPE,
+            stderr=None if self._hear is None else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            self._process = process
+            try:
+                for line in process.stdout or ():
+                    assert self._hear is not None
+                    self._hear(read_spark_line(line))
+                return process.wait()
+            except BaseException:
+                # Ctrl-C in a terminal interrupts Spark as well, which then cleans up.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=self.last_seconds)
+                process.kill()
+                raise
+            finally:
+                self._process = None
+
+
+class SparkSubmit(SparkProcess):
+    """Runs applications with spark-submit."""
 
     def __call__(self, application: SparkApplication) -> None:
         """Run an application.
@@ -102,35 +169,6 @@ class SparkSubmit:
         if code:
             raise SparkJobError(f"spark-submit failed with exit code {code}")
 
-    def stop(self) -> None:
-        """Stop the running application, if any."""
-        if self._process is not None:
-            _end(self._process)
-
-    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        with subprocess.Popen(
-            command,
-            env=environment,
-            stdout=sys.stderr if self._hear is None else subprocess.PIPE,
-            stderr=None if self._hear is None else subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            self._process = process
-            try:
-                for line in process.stdout or ():
-                    assert self._hear is not None
-                    self._hear(read_spark_line(line))
-                return process.wait()
-            except BaseException:
-                # Ctrl-C in a terminal interrupts Spark as well, which then cleans up.
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=_LAST_SECONDS)
-                process.kill()
-                raise
-            finally:
-                self._process = None
-
 
 def read_spark_line(printed: str) -> Line:
     """Return a line that an application printed as what it means; nothing else reads its text."""
@@ -144,12 +182,73 @@ def read_spark_line(printed: str) -> Line:
     return Line(text, Level.ERROR if _JOB_ERROR.match(text) else Level.PLAIN)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
+class SparkConnect(SparkProcess):
+    """Runs applications on a Spark Connect server; the process here is only its client.
+
+    A query that the server runs doesn't end with a killed client: the next drain of the same
+    archive follows it to its end. It ends with a client that is stopped.
+    """
+
+    #: The client stops its query first, which finishes the tasks that are writing.
+    last_seconds = 20.0
+
+    def __call__(self, application: SparkApplication) -> None:
+        """Run an application.
+
+        Raises:
+            NoServerError: When the server doesn't answer.
+            SparkJobError: When the application failed.
+        """
+        address = ConnectAddress.parse(self._connection.master)
+        _require_server(address)
+        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
+            settings = Path(folder) / "connect.json"
+            write_private(
+                settings, {"conf": application.conf, "py_files": str(application.py_files)}
+            )
+            environment = {
+                **os.environ,
+                # Not on the command line: it may contain a token.
+                "SPARK_REMOTE": address.url(self._connection.token),
+                CONNECT_VARIABLE: str(settings),
+                "PYTHONPATH": os.pathsep.join(_import_path(application)),
+            }
+            environment.pop(TOKEN_VARIABLE, None)
+            command = [sys.executable, str(application.path), *application.arguments]
+            code = self._run(command, environment, watched=True)
+        if code:
+            raise SparkJobError(f"the client of {address} failed with exit code {code}")
+
+
+def runner_for(
+    connection: SparkConnection, hear: Callable[[Line], None] | None = None
+) -> SparkProcess:
+    """Return the runner for a connection: a Spark Connect server's client, or spark-submit."""
+    kind = SparkConnect if is_connect(connection.master) else SparkSubmit
+    return kind(connection, hear)
+
+
+def _require_server(address: ConnectAddress) -> None:
+    """Require that something listens: pyspark would try for ten minutes.
+
+    Raises:
+        NoServerError: When nothing does.
+    """
     try:
-        process.wait(timeout=_LAST_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise NoServerError(
+            f"no Spark Connect server answers at {address}: {error}; start one with "
+            "`kafka-drain spark-server`, or correct the master"
+        ) from error
+
+
+def _import_path(application: SparkApplication) -> list[str]:
+    """Return where the client finds our packages: as they are here, not in the zip."""
+    core = Path(__file__).resolve().parents[2]
+    spark = application.path.resolve().parent
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys(filter(None, [str(spark), str(core), *known])))
 
 
 def run_environment(application: SparkApplication, master: str) -> dict[str, str]:

@@ -1,11 +1,13 @@
-"""Assemble spark-submit's command line for a Spark job. Starts nothing itself."""
+"""Assemble a Spark application, and spark-submit's command line for it. Starts nothing itself."""
 
 from __future__ import annotations
 
 import os
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,35 +24,65 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
+from kafka_drain.spark.connect import is_connect
+from kafka_drain.spark.errors import OF_THE_SERVER
 from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.storage.s3 import spark_conf_for
 
 __all__ = [
     "SparkApplication",
+    "connector_jars",
+    "for_master",
     "for_offsets",
+    "is_for_connect",
+    "java_options_elsewhere",
     "kafka_options",
     "prepare_application",
+    "spark_environment",
     "spark_version",
+    "store_jars",
 ]
 
 #: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
 SHORT_JOB_OFFSETS = 200_000
 
+#: Whether the applications that are being prepared run on a Spark Connect server.
+_ON_CONNECT: ContextVar[bool] = ContextVar("on_connect", default=False)
+
+
+@contextmanager
+def for_master(master: str) -> Iterator[None]:
+    """Say which master the applications are for that the body prepares.
+
+    On Spark Connect, this machine needs neither Java nor jars.
+    """
+    token = _ON_CONNECT.set(is_connect(master))
+    try:
+        yield
+    finally:
+        _ON_CONNECT.reset(token)
+
+
+def is_for_connect() -> bool:
+    """Return whether `for_master` named a Spark Connect server."""
+    return _ON_CONNECT.get()
+
 
 @dataclass(frozen=True)
 class SparkApplication:
-    """One application for spark-submit.
+    """One application for spark-submit or a Spark Connect server.
 
     Attributes:
         name: The application's name in Spark's UI.
         path: The Python file.
         arguments: Its arguments: the kind of the jobs, and the path of each job's spec.
-        conf: Spark's configuration.
+        conf: Spark's configuration; on Spark Connect, the session's.
         jars: Jars for driver and executors; they have to be on the command line.
         py_files: A zip with our packages, for driver and executors.
         driver_memory: Heap size of the driver.
         environment: Environment variables to add.
+        on_connect: Whether it is for a Spark Connect server.
     """
 
     name: str
@@ -61,6 +93,7 @@ class SparkApplication:
     py_files: Path
     driver_memory: str
     environment: dict[str, str]
+    on_connect: bool = False
 
     @property
     def kind(self) -> str:
@@ -96,7 +129,7 @@ class SparkApplication:
 
 def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication:
     """Return the application with its configuration tuned for a number of offsets."""
-    if offsets > SHORT_JOB_OFFSETS:
+    if offsets > SHORT_JOB_OFFSETS or application.on_connect:
         return application
     return replace(application, conf=compile_less(application.conf))
 
@@ -119,10 +152,14 @@ def spark_home() -> Path:
 
 def spark_version() -> tuple[int, ...]:
     """Return the installed pyspark's version without importing it."""
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
     spark_home()
-    return tuple(int(part) for part in version("pyspark").split(".")[:3] if part.isdigit())
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        found = version("pyspark-client")
+    return tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
 
 
 def check_spark_version(pipeline: Pipeline) -> None:
@@ -197,7 +234,7 @@ def prepare_application(
     needs_connector: bool = True,
     fixed: Mapping[str, str] | None = None,
 ) -> SparkApplication:
-    """Assemble the application for spark-submit; check that Java and the jars exist.
+    """Assemble an application; check that Java and the jars exist, unless Spark runs elsewhere.
 
     Args:
         name: The application's name in Spark's UI.
@@ -209,15 +246,23 @@ def prepare_application(
         fixed: Spark configuration that the user can't override.
 
     Raises:
+        ConfigError: When the pipeline names jars, but the master is a Spark Connect server.
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
+    if is_for_connect():
+        return _for_connect(name, kind, spec_path, pipeline, folder, fixed or {})
     machine_java = java.require_java()
+    if not (spark_home() / "jars").is_dir():
+        raise MachineError(
+            "only pyspark-client is installed, which can't start Spark; install pyspark, or give "
+            "a Spark Connect server as the master: sc://host:port"
+        )
     path = _application_path()
     in_store = spark_conf_for(pipeline.archive, os.environ)
     # For the driver only: spark.pyspark.python sets the executors' Python.
     python = {"spark.pyspark.driver.python": sys.executable}
     conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
-    jars = pipeline.jars or _connector(needs_connector)
+    jars = pipeline.jars or connector_jars(needs_connector)
     local = [jar for jar in jars if jar.startswith("/")]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
     if class_path:
@@ -225,21 +270,56 @@ def prepare_application(
         conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
     archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
     limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
-    add_java_options(conf, sharing_options(archive), _java_options_elsewhere(os.environ), limits)
+    add_java_options(conf, sharing_options(archive), java_options_elsewhere(os.environ), limits)
     return SparkApplication(
         name=name,
         path=path,
         arguments=[kind, str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
         # The store's jars aren't on the initial class path, so that the CDS archive stays valid.
-        jars=[*jars, *(_store_jars() if in_store and not pipeline.jars else [])],
+        jars=[*jars, *(store_jars() if in_store and not pipeline.jars else [])],
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
-        environment=_environment(machine_java, os.environ),
+        environment=spark_environment(machine_java, os.environ),
     )
 
 
-def _connector(is_needed: bool) -> list[str]:
+def _for_connect(
+    name: str,
+    kind: str,
+    spec_path: Path,
+    pipeline: Pipeline,
+    folder: Path,
+    fixed: Mapping[str, str],
+) -> SparkApplication:
+    """Assemble an application for a Spark Connect server: what concerns its Java isn't ours."""
+    if pipeline.jars:
+        raise ConfigError(
+            "jars in the pipeline have no effect on a Spark Connect server, which loads its own "
+            "when it starts: leave them out, and start the server with --jars"
+        )
+    path = _application_path()
+    # A session's configuration becomes Hadoop's without the prefix that spark-submit needs.
+    in_store = {
+        key.removeprefix("spark.hadoop."): value
+        for key, value in spark_conf_for(pipeline.archive, os.environ).items()
+    }
+    defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
+    conf = {**defaults, **in_store, **pipeline.spark_conf, **FIXED, **fixed}
+    return SparkApplication(
+        name=name,
+        path=path,
+        arguments=[kind, str(spec_path)],
+        conf={key: str(value) for key, value in conf.items()},
+        jars=[],
+        py_files=_zip_packages(path, folder),
+        driver_memory=OF_THE_SERVER,
+        environment={},
+        on_connect=True,
+    )
+
+
+def connector_jars(is_needed: bool) -> list[str]:
     """Return the connector's jars; the CDS archive is of no use without them."""
     try:
         return [str(jar) for jar in jar_files.verified(jar_files.CONNECTOR)]
@@ -249,11 +329,16 @@ def _connector(is_needed: bool) -> list[str]:
         return []
 
 
-def _store_jars() -> list[str]:
+def store_jars() -> list[str]:
+    """Return the jars with which Spark opens object stores.
+
+    Raises:
+        MachineError: When one is missing.
+    """
     return [str(jar) for jar in jar_files.verified(jar_files.S3)]
 
 
-def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
+def java_options_elsewhere(environment: Mapping[str, str]) -> str:
     """Return the options that this machine adds to every driver's Java, in no particular order."""
     folder = Path(environment.get("SPARK_CONF_DIR") or spark_home() / "conf")
     defaults = folder / "spark-defaults.conf"
@@ -263,7 +348,8 @@ def _java_options_elsewhere(environment: Mapping[str, str]) -> str:
     return "\n".join(found)
 
 
-def _environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
+def spark_environment(machine_java: java.Java, current: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables with which spark-submit runs the installed Spark."""
     home = spark_home()
     return {
         # Otherwise executors would use whatever `python3` is on their PATH.

@@ -11,6 +11,7 @@ from kafka_drain_airflow.connections import (
     kafka_cluster,
     listed,
     schema_registry,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
@@ -90,7 +91,7 @@ class KafkaDrainOperator(SparkJobOperator):
             KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
             LockedError: If another drain holds the archive's lease; a retry may help.
         """
-        with terminal_errors_fail(), archive_access(self.pipeline):
+        with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             pipeline = self.pipeline

@@ -12,6 +12,7 @@ from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
     schema_registry,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
@@ -66,7 +67,11 @@ class KafkaDrainGroupOperator(SparkJobOperator):
         from kafka_drain.spark.job import private_folder
         from kafka_drain_airflow.observability.metrics import tell_drain
 
-        with terminal_errors_fail(), archive_access(self.pipelines[0]):
+        with (
+            terminal_errors_fail(),
+            archive_access(self.pipelines[0]),
+            spark_engine(self.pipelines[0]),
+        ):
             clusters = {
                 conn_id: kafka_cluster(conn_id)
                 for conn_id in {pipeline.kafka_conn_id for pipeline in self.pipelines}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.archive_events import tell_replaced
@@ -51,7 +52,7 @@ class MaintainOperator(ApplyOperator):
         """
         from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
-        with terminal_errors_fail(), archive_access(self.pipeline):
+        with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             if not self.applies():
                 plan = plan_maintenance(self.pipeline)
                 self.say_plan(plan.lines())

@@ -10,6 +10,7 @@ from kafka_drain_airflow.connections import (
     is_true,
     kafka_cluster,
     listed,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.observability.archive_events import tell_replaced
@@ -81,7 +82,7 @@ class ReprocessOperator(ApplyOperator):
         from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
         from kafka_drain.windows.reprocess.state import newest_generation
 
-        with terminal_errors_fail(), archive_access(self.pipeline):
+        with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             if is_true("abandon", self.abandon):
                 return self._abandon(context)
             cut = parse_cut(

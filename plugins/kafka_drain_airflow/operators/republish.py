@@ -16,6 +16,7 @@ from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
     listed,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
@@ -129,7 +130,12 @@ class RepublishToKafkaOperator(ApplyOperator):
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_republish
 
-        with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
+        with (
+            terminal_errors_fail(),
+            archive_access(self.pipeline),
+            spark_engine(self.pipeline),
+            private_folder() as folder,
+        ):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             request = self._request(context)
             applies = self.applies()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from kafka_drain.spark.runner import SparkSubmit
+    from kafka_drain.spark.runner import SparkProcess
     from kafka_drain.spark.submit import SparkApplication
     from kafka_drain_airflow.observability.lineage import Lineage
 
@@ -43,7 +43,7 @@ class SparkJobOperator(BaseOperator):
         self.plan = ""
         self._progress = TaskProgress(None)
         self._lineage: Lineage | None = None
-        self._spark: SparkSubmit | None = None
+        self._spark: SparkProcess | None = None
 
     def pre_execute(self, context: Any) -> None:
         """Show the Archive button while the task runs, and start storing its progress."""
@@ -72,16 +72,16 @@ class SparkJobOperator(BaseOperator):
 
         Raises:
             ConfigError: If the Spark connection doesn't exist, or sets an unsupported deploy mode.
-            SparkJobError: If spark-submit ended with an error.
+            SparkJobError: If spark-submit failed, or the Spark Connect server doesn't answer.
         """
-        from kafka_drain.spark.runner import SparkSubmit
+        from kafka_drain.spark.runner import runner_for
 
         connection = spark_connection(self.pipeline.spark_conn_id)
         self.log.info("%s runs on %s", application.name, connection.master)
-        self._spark = SparkSubmit(connection, self.say)
+        self._spark = runner_for(connection, self.say)
         self._spark(application)
 
     def on_kill(self) -> None:
-        """Stop spark-submit if it is running."""
+        """Stop what runs: spark-submit, or the query of a Spark Connect server."""
         if self._spark is not None:
             self._spark.stop()

@@ -10,6 +10,7 @@ from kafka_drain_airflow.connections import (
     archive_access,
     kafka_cluster,
     listed,
+    spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
@@ -92,7 +93,7 @@ class ValidateManifestOperator(SparkJobOperator):
             AirflowFailException: If the archive isn't complete; names the reasons and the report.
             KafkaUnavailableError: If a gap has to be explained and Kafka doesn't answer.
         """
-        with terminal_errors_fail(), archive_access(self.pipeline):
+        with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:

@@ -20,12 +20,19 @@ from kafka_drain.config.sink_options import writer_defaults
 from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
+    check_beside_query,
     compile_spec,
     open_drain,
     prepare_drain,
 )
 from kafka_drain.drain.preflight import DrainPlan
-from kafka_drain.errors import ConfigError, DataLossError, KafkaDrainError, SparkJobError
+from kafka_drain.errors import (
+    CheckpointError,
+    ConfigError,
+    DataLossError,
+    KafkaDrainError,
+    SparkJobError,
+)
 from kafka_drain.findings import errors
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -35,6 +42,7 @@ from kafka_drain.proof.note_files import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.submit import for_master
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -268,6 +276,40 @@ def test_compile_spec_notes(tmp_path: Path, last_listed: int | None, first_unlis
     assert spec.notes_path == f"{archive.root}/generations/0001/fingerprints"
     assert spec.first_unlisted == first_unlisted
     assert spec.skipped == [{"topic": "a", "partition": 0, "start": 0, "end": 4}]
+
+
+@pytest.mark.parametrize(
+    ("master", "failures", "checks"),
+    [
+        ("sc://h", [], 1),
+        ("sc://h", [CheckpointError], 2),
+        ("sc://h", [CheckpointError] * 3, 4),
+        ("sc://h", [CheckpointError] * 4, None),
+        ("sc://h", [DataLossError], None),
+        ("local[2]", [], 1),
+        ("local[2]", [CheckpointError], None),
+    ],
+)
+def test_check_beside_query(
+    master: str, failures: list[type[KafkaDrainError]], checks: int | None
+) -> None:
+    """What a query on a server was just writing isn't damage; what stays is, and elsewhere too."""
+    made: list[int] = []
+    job: Any = object()
+
+    def check() -> Any:
+        made.append(1)
+        if len(made) <= len(failures):
+            raise failures[len(made) - 1]("damaged")
+        return job
+
+    with for_master(master):
+        if checks is None:
+            with pytest.raises(failures[0]):
+                check_beside_query(check, pause=0)
+        else:
+            assert check_beside_query(check, pause=0) is job
+            assert len(made) == checks
 
 
 # the archive's note of the sink's retention

@@ -12,7 +12,7 @@ from kafka_drain.errors import (
     SparkJobError,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.spark.errors import no_result, spark_error, too_far_records
+from kafka_drain.spark.errors import OF_THE_SERVER, no_result, spark_error, too_far_records
 from kafka_drain.spark.unkept_records import UNKEPT, unkept_record
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
@@ -64,6 +64,10 @@ def test_spark_error_too_far_not_found() -> None:
 def test_no_result_of_memory() -> None:
     """A job that the system killed is told with what to do where memory was the reason."""
     assert "driver_memory, currently 1g" in str(no_result("window", "1g"))
+    said = str(no_result("window", OF_THE_SERVER))
+    assert said.startswith("the client exited before the window wrote a result")
+    assert "spark-server --memory" in said
+    assert "driver_memory" not in said
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import stat
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_drain.errors import ConfigError, SparkJobError
+from kafka_drain.errors import ConfigError, MachineError, SparkJobError
 from kafka_drain.progress import Level, Line, ProgressLine, SparkUiLine
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import write_private
-from kafka_drain.spark.runner import SparkConnection, SparkSubmit, read_spark_line
+from kafka_drain.spark.runner import (
+    NoServerError,
+    SparkConnect,
+    SparkConnection,
+    SparkProcess,
+    SparkSubmit,
+    read_spark_line,
+    runner_for,
+)
 from tests.faults.injection import wait_for
 
 CONNECTION = SparkConnection("local[1]")
@@ -151,12 +161,105 @@ def test_spark_submit_stopped_without_any() -> None:
     SparkSubmit(CONNECTION).stop()
 
 
+@dataclass
+class Client:
+    """Stands for an application on a Spark Connect server: a Python program as its client."""
+
+    path: Path
+    arguments: list[str] = field(default_factory=list)
+    conf: dict[str, str] = field(default_factory=lambda: {"spark.sql.a": "1"})
+    py_files: Path = Path("/packages.zip")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port at which something listens."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield int(server.getsockname()[1])
+
+
+def client(tmp_path: Path, text: str, *arguments: str) -> Any:
+    (tmp_path / "main.py").write_text(text)
+    return Client(tmp_path / "main.py", list(arguments))
+
+
+def test_spark_connect_client(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client finds address, token and settings in its environment, and none in its command."""
+    monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", "another")
+    look = """
+import json, os, stat, sys
+path = os.environ["KAFKA_DRAIN_CONNECT"]
+known = "SPARK_CONNECT_AUTHENTICATE_TOKEN" in os.environ
+print(json.dumps([sys.argv[1:], os.environ["SPARK_REMOTE"], json.load(open(path)), known]))
+print(path, oct(stat.S_IMODE(os.stat(path).st_mode)))
+"""
+    heard: list[str] = []
+    connection = SparkConnection(f"sc://127.0.0.1:{port}", token="s3cret")
+
+    SparkConnect(connection, heard.append)(client(tmp_path, look, "drain", "/spec.json"))
+
+    arguments, remote, settings, known = json.loads(heard[0])
+    assert arguments == ["drain", "/spec.json"]
+    assert remote == f"sc://127.0.0.1:{port}/;user_id=kafka-drain;token=s3cret"
+    assert settings == {"conf": {"spark.sql.a": "1"}, "py_files": "/packages.zip"}
+    assert not known
+    path, mode = heard[1].split()
+    assert mode == "0o600"
+    assert not Path(path).exists()
+
+
+def test_spark_connect_failed(tmp_path: Path, port: int) -> None:
+    """A client's exit code says that it failed; the message has no token."""
+    connection = SparkConnection(f"sc://127.0.0.1:{port}", token="s3cret")
+    failing = client(tmp_path, "raise SystemExit(3)")
+
+    with pytest.raises(SparkJobError, match=f"^the client of sc://127.0.0.1:{port} failed with ex"):
+        SparkConnect(connection)(failing)
+
+
+def test_spark_connect_without_server(tmp_path: Path) -> None:
+    """Where nothing listens, nothing is started."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        unused = free.getsockname()[1]
+    ran = tmp_path / "ran"
+
+    job = SparkJob(client(tmp_path, f"open({str(ran)!r}, 'w')"), tmp_path / "result.json")
+
+    with pytest.raises(NoServerError, match=r"no Spark Connect server answers .* spark-server`"):
+        job.run(SparkConnect(SparkConnection(f"sc://127.0.0.1:{unused}")))
+
+    assert not ran.exists()
+
+
+def test_spark_connect_client_ends_with_its_parent(tmp_path: Path, port: int) -> None:
+    """A client reads from a pipe whose other end is held by the process that started it."""
+    heard: list[str] = []
+    program = "import os, select; print(bool(select.select([0], [], [], 0.2)[0]))"
+
+    SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), heard.append)(client(tmp_path, program))
+
+    assert heard == ["False"]
+
+
+@pytest.mark.parametrize(
+    ("master", "kind"),
+    [("local[2]", SparkSubmit), ("spark://h:7077", SparkSubmit), ("sc://h", SparkConnect)],
+)
+def test_runner_for(master: str, kind: type[SparkProcess]) -> None:
+    """The master says how its applications are run."""
+    assert type(runner_for(SparkConnection(master))) is kind
+
+
 @pytest.mark.parametrize(
     ("exit_code", "result", "kind", "says"),
     [
         (0, {"records": 3}, None, ""),
         (0, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
         (1, {"error": "values.columns: no such type"}, ConfigError, "no such type"),
+        (1, {"error": "start it", "error_type": "MachineError"}, MachineError, "^start it"),
         (1, {"error": "java.lang.X"}, SparkJobError, "the job failed in Spark: java.lang.X"),
         (0, None, SparkJobError, "spark-submit exited before the job wrote a result"),
         (1, None, SparkJobError, "spark-submit exited before the job wrote a result"),

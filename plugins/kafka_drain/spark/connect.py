@@ -1,0 +1,87 @@
+"""The address of a Spark Connect server: `sc://host:port/;name=value`. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
+
+from kafka_drain.errors import ConfigError
+
+__all__ = ["DEFAULT_PORT", "SCHEME", "TOKEN_VARIABLE", "ConnectAddress", "is_connect"]
+
+SCHEME = "sc://"
+DEFAULT_PORT = 15002
+
+#: Environment variable with the token for a server that was given to a command as its master.
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+#: Set by kafka-drain itself: a drain's session is found again by its id.
+_OURS = "session_id"
+
+#: The user whose sessions these are: the same on every machine, so that another one finds them.
+_USER = "kafka-drain"
+
+
+def is_connect(master: str) -> bool:
+    """Return whether a Spark master is a Spark Connect server."""
+    return master.startswith(SCHEME)
+
+
+@dataclass(frozen=True)
+class ConnectAddress:
+    """Where a Spark Connect server listens.
+
+    Attributes:
+        host: Its host.
+        port: Its port.
+        parameters: Parameters of the connection, such as `use_ssl`; no token.
+    """
+
+    host: str
+    port: int = DEFAULT_PORT
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, master: str) -> ConnectAddress:
+        """Parse a Spark master.
+
+        Raises:
+            ConfigError: When it isn't `sc://host:port/;name=value`, or contains a token: it would
+                be visible in logs and on command lines.
+        """
+        place, _, rest = master.removeprefix(SCHEME).partition("/")
+        place, *joined = place.split(";")
+        pairs = [part.partition("=") for part in (*joined, *rest.split(";")) if part]
+        host, _, port = place.partition(":")
+        shown = f"{SCHEME}{place}"
+        expected = "expected sc://host:port, or sc://host:port/;use_ssl=true"
+        if not is_connect(master) or not host or (port and not port.isdigit()):
+            raise ConfigError(f"{shown} isn't the address of a Spark Connect server; {expected}")
+        names = [name for name, _, _ in pairs]
+        if "token" in names:
+            raise ConfigError(
+                f"the address {shown} contains a token, which would be visible to others; set "
+                f"${TOKEN_VARIABLE}, or the password of the Airflow connection"
+            )
+        if _OURS in names:
+            raise ConfigError(f"{shown} sets {_OURS}, which kafka-drain sets itself; leave it out")
+        if not all(name and found for name, found, _ in pairs):
+            raise ConfigError(f"{shown} has a parameter without a value; {expected}")
+        parameters = {name: unquote(value) for name, _, value in pairs}
+        return cls(host, int(port) if port else DEFAULT_PORT, parameters)
+
+    def __str__(self) -> str:
+        """Return the address without its parameters, for messages."""
+        return f"{SCHEME}{self.host}:{self.port}"
+
+    @property
+    def master(self) -> str:
+        """The Spark master that `parse` reads."""
+        parameters = "".join(f";{name}={quote(value)}" for name, value in self.parameters.items())
+        return f"{self}/{parameters}" if parameters else str(self)
+
+    def url(self, token: str = "") -> str:
+        """Return the connection string for pyspark, which is secret if it contains a token."""
+        parameters = {"user_id": _USER, **self.parameters, **({"token": token} if token else {})}
+        return f"{self}/" + "".join(f";{n}={quote(v, safe='')}" for n, v in parameters.items())
