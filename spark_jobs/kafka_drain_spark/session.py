@@ -58,6 +58,10 @@ _LAST_SESSION = 1000
 #: pyspark's retries of a call that gets no answer: about a minute, not ten.
 _RETRIES = {"max_retries": 10, "max_backoff": 10_000}
 
+#: The remote sessions of this process: pyspark closes one that is garbage, and with it the threads
+#: that all of its clients share.
+_KEPT: list[Any] = []
+
 #: What Spark itself assumes where a server's configuration doesn't say.
 _ASSUMED = {"spark.speculation": "false"}
 
@@ -127,6 +131,7 @@ def _remote_session(session_id: str) -> SparkSession:
     conf: dict[str, str] = settings()["conf"]
     address = f"{os.environ['SPARK_REMOTE']};session_id={session_id}"
     session: Any = SparkSession.builder.remote(address).create()
+    _KEPT.append(session)
     _retry(session, **_RETRIES)
     with warnings.catch_warnings():
         # What a session can't set, the server says as a warning; it is checked below.
@@ -172,7 +177,7 @@ def close_session(spark: SparkSession) -> None:
         session_id=client._session_id, client_type=client._builder.userAgent, allow_reconnect=True
     )
     request.user_context.user_id = client._user_id
-    # The client isn't closed: that would end the threads that all of pyspark's clients share.
+    # The client isn't closed, see `_KEPT`.
     client._stub.ReleaseSession(request, metadata=client._builder.metadata())
 
 

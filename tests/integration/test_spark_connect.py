@@ -25,8 +25,14 @@ import pytest
 
 from demo.broker.ports import free_ports
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.group import open_group, raise_failures, run_group
+from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.runner import SparkConnect, SparkConnection
+from kafka_drain.spark.submit import for_master
 from tests.faults.injection import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.connect]
@@ -329,6 +335,43 @@ def test_window_and_compact(
 
     assert [*(archive / "windows").glob("compact_*")]
     assert_exact(archive, cluster, 2 * RECORDS)
+
+
+def test_group_and_validation_by_executors(
+    server: Server, make_topic: Callable[..., str], send: Any, tmp_path: Path, cluster: Any
+) -> None:
+    """A group's drains have a session each in one client; executors read files for a validation."""
+    topics = [make_topic(partitions=2) for _ in range(3)]
+    for topic in topics:
+        fill(send, topic)
+    pipelines = [
+        Pipeline(name=f"p{number}", topics=[topic], archive=str(tmp_path / f"{number}"))
+        for number, topic in enumerate(topics)
+    ]
+    runner = SparkConnect(SparkConnection(server.master), print)
+    (tmp_path / "run").mkdir()
+
+    with (
+        for_master(server.master),
+        open_group(
+            pipelines, {"kafka_default": cluster}, tmp_path / "run", run="tests", say=print
+        ) as group,
+    ):
+        run_group(group, runner)
+    raise_failures(group)
+
+    assert {name: r["records"] for name, r in group.results.items()} == dict.fromkeys(
+        ("p0", "p1", "p2"), RECORDS
+    )
+    archive = Archive.at(pipelines[0].archive)
+    snapshot = archive.snapshot()
+    assert snapshot.open_generation is not None
+    listed = [*read_state(snapshot, snapshot.open_generation).manifest.files.values()]
+    with for_master(server.master):
+        read = read_by_spark(pipelines[0], runner)
+        files, findings = read(archive.generation(1), listed, "parquet", print)
+    assert (len(files), findings) == (len(listed), [])
+    assert_exact(tmp_path / "0", cluster)
 
 
 def test_no_server(tmp_path: Path, topic: str, bootstrap_servers: str) -> None:
