@@ -38,6 +38,9 @@ CHANGES: dict[str, tuple[Any, bool]] = {
     "secrets_path": ("/two/secrets.json", True),
     "values": ({"encoding": "json", "columns": "a INT"}, False),
     "archive": ("/b", False),
+    "notes_path": ("/b/generations/0001/fingerprints", False),
+    "first_unlisted": (3, True),
+    "skipped": ([{"topic": "t", "partition": 0, "start": 0, "end": 4}], True),
 }
 
 
