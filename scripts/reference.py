@@ -9,8 +9,8 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-import kafka_drain.errors as errors
 import kafka_drain_airflow
+from kafka_drain import errors
 from kafka_drain.cli.commands.republish import flags_of
 from kafka_drain.cli.exit_codes import MEANINGS
 from kafka_drain.cli.main import COMMANDS, parser

@@ -32,4 +32,6 @@ def test_each_marker_has_a_verb() -> None:
     assert left_out is not None
 
     for marker in left_out[1].split(" or "):
-        assert re.search(rf"^\t@(\w+=\S+ )?\S+ -m pytest -m {marker} ", makefile, flags=re.M), marker
+        assert re.search(rf"^\t@(\w+=\S+ )?\S+ -m pytest -m {marker} ", makefile, flags=re.M), (
+            marker
+        )

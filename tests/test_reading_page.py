@@ -115,7 +115,7 @@ def without_key(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_pandas(folder: Path) -> None:
-    """pandas gets the records from offset 40 on, with times in UTC and values as text."""
+    """Pandas gets the records from offset 40 on, with times in UTC and values as text."""
     found = blocks_of("pandas and pyarrow")[0].run(folder)["late"]
 
     table = pa.Table.from_pandas(found.drop(columns=["timestamp", "text"]), preserve_index=False)

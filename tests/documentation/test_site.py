@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import kafka_drain.errors as errors
 import kafka_drain_airflow
+from kafka_drain import errors
 from kafka_drain.cli.main import COMMANDS
 from tests.documentation.blocks import DOCUMENTS, ROOT
 

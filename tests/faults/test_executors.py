@@ -56,7 +56,6 @@ def writing(workers: list[int], folder: Path) -> list[tuple[int, Path]]:
 
 def in_mid_file(workers: list[int], folder: Path, running: Callable[[], bool]) -> tuple[int, Path]:
     """Wait until an executor writes a data file below a folder; return both."""
-
     found: list[tuple[int, Path]] = []
 
     def seen() -> bool:

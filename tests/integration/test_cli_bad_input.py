@@ -414,7 +414,7 @@ def test_demo_broker_port_taken(tmp_path: Path) -> None:
 
 
 def test_validate_exit_codes(copied: Path, bootstrap_servers: str) -> None:
-    """validate exits with 0 if complete, 1 for findings, and names the bad file."""
+    """Validate exits with 0 if complete, 1 for findings, and names the bad file."""
     kafka = ("--bootstrap-servers", bootstrap_servers)
 
     complete = kafka_drain("validate", copied, *kafka)

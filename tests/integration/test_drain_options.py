@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyarrow import orc
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.inspection import committed_files
@@ -265,7 +265,7 @@ def test_drain_isolation_level(
 
 
 def test_drain_max_offsets_per_trigger(archive_folder: str, drain: Drain, topic: str) -> None:
-    """maxOffsetsPerTrigger splits a drain into batches that are no larger."""
+    """MaxOffsetsPerTrigger splits a drain into batches that are no larger."""
     pipeline = Pipeline(
         name="p",
         topics=[topic],

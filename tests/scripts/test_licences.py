@@ -30,7 +30,12 @@ def package(name: str, *licences: str, requires: Sequence[str] = ()) -> Installe
     ("expressions", "classifiers", "texts", "said"),
     [
         (["MIT"], [GPL], ["GPL"], ["MIT"]),
-        ([], [MIT, GPL, "Typing :: Typed"], ["MIT"], ["MIT License", GPL.split(" :: ")[-1]]),
+        (
+            [],
+            [MIT, GPL, "Typing :: Typed"],
+            ["MIT"],
+            ["MIT License", GPL.rsplit(" :: ", maxsplit=1)[-1]],
+        ),
         ([], [OSI], ["MIT"], ["MIT"]),
         ([], ["License :: Public Domain"], [], ["Public Domain"]),
         ([], [], ["\n BSD-3-Clause\n\nCopyright"], ["BSD-3-Clause"]),

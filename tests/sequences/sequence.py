@@ -259,15 +259,21 @@ class Sequence:
             path = self.folder / file.path
             if file.path in self.damaged or not path.exists():
                 continue
-            content = path.read_bytes()
-            for place, (_, value, _, _) in rows(path, file.topic_ids[self.topic.name]):
-                if value and len(value) > 3 and content.count(value) == 1:
-                    self.note(f"change {place} in {file.path}")
+            content, life = path.read_bytes(), file.topic_ids[self.topic.name]
+            before = list(rows(path, life))
+            for place, (_, value, _, _) in before:
+                # Where it is in the statistics, too.
+                if value and value in content:
                     path.write_bytes(content.replace(value, value[:-1] + b"?"))
-                    self.altered.add(place)
-                    self.taken.add(place)
-                    self.damaged.add(file.path)
-                    return
+                    both = zip(before, rows(path, life), strict=True)
+                    changed = [was[0] for was, now in both if was != now]
+                    if changed == [place]:
+                        self.note(f"change {place} in {file.path}")
+                        self.altered.add(place)
+                        self.taken.add(place)
+                        self.damaged.add(file.path)
+                        return
+                    path.write_bytes(content)
 
     def lose_notes(self) -> None:
         """Take away what drains left of the records that Spark read."""

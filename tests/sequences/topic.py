@@ -140,7 +140,7 @@ class Topic:
             producer.produce(
                 self.name,
                 # Each value once: who reads it twice reads a record twice.
-                None if self._sent % 37 == 0 else b"%d" % self._sent,
+                None if self._sent % 37 == 0 else b"record %05d" % self._sent,
                 b"key %d" % self.chance.randrange(5) if self.is_compacted else b"%d" % self._sent,
                 partition=self.chance.randrange(PARTITIONS),
                 timestamp=DAY + self._sent * 1000,

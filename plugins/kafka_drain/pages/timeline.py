@@ -58,7 +58,7 @@ def time_axis(stretches: Sequence[Stretch], label: str) -> Drawing:
     """
     left, top, width, height = 190, 4, 760, 14
     first = min(one.first for one in stretches)
-    last = max(max(one.last for one in stretches), first + 1)
+    last = max(*(one.last for one in stretches), first + 1)
     under = top + len(stretches) * height
 
     def place(moment: int) -> float:

@@ -208,7 +208,7 @@ class Republish:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """librdkafka settings for the target cluster."""
+        """Librdkafka settings for the target cluster."""
         return self.cluster.config.for_librdkafka()
 
     def execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:

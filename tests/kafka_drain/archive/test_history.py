@@ -265,7 +265,7 @@ def made_windows(archive: Archive, *keys: str) -> list[Window]:
 
 def shapes(page: str) -> set[tuple[str, str]]:
     """Return receipt and colour of each cell of a page's map of runs."""
-    drawn = page.split("Sealed by each run")[1].split("<h2>")[0]
+    drawn = page.split("Sealed by each run")[1].split("<h2>", maxsplit=1)[0]
     cells = re.findall(r"<g><title>(\S+), .*?batch (\d+),.*?class=\"(\w+)\"", drawn)
     return {(f"{tp} {batch}", colour) for tp, batch, colour in cells}
 

@@ -88,7 +88,7 @@ def test_kafka_config_ignored(name: str) -> None:
 
 
 def test_kafka_config_for_librdkafka() -> None:
-    """librdkafka gets its own words as they are, and numbers as numbers."""
+    """Librdkafka gets its own words as they are, and numbers as numbers."""
     made = config(sasl_mechanism="PLAIN", socket_timeout_ms=5000, debug="broker")
 
     assert made.for_librdkafka() == {
@@ -284,7 +284,7 @@ def test_for_java_ssl_not_dropped(settings: dict[str, str]) -> None:
 
 
 def test_for_java_no_hostname_check() -> None:
-    """librdkafka's `none` is the Java client's empty text."""
+    """Librdkafka's `none` is the Java client's empty text."""
     plain, _ = config(
         security_protocol="SSL", ssl_endpoint_identification_algorithm="none"
     ).for_java()

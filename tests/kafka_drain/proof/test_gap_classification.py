@@ -32,7 +32,7 @@ def reason_of(
     where: str, is_committed: bool, is_written: bool, is_compacted: bool
 ) -> tuple[GapReason, bool]:
     """Return the reason of one offset, and whether a read_committed consumer may be asked."""
-    if where == "before" or where == "beyond":
+    if where in {"before", "beyond"}:
         return GapReason.EXPIRED, False
     may_ask = where == "stable"
     if is_committed and may_ask:
