@@ -26,6 +26,8 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.proof.committed_file import file_fingerprint
+from kafka_drain.proof.note_files import write_notes
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment
 from kafka_drain.storage.json_files import write_document
@@ -132,6 +134,8 @@ class SyntheticArchive:
                 before = self._seal(generation, batch, started, written, before)
             else:
                 written = list(self._files_of(new_files, folder, write_records))
+                paths = [f"{generation.data_name}/{file.path}" for file in written]
+                _leave_note(generation, batch, paths, started, dict(self.ends))
             manifest.add(batch, written)
             ends[batch] = dict(self.ends)
         manifest.finish()
@@ -259,6 +263,27 @@ def unseal_newest(root: Path, generation: int) -> None:
         write_document(locate(head), {"entries": newest["entry"], "sha256": newest["sha256"]})
     else:
         head.unlink()
+
+
+def _leave_note(
+    generation: Generation,
+    batch: int,
+    paths: Iterable[str],
+    start: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+) -> None:
+    """Leave what Spark read of a batch, as its drain does."""
+    value = 0
+    for path in paths:
+        value ^= file_fingerprint(locate(Path(str(generation.root)) / path), "parquet", TOPIC)
+    note = {
+        "batch": batch,
+        "records": sum(end.values()) - sum(start.values()),
+        "fingerprint": f"{value:016x}",
+        "start": to_spark_json(start),
+        "end": to_spark_json(end),
+    }
+    write_notes(generation, [note])
 
 
 def write_hadoop(path: Path, content: bytes) -> None:
