@@ -118,7 +118,7 @@ def _parse() -> argparse.Namespace:
 
 def say(line: str) -> None:
     """Print a line of progress."""
-    print(f"{datetime.now():%H:%M:%S} {line}", file=sys.stderr, flush=True)
+    print(f"{datetime.now().astimezone():%H:%M:%S} {line}", file=sys.stderr, flush=True)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def machine() -> dict[str, Any]:
     from kafka_drain.spark.cds_training import class_archive_of_this_machine
 
     packages = ("apache-airflow", "confluent-kafka", "pyarrow", "pyspark")
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    java = subprocess.run(["java", "-version"], check=False, capture_output=True, text=True).stderr
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processors": os.cpu_count(),

@@ -49,8 +49,8 @@ def measure_batch(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
         )
         runs: dict[str, list[Measured]] = {arm: [] for arm in MOST}
         for number in range(1, rounds + 1):
-            for arm in runs:
-                runs[arm].append(_validate_copy(arm, archive, servers))
+            for arm, so_far in runs.items():
+                so_far.append(_validate_copy(arm, archive, servers))
             told = ", ".join(f"{arm} {runs[arm][-1].seconds:.2f} s" for arm in runs)
             say(f"batch: round {number} of {rounds}: {told}")
     medians = {arm: median_of(of_arm) for arm, of_arm in runs.items()}

@@ -318,7 +318,7 @@ def write_records(path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
     )
     pq.write_table(table, path, compression="zstd")
     write_crc(Path(path))
-    return os.path.getsize(path)
+    return Path(path).stat().st_size
 
 
 @dataclass

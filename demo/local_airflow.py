@@ -212,8 +212,10 @@ class LocalAirflow:
         return self.home / "standalone.port"
 
     def running_port(self) -> int | None:
-        """Return the UI's port of the running Airflow; None if there is none, or if an older
-        release started it without recording the port.
+        """Return the UI's port of the running Airflow.
+
+        Returns:
+            None if there is none, or if an older release started it without recording the port.
         """
         if self.pid() is None:
             return None

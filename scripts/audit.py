@@ -117,7 +117,11 @@ def _ask(pins: Mapping[Pin, str], command: Sequence[str]) -> dict[str, Any]:
         for accepted in ACCEPTED:
             arguments += ["--ignore-vuln", accepted]
         run = subprocess.run(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, *arguments],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         # Exit code 1 may mean a vulnerability or any failure; only the report tells them apart.
         text = output.read_text() if output.exists() else ""

@@ -21,6 +21,7 @@ _PORTS = range(10_240, 32_768)
 
 
 def free_ports(count: int, avoid: Sequence[int]) -> tuple[int, ...]:
+    """Return free ports, none of which is to be avoided."""
     ports: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(ports) < count:
@@ -48,10 +49,12 @@ def is_free(port: int) -> bool:
 
 
 def all_free(ports: Iterable[int]) -> bool:
+    """Return whether all ports are free."""
     return all(is_free(port) for port in ports)
 
 
 def require_free(ports: Iterable[int]) -> None:
+    """Raise MachineError if a port is in use."""
     taken = [port for port in ports if not is_free(port)]
     if taken:
         raise MachineError(

@@ -65,9 +65,11 @@ def start_of(pid: int) -> str:
 
 
 def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is still there."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def last_lines(output: bytes) -> str:
+    """Return the last lines of a log."""
     return "\n".join(output.decode(errors="replace").splitlines()[-_LINES_OF_LOG:])

@@ -29,6 +29,7 @@ class ClusterState:
 
 
 def read_state(folder: Path) -> ClusterState | None:
+    """Return what is known of a running cluster; None if nothing is."""
     path = folder / STATE_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -47,6 +48,7 @@ def read_state(folder: Path) -> ClusterState | None:
 
 
 def new_cluster_id() -> str:
+    """Return a random cluster id."""
     # Kafka's tools would parse a leading dash as an option.
     while (new := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))[0] == "-":
         pass

@@ -282,9 +282,9 @@ def owners_replaced(windows: Iterable[Receipt]) -> dict[str, frozenset[str]]:
     """Return, by window, the owners of the files that it replaces, directly or transitively."""
     direct = {receipt.window: frozenset(map(owner_of, receipt.replaces)) for receipt in windows}
     found: dict[str, frozenset[str]] = {}
-    for window in direct:
+    for window, owners in direct.items():
         reached: set[str] = set()
-        waiting = set(direct[window])
+        waiting = set(owners)
         while waiting:
             owner = waiting.pop()
             reached.add(owner)

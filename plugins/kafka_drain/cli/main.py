@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except BrokenPipeError:
         # The reader (such as `head`) has closed the pipe.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - has to stay open until the end
+        sys.stdout = Path(os.devnull).open("w")
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -123,6 +123,7 @@ def _run(application: SparkApplication) -> str:
     try:
         ended = subprocess.run(
             application.command("local[1]"),
+            check=False,
             env=run_environment(application, "local[1]"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

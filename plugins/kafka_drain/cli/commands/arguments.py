@@ -35,10 +35,12 @@ _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
+    """Add the archive, which every command takes."""
     parser.add_argument("archive", help="the archive's folder")
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
+    """Add where Kafka is, and how to connect."""
     parser.add_argument(
         "--bootstrap-servers",
         metavar="HOST:PORT",
@@ -53,6 +55,7 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
 
 
 def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(default)s)") -> None:
+    """Add the Spark master and its configuration."""
     parser.add_argument("--master", default="local[*]", help=master)
     parser.add_argument(
         *("--spark-conf", "--conf"),
@@ -88,10 +91,12 @@ def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> 
 
 
 def add_deep(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that reads all bytes."""
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
 
 
 def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
+    """Add the expired offsets that are accepted."""
     parser.add_argument(
         "--acknowledge-expired",
         metavar="TOPIC:PARTITION:START-END",
@@ -138,6 +143,7 @@ def names_kafka(options: argparse.Namespace) -> bool:
 
 
 def cluster_from(options: argparse.Namespace) -> KafkaCluster:
+    """Return the cluster that the options name."""
     settings: dict[str, Any] = {}
     if options.kafka_config:
         settings |= json_file(options.kafka_config)
@@ -152,11 +158,13 @@ def cluster_from(options: argparse.Namespace) -> KafkaCluster:
 
 
 def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:
+    """Return the Schema Registry that the options name; None without one."""
     path = options.registry_config
     return SchemaRegistry(json_file(path)) if path else None
 
 
 def json_file(path: str) -> dict[str, Any]:
+    """Read a JSON object from a file that an option names."""
     try:
         document = json.loads(Path(path).read_text())
     except OSError as error:
@@ -169,6 +177,7 @@ def json_file(path: str) -> dict[str, Any]:
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Parse the values of an option that takes NAME=VALUE."""
     parsed = {}
     for pair in texts:
         name, found, value = pair.partition("=")

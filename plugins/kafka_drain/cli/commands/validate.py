@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
         scope=options.scope,
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
-        read_many=lambda *asked: _by_spark(options)(*asked),
+        # Made only if there are many files: it needs Java.
+        read_many=lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         writes=acts(options),
     )
     code = answer_report(options, archive, report, writes=acts(options))

@@ -103,6 +103,7 @@ def _settle_any_time(missing: Counter[Token], surplus: Counter[Token]) -> None:
 
 
 def with_other_times(missing: Counter[Token], surplus: Counter[Token]) -> int:
+    """Return the number of missing records that are there with another timestamp."""
     there: Counter[int] = Counter()
     for (h, _), number in surplus.items():
         there[h] += number
@@ -113,10 +114,13 @@ def with_other_times(missing: Counter[Token], surplus: Counter[Token]) -> int:
 
 
 def without(source: Expected, contents: set[int]) -> Expected:
+    """Return the expected records without those of some contents."""
     return lambda: (record for record in source() if record[0] not in contents)
 
 
 def batches_without(actual: Actual, contents: set[int]) -> Actual:
+    """Return the actual records without those of some contents."""
+
     def read(is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
         for batch in actual(is_complete):
             yield [record for record in batch if record[0] not in contents]
