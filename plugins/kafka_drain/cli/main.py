@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except BrokenPipeError:
         # The reader (such as `head`) has closed the pipe.
-        sys.stdout = Path(os.devnull).open("w")
+        # Has to stay open until the end.
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
