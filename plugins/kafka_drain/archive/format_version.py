@@ -6,19 +6,9 @@ meaning of a key changes, so does the version (`docs/format.md`).
 
 from __future__ import annotations
 
-__all__ = ["FORMAT_VERSION", "READABLE", "require_readable"]
+__all__ = ["FORMAT_VERSION", "READABLE"]
 
 #: The version that this release writes.
 FORMAT_VERSION = 1
 #: The versions that it reads: the current one and its predecessor, if any.
 READABLE = tuple(version for version in (FORMAT_VERSION - 1, FORMAT_VERSION) if version >= 1)
-
-
-def require_readable(version: object) -> None:
-    """Raise an error for a version that this release doesn't read.
-
-    Raises:
-        ValueError: When the version isn't readable; names it.
-    """
-    if version not in READABLE:
-        raise ValueError(f"format version {version!r}")
