@@ -12,8 +12,6 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-__all__ = ["KafkaDrainPlugin"]
-
 
 class KafkaDrainPlugin(AirflowPlugin):
     """Adds kafka-drain's pages at `/kafka-drain`."""

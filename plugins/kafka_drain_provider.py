@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-__all__ = ["cli_commands", "get_provider_info"]
-
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider metadata in the form of Airflow's `provider_info.schema.json`."""

@@ -122,7 +122,8 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
     end and the drain's.
     """
     from kafka_drain_spark.drain import run_drain
-    from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, failed_result
+    from kafka_drain_spark.job import JobFailed, failed_result
+    from kafka_drain_spark.session import SPARK_ERRORS
 
     def run(
         pipeline: Pipeline, *, before: Meddle = nothing, after: Meddle = nothing, **options: Any

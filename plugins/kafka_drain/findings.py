@@ -12,8 +12,6 @@ from enum import Enum
 
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["OF_SEALED", "Finding", "Reason", "errors", "summary", "without_echoes"]
-
 
 class Reason(str, Enum):
     """A reason code; `error` reasons make an archive invalid, `warning` reasons don't."""

@@ -7,8 +7,6 @@ from enum import Enum
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["Gap", "GapReason", "is_harmless"]
-
 
 class GapReason(str, Enum):
     """Why a gap exists."""

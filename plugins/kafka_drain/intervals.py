@@ -8,8 +8,6 @@ from datetime import datetime, timedelta, timezone
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["Interval", "in_utc", "milliseconds", "parse_time", "time_text"]
-
 
 def parse_time(name: str, text: str) -> datetime:
     """Parse an ISO 8601 date or time; without an offset it is taken as UTC.

@@ -8,18 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "OffsetRange",
-    "TopicPartition",
-    "count",
-    "from_spark_json",
-    "merge",
-    "overlapping",
-    "ranges_between",
-    "subtract",
-    "to_spark_json",
-]
-
 
 @dataclass(frozen=True, order=True, slots=True)
 class TopicPartition:

@@ -8,18 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = [
-    "Level",
-    "Line",
-    "Progress",
-    "ProgressLine",
-    "SparkUiLine",
-    "Ticker",
-    "duration_text",
-    "level_of",
-    "read_progress_line",
-]
-
 _LINE = re.compile(
     r"(?P<what>\S.*): (?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) "
     r"\((?P<percent>\d+) %\)"

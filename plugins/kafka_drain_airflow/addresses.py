@@ -7,8 +7,6 @@ from urllib.parse import quote, urlencode, urlsplit
 from airflow.providers.common.compat.sdk import conf
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-__all__ = ["URL_PREFIX", "airflow_url", "dag_url", "home_url", "page_url", "run_url"]
-
 #: Path of the plugin's pages below Airflow's base URL.
 URL_PREFIX = "/kafka-drain"
 

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from kafka_drain.schemas.registry import SchemaRegistry
     from kafka_drain.spark.runner import SparkConnection
 
-__all__ = [
-    "archive_access",
-    "is_true",
-    "kafka_cluster",
-    "listed",
-    "require_connection",
-    "schema_registry",
-    "spark_connection",
-    "spark_engine",
-    "terminal_errors_fail",
-]
-
 log = logging.getLogger(__name__)
 
 #: Programs that a Spark connection may name, looked up on the PATH; the first is the default.

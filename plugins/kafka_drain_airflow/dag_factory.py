@@ -21,8 +21,6 @@ from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
-__all__ = ["create_dags", "create_group_dags"]
-
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 #: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
 DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}

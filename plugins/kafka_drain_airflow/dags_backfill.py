@@ -21,8 +21,6 @@ from sqlalchemy import select, update
 
 from kafka_drain.progress import Progress
 
-__all__ = ["backfill"]
-
 POLL_SECONDS = 2.0
 #: How often a line is printed while nothing changes.
 QUIET_SECONDS = 60.0

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from kafka_drain.intervals import Interval
 
-__all__ = ["drains_window", "is_backfill", "window_interval"]
-
 #: The run type of backfill runs, in both Airflow 2 and 3.
 BACKFILL = "backfill"
 

@@ -15,8 +15,6 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 
 from kafka_drain.config.schedules import cron_of
 
-__all__ = ["BackfillTimetable", "backfill_schedule", "drain_schedule"]
-
 
 class BackfillTimetable(CronDataIntervalTimetable):
     """Provides data intervals for backfills; the scheduler starts no runs on its own.

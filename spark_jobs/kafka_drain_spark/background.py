@@ -6,8 +6,6 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Generic, TypeVar
 
-__all__ = ["Background"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.session import require_source
 from kafka_drain_spark.tasks import finished_tasks, records_read
 
-__all__ = ["run_compact"]
-
 PROGRESS_SECONDS = 2.0
 
 

@@ -12,8 +12,6 @@ from pyspark.sql import functions as F
 
 from kafka_drain.config.sink_options import MILLISECONDS
 
-__all__ = ["read_files", "with_exact_times"]
-
 #: Kafka's columns. JSON stores bytes as base64, so Spark needs the type to decode them.
 COLUMNS = {
     "key": "binary",

@@ -18,16 +18,6 @@ from pyspark.sql.types import StructType
 
 from kafka_drain_spark.job import JobFailed, explain
 
-__all__ = [
-    "COUNTED",
-    "count_columns",
-    "counts_line",
-    "decoded_columns",
-    "sources_of",
-    "total_counts",
-    "with_decoded",
-]
-
 #: Name of the observation.
 COUNTED = "values"
 

@@ -37,9 +37,10 @@ from kafka_drain_spark.fingerprint import (
     partition_column,
 )
 from kafka_drain_spark.internal_topics import find_internal_topics
-from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
+from kafka_drain_spark.job import JobFailed, explain, secret_options
 from kafka_drain_spark.note_files import NoteFiles
 from kafka_drain_spark.session import (
+    SPARK_ERRORS,
     close_session,
     is_remote,
     own_session,
@@ -49,8 +50,6 @@ from kafka_drain_spark.session import (
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 from kafka_drain_spark.tasks import records_read
-
-__all__ = ["run_drain"]
 
 PROGRESS_SECONDS = 2.0
 #: A driver that is killed leaves no note of the batches that ended within this time.

@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from kafka_drain_spark.session import is_remote, settings
 
-__all__ = ["in_tasks"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

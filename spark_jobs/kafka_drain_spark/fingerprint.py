@@ -11,8 +11,6 @@ from pyspark.sql import functions as F
 
 from kafka_drain.offsets import TopicPartition, to_spark_json
 
-__all__ = ["NAME", "counts_of", "fingerprint_columns", "fingerprint_of", "partition_column"]
-
 #: Name of the observation.
 NAME = "fingerprint"
 

@@ -8,8 +8,6 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.source_options import INTERNAL_TOPICS, subscribed_topics
 
-__all__ = ["find_internal_topics", "names_internal_topics"]
-
 
 def names_internal_topics(options: Mapping[str, str]) -> bool:
     """Return whether options of Spark's source name an internal topic."""

@@ -31,16 +31,6 @@ from kafka_drain_spark.session import (
     ui_address,
 )
 
-__all__ = [
-    "SPARK_ERRORS",
-    "JobFailed",
-    "explain",
-    "failed_result",
-    "main",
-    "run_jobs",
-    "secret_options",
-]
-
 
 class Spec(Protocol):
     """The attributes that every job spec has."""

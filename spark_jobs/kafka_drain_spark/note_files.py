@@ -13,9 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kafka_drain_spark.job import SPARK_ERRORS
-
-__all__ = ["NoteFiles"]
+from kafka_drain_spark.session import SPARK_ERRORS
 
 
 class NoteFiles:

@@ -22,8 +22,6 @@ from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.session import cores_of
 
-__all__ = ["run_send", "send_groups"]
-
 PROGRESS_SECONDS = 2.0
 
 #: Number of groups that a task sends at once: one is sent while another waits for Kafka.

@@ -30,25 +30,6 @@ except ImportError:
     # With pyspark-client alone; then no session is classic.
     protocol, Py4JJavaError = None, PySparkException
 
-__all__ = [
-    "SPARK_ERRORS",
-    "check_conf",
-    "close_session",
-    "cores_of",
-    "forget_numpy",
-    "is_on_connect",
-    "is_remote",
-    "open_session",
-    "own_session",
-    "plain_report",
-    "progress_reports",
-    "require_source",
-    "set_log_levels",
-    "settings",
-    "stop",
-    "ui_address",
-]
-
 #: What pyspark raises for an error in the JVM: an aborted job raises Py4J's own exception.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 

@@ -11,11 +11,9 @@ from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import SinkSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files
-from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, explain, secret_options
-from kafka_drain_spark.session import require_source
+from kafka_drain_spark.job import JobFailed, explain, secret_options
+from kafka_drain_spark.session import SPARK_ERRORS, require_source
 from kafka_drain_spark.tasks import finished_tasks
-
-__all__ = ["run_sink"]
 
 PROGRESS_SECONDS = 2.0
 

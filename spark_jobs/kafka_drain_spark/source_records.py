@@ -19,8 +19,6 @@ from pyspark.sql import functions as F
 
 from kafka_drain.spark.unkept_records import UNKEPT
 
-__all__ = ["as_sent", "timestamp_as_sent"]
-
 _DAY = 86_400_000_000  # microseconds
 
 #: Time spans of the Julian calendar: first day since 1970, and the days that the source adds.

@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 from kafka_drain.spark.splitting import LEAST_PIECE, min_partitions
 from kafka_drain_spark.session import cores_of
 
-__all__ = ["with_splits"]
-
 
 def with_splits(
     spark: SparkSession, options: Mapping[str, str], sizes: Sequence[int]

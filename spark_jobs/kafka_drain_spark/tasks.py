@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 
 from kafka_drain_spark.session import is_remote
 
-__all__ = ["finished_tasks", "records_read"]
-
 
 def records_read(spark: SparkSession) -> int | None:
     """Count the records that the active stages have read, as of the last executor heartbeat.

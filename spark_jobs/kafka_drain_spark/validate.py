@@ -20,8 +20,6 @@ from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.session import cores_of
 from kafka_drain_spark.tasks import finished_tasks
 
-__all__ = ["run_validate"]
-
 PROGRESS_SECONDS = 2.0
 FILES_PER_TASK = 500
 

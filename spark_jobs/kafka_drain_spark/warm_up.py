@@ -13,8 +13,6 @@ from kafka_drain.spark.job_spec import WarmUpSpec
 from kafka_drain_spark.drain import session_for, start_writing
 from kafka_drain_spark.job import JobFailed
 
-__all__ = ["run_warm_up"]
-
 #: The columns of Spark's Kafka source, from those of `rate-micro-batch`.
 COLUMNS = (
     "CAST('key' AS BINARY) AS key",

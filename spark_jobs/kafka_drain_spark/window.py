@@ -19,8 +19,6 @@ from kafka_drain_spark.session import is_remote, require_source
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
 
-__all__ = ["run_window"]
-
 
 def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     """Drain the offsets of a window; a repeated run rewrites the same contents.

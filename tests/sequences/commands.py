@@ -123,7 +123,8 @@ def _command(
 
 def _run_application(spark: Any, kind: str, spec_path: str) -> str | None:
     """Run an application as spark-submit does; return the error that it ends with, if any."""
-    from kafka_drain_spark.job import SPARK_ERRORS, JobFailed, failed_result
+    from kafka_drain_spark.job import JobFailed, failed_result
+    from kafka_drain_spark.session import SPARK_ERRORS
 
     spec: Any = SPECS[kind].read(Path(spec_path))
     run = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")

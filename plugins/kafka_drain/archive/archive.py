@@ -16,8 +16,6 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.paths import locate
 
-__all__ = ["Archive"]
-
 
 @dataclass(frozen=True, slots=True)
 class Archive:

@@ -16,8 +16,6 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.intervals import Interval
 
-__all__ = ["ClosedSegments", "read_closed"]
-
 
 @dataclass(frozen=True)
 class ClosedSegments:

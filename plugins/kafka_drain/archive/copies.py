@@ -14,8 +14,6 @@ from upath import UPath
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["KEPT", "clear_copies", "copy_path", "keep_copies", "keep_copy", "read_copy"]
-
 #: Number of newest receipts per generation that have a copy.
 KEPT = 32
 

@@ -10,8 +10,6 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 
-__all__ = ["Owned", "read_owned"]
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 

@@ -33,26 +33,6 @@ from kafka_drain.storage.json_files import create_document, write_document
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain.storage.typed_json import DocumentError, Row, Shape, VersionError
 
-__all__ = [
-    "ArchiveDocument",
-    "Document",
-    "FileFormat",
-    "GenerationDocument",
-    "HeadDocument",
-    "IdentityDocument",
-    "ObservedDocument",
-    "OverviewDocument",
-    "ReadFromDocument",
-    "ReportDocument",
-    "ReprocessDocument",
-    "SchemasDocument",
-    "ToldDocument",
-    "ToldWindowDocument",
-    "TopicsDocument",
-    "VersionedDocument",
-    "WindowPlan",
-]
-
 D = TypeVar("D", bound="Document")
 
 FileFormat = Literal["parquet", "orc", "avro", "json"]

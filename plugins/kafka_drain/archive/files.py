@@ -18,13 +18,11 @@ from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
-from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.data_files.reader import read_offsets, topic_of
+from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.findings import errors
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
-
-__all__ = ["ArchiveFile", "archive_files", "columns_of", "files_of_receipt", "files_of_windows"]
 
 #: Spark's folder name for rows with a null in the partition column.
 _NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -17,18 +17,6 @@ from typing import Generic, Protocol, TypeVar
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = [
-    "Fate",
-    "Fold",
-    "Partition",
-    "SealedWindow",
-    "WindowKind",
-    "held_by",
-    "owner_of",
-    "owners_replaced",
-    "replaced_by",
-]
-
 #: A partition, and the id of the topic that its offsets belong to.
 Partition = tuple[TopicPartition, str]
 

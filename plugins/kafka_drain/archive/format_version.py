@@ -6,8 +6,6 @@ meaning of a key changes, so does the version (`docs/format.md`).
 
 from __future__ import annotations
 
-__all__ = ["FORMAT_VERSION", "READABLE"]
-
 #: The version that this release writes.
 FORMAT_VERSION = 1
 #: The versions that it reads: the current one and its predecessor, if any.

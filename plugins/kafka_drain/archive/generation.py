@@ -28,8 +28,6 @@ from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 
-__all__ = ["Generation", "LogNames", "list_data_files"]
-
 _RECEIPT = re.compile(r"\d{12}\.json")
 
 

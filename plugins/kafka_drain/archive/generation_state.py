@@ -14,8 +14,6 @@ from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.manifest import KnownDamage, Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["GenerationState", "is_of_sealed_batch", "read_state"]
-
 # A concurrent drain adds files and removes old ones.
 ATTEMPTS = 5
 

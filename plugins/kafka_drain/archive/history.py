@@ -15,8 +15,6 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["COLUMNS", "Cell", "Histories", "History", "SealedRun", "Span", "read_history"]
-
 #: Number of newest runs, and of newest days, that are kept: the columns of a page's maps. Older
 #: ones are only in the totals of a span.
 COLUMNS = 96

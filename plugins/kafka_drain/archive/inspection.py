@@ -9,8 +9,6 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 
-__all__ = ["committed_files", "inspect_archive"]
-
 
 def inspect_archive(archive: Archive) -> dict[str, Any]:
     """Describe an archive.

@@ -7,8 +7,6 @@ import os
 from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.storage.paths import is_local
 
-__all__ = ["moved_from"]
-
 
 def moved_from(state: GenerationState) -> str:
     """Return the folder in the manifest's paths; empty if the archive is still there."""

@@ -17,8 +17,6 @@ from kafka_drain.archive.documents import (
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 
-__all__ = ["unreadable_notes"]
-
 #: By path relative to the archive.
 _NOTES: Mapping[str, type[Document]] = {
     "observed.json": ObservedDocument,

@@ -8,8 +8,6 @@ from types import MappingProxyType
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.findings import Finding, Reason
 
-__all__ = ["check_link"]
-
 
 def check_link(
     receipt: Receipt,

@@ -20,19 +20,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
-__all__ = [
-    "FileSet",
-    "KafkaBounds",
-    "Receipt",
-    "ReceiptError",
-    "SealedContent",
-    "SealedFile",
-    "SealedPartition",
-    "parse_receipt",
-    "records_of",
-]
-
-
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
 
 

@@ -14,17 +14,6 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 
-__all__ = [
-    "Claim",
-    "Hole",
-    "claims_of",
-    "drained_of",
-    "find_holes",
-    "find_overlaps",
-    "may_overlap",
-    "stands_for",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

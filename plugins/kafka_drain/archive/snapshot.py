@@ -24,8 +24,6 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.paths import list_folder, require_reachable
 
-__all__ = ["Snapshot", "SnapshotGeneration", "SnapshotWindow"]
-
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
 KEPT_RECEIPTS = 50
 

@@ -19,8 +19,6 @@ from kafka_drain.archive.watermarks import Observations
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["make_overview", "read_overview", "write_overview"]
-
 NAME = "overview.json"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Kafka's timestamps may be any number; this is the limit for calendar times.

@@ -13,8 +13,6 @@ from upath import UPath
 from kafka_drain.archive.documents import TopicsDocument
 from kafka_drain.kafka.topics import TopicSettings
 
-__all__ = ["noted_topic_settings", "read_topic_settings", "write_topic_settings"]
-
 
 def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
     """Read the settings by topic; empty if no drain of this release has run.

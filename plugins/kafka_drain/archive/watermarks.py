@@ -17,16 +17,6 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
 
-__all__ = [
-    "STALL_SECONDS",
-    "Observation",
-    "expiry_warnings",
-    "observe",
-    "read_observations",
-    "stalled_findings",
-    "write_observations",
-]
-
 #: How long a partition may wait behind an ongoing transaction: the longest timeout that a producer
 #: can request (the brokers' transaction.max.timeout.ms, 15 minutes by default).
 STALL_SECONDS = 15 * 60.0

@@ -15,8 +15,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["Window", "range_rows", "ranges_of"]
-
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
     """Return offset ranges as JSON types, in the form used by plans."""

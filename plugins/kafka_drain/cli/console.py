@@ -22,21 +22,6 @@ from rich.text import Text
 
 from kafka_drain.cli.progress_bar import Screen, styled
 
-__all__ = [
-    "answer",
-    "complain",
-    "end_progress",
-    "fits_screen",
-    "is_watched",
-    "new_table",
-    "print_fields",
-    "print_lines",
-    "print_table",
-    "say",
-    "say_lines",
-    "say_table",
-]
-
 
 @lru_cache(maxsize=1)
 def _errors(stream: TextIO) -> Console:

@@ -8,8 +8,6 @@ from kafka_drain.cli.console import is_watched, say
 from kafka_drain.spark.connect import TOKEN_VARIABLE
 from kafka_drain.spark.runner import SparkConnection, SparkRunner, runner_for
 
-__all__ = ["runner_of"]
-
 
 def runner_of(master: str) -> SparkRunner:
     """Return a runner for applications on a master; a terminal shows their progress as a bar."""

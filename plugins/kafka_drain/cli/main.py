@@ -17,8 +17,6 @@ from typing import NoReturn
 from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, USAGE
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 
-__all__ = ["COMMANDS", "main"]
-
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
     "drain": "drain what Kafka holds now to the archive",
@@ -86,6 +84,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that reports usage errors the way commands report failures."""
 
     def error(self, message: str) -> NoReturn:
+        """Print usage and message to stderr, and exit with 2."""
         self.print_usage(sys.stderr)
         import_module("kafka_drain.cli.console").complain(f"{self.prog}: error: {message}")
         sys.exit(USAGE)

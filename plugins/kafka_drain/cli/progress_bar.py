@@ -16,8 +16,6 @@ from rich.text import Text
 
 from kafka_drain.progress import Level, ProgressLine, level_of
 
-__all__ = ["Screen", "bar", "styled"]
-
 _STYLES = {
     Level.PLAIN: "",
     Level.GOOD: "green",

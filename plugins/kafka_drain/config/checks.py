@@ -14,20 +14,6 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError
 
-__all__ = [
-    "Check",
-    "boolean",
-    "duration",
-    "integer",
-    "offsets",
-    "one_of",
-    "refuse",
-    "text",
-    "timestamp",
-    "timestamps",
-    "unknown",
-]
-
 Check = Callable[[str, Any], str]
 """Takes an option's name and value, returns the value in Spark's form; raises ConfigError."""
 

@@ -8,8 +8,6 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.s3 import scheme_of
 
-__all__ = ["check_group"]
-
 #: Settings that must be equal: the group has a single Spark application with one configuration.
 SHARED = (
     *("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory"),

@@ -21,8 +21,6 @@ from typing_extensions import Self
 from kafka_drain.config.checks import unknown
 from kafka_drain.errors import ConfigError
 
-__all__ = ["ConfigModel", "collected"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-__all__ = ["parse_acknowledgements", "parse_ranges", "range_name"]
-
 _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 
 

@@ -22,8 +22,6 @@ from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
 
-__all__ = ["Pipeline"]
-
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

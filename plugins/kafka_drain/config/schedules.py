@@ -6,8 +6,6 @@ from datetime import datetime
 
 from croniter import croniter
 
-__all__ = ["cron_of", "interval_seconds"]
-
 #: Airflow presets that croniter doesn't know.
 _PRESETS = {"@quarterly": "0 0 1 */3 *"}
 

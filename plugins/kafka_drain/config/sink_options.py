@@ -10,15 +10,6 @@ from typing import Any
 
 from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
 
-__all__ = [
-    "COMPRESSIONS",
-    "MILLISECONDS",
-    "PARTITION_COLUMNS",
-    "check_sink_options",
-    "partition_columns",
-    "writer_defaults",
-]
-
 #: File formats, each with the compressions that Spark can write and that can be read without
 #: Spark; the first one is the default.
 COMPRESSIONS: dict[str, tuple[str, ...]] = {

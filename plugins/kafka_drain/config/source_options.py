@@ -24,17 +24,6 @@ from kafka_drain.config.checks import (
 )
 from kafka_drain.errors import ConfigError
 
-__all__ = [
-    "DEFAULTS",
-    "INTERNAL_TOPICS",
-    "OPTIONS",
-    "STARTING_POSITIONS",
-    "check_source_options",
-    "reader_options",
-    "subscribed_topics",
-    "whole_pattern",
-]
-
 #: org.apache.kafka.common.internals.Topic.INTERNAL_TOPICS, which subscribePattern excludes.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__share_group_state", "__transaction_state"})
 

@@ -12,17 +12,6 @@ from typing import Any
 from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
 from kafka_drain.errors import ConfigError
 
-__all__ = [
-    "AVRO_LIMITS",
-    "DEFAULTS",
-    "FIXED",
-    "LOG_LEVELS",
-    "add_java_options",
-    "check_log_levels",
-    "check_spark_conf",
-    "compile_less",
-]
-
 #: Settings of a job that a pipeline can override.
 DEFAULTS: dict[str, str] = {
     "spark.log.level": "WARN",

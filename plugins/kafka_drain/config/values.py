@@ -9,8 +9,6 @@ from typing_extensions import Self
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["Values"]
-
 SchemaId = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 

@@ -17,8 +17,6 @@ from kafka_drain.data_files.records import (
     columns_of_rows,
 )
 
-__all__ = ["read_columns", "read_records"]
-
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; Avro is row-oriented, so the whole file is decompressed for them."""

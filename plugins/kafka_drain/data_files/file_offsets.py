@@ -8,8 +8,6 @@ from typing import Any
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["CommittedFile", "FileOffsets"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileOffsets:

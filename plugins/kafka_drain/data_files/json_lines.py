@@ -22,8 +22,6 @@ from kafka_drain.data_files.records import (
     columns_of_rows,
 )
 
-__all__ = ["read_columns", "read_records"]
-
 #: Spark's notation for years outside Python's calendar: with a sign, or year 0.
 _OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
 #: Number of years, and days, after which the Gregorian calendar repeats itself.

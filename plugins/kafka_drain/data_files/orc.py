@@ -17,8 +17,6 @@ from kafka_drain.data_files.records import (
     rows_per_batch,
 )
 
-__all__ = ["read_columns", "read_records"]
-
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns, one stripe at a time."""

@@ -20,8 +20,6 @@ from kafka_drain.data_files.records import (
 )
 from kafka_drain.storage.outages import lies_in_store
 
-__all__ = ["read_columns", "read_records"]
-
 #: Lowest and highest value of a column in a row group; None without statistics.
 Bounds: TypeAlias = "tuple[int, int] | None"
 

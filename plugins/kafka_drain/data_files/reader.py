@@ -26,16 +26,6 @@ from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.outages import naming_outages
 
-__all__ = [
-    "DataFileError",
-    "TimestampError",
-    "read_columns",
-    "read_contents",
-    "read_offsets",
-    "read_records",
-    "topic_of",
-]
-
 
 class Format(Protocol):
     """The interface of each format's module."""

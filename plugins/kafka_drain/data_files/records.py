@@ -12,22 +12,6 @@ import pyarrow as pa
 
 from kafka_drain.errors import DataFileError
 
-__all__ = [
-    "BATCH_ROWS",
-    "COLUMN_ROWS",
-    "SCHEMA",
-    "DataPath",
-    "TimestampError",
-    "Wanted",
-    "batches_of_rows",
-    "columns_of_rows",
-    "conform",
-    "milliseconds",
-    "path_of",
-    "rows_per_batch",
-    "units_per_second",
-]
-
 #: Schema of a record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
 SCHEMA = pa.schema(
     [

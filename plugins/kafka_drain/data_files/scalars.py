@@ -10,8 +10,6 @@ import struct
 
 import pyarrow as pa
 
-__all__ = ["number", "text", "unsigned"]
-
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 

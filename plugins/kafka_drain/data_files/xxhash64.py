@@ -21,8 +21,6 @@ from xxhash import xxh64_intdigest
 
 from kafka_drain.data_files.scalars import text, unsigned
 
-__all__ = ["batch_fingerprint", "record_hashes", "records_fingerprint"]
-
 _SEED = 42
 
 # The primes of xxHash64.

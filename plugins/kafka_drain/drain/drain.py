@@ -50,8 +50,6 @@ from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.storage.paths import hadoop_path
 
-__all__ = ["DrainJob", "nothing_new", "open_drain", "prepare_drain", "run_drain"]
-
 #: How often what seems to be damage is looked at, beside a query that may be writing.
 LOOKS = 3
 

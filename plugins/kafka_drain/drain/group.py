@@ -21,8 +21,6 @@ from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.runner import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
-__all__ = ["GroupJob", "finish_group", "open_group", "raise_failures", "run_group"]
-
 
 @dataclass
 class GroupJob:

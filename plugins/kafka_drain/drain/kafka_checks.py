@@ -16,16 +16,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtra
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
 
-__all__ = [
-    "Classify",
-    "hidden_warnings",
-    "isolation_warnings",
-    "readable_offsets",
-    "refuse_expired",
-    "refuse_truncated",
-    "retention_warnings",
-]
-
 Offsets = Mapping[TopicPartition, int]
 Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
 

@@ -45,8 +45,6 @@ from kafka_drain.storage.lease import NAME as LEASE
 from kafka_drain.storage.lease import Clock, utc_now
 from kafka_drain.storage.paths import is_local, require_reachable
 
-__all__ = ["DrainPlan", "check_identity", "find_partitions", "preflight", "refuse_damage"]
-
 
 @dataclass(frozen=True)
 class DrainPlan:

@@ -9,8 +9,6 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition, from_spark_json
 
-__all__ = ["resolve_starting_offsets"]
-
 EARLIEST, LATEST = -2, -1
 
 

@@ -17,8 +17,6 @@ from kafka_drain.archive.documents import ToldDocument, ToldWindowDocument
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.proof.sealed_files import readable_receipts
 
-__all__ = ["Publication", "begin_publication", "note_windows", "unpublished_windows"]
-
 
 @dataclass(frozen=True)
 class Publication:

@@ -8,8 +8,6 @@ from typing import Any
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.offsets import OffsetRange, merge
 
-__all__ = ["segment_events"]
-
 #: Number of newest segments that get their own entry in an event; fewer if that would exceed
 #: RANGES partition ranges. Older ones are combined, one entry for each generation.
 SEGMENTS = 100

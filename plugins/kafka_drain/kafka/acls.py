@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from kafka_drain.errors import AuthorizationError
 from kafka_drain.kafka.client_config import KafkaConfig
 
-__all__ = ["DRAINED", "TARGET", "missing_acls", "require_access"]
-
 #: Operations of a drain on its topics, by Kafka's ACL names.
 DRAINED = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 #: Operations of a republish on its targets; it reads back what it has sent.

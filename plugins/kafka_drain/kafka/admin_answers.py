@@ -7,8 +7,6 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-__all__ = ["answer_of"]
-
 #: Time in seconds beyond its own timeout after which a request counts as unanswered.
 GRACE_SECONDS = 1.0
 

@@ -13,8 +13,6 @@ from typing import Any
 from kafka_drain.config.checks import unknown
 from kafka_drain.errors import ConfigError
 
-__all__ = ["KafkaConfig"]
-
 # Keys for the cluster's address and the client's identity that are the same in both clients.
 _SAME = (
     "bootstrap.servers",

@@ -47,8 +47,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KafkaCluster", "Topic"]
-
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 20.0
@@ -74,6 +72,7 @@ class Topic:
 
 
 def socket_timeout(config: KafkaConfig) -> float | None:
+    """Return the configured `socket.timeout.ms` in seconds, or `None`."""
     name = "socket.timeout.ms"
     if name not in config.settings:
         return None

@@ -33,8 +33,6 @@ from kafka_drain.kafka.cluster import (
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["Committed", "ConsumerGroups", "Group", "Member", "offsets_of"]
-
 T = TypeVar("T")
 
 # Errors of a commit from outside the group while it has members.

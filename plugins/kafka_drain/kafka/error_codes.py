@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-__all__ = ["PASSING", "UNAVAILABLE"]
-
 #: Errors while leaders, coordinators or controllers change or start, or while a transaction is
 #: being decided: a retry of the same request will succeed. These are the "retriable" codes in the
 #: error table of Kafka's protocol, except those for missing topics (reported as an error here), for

@@ -16,8 +16,6 @@ from kafka_drain.errors import AuthorizationError, KafkaDrainError, KafkaUnavail
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["GROUP", "consumer_error", "read_records"]
-
 #: Nothing is committed with this group, but Kafka requires the permission to read with it.
 GROUP = "kafka-drain-validate"
 

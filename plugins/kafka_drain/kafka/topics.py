@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["MAX_MESSAGE_BYTES", "TopicSettings"]
-
 #: A broker's default for the maximum size of a message, in bytes (Kafka's message.max.bytes).
 MAX_MESSAGE_BYTES = 1_048_588
 

@@ -44,14 +44,6 @@ from kafka_drain.windows.window_jobs import (
     seal_superseding,
 )
 
-__all__ = [
-    "SPARK_CONF",
-    "finish_compaction",
-    "plan_compactions",
-    "prepare_compaction",
-    "run_compaction",
-]
-
 #: Approximate number of records in a row group of a compacted Parquet file, within bounds in
 #: bytes: a query for a range of time or offsets reads only the row groups that overlap it.
 ROW_GROUP_RECORDS = 20_000

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafka_drain.archive.closed_segments import ClosedSegments
     from kafka_drain.archive.files import ArchiveFile
 
-__all__ = ["GROUP_FILES", "Compaction", "fewest_files", "known_gaps", "plan_groups", "split_gaps"]
-
 #: Number of target-size files to write at once; a compaction needs their space in addition to that
 #: of the old files.
 GROUP_FILES = 32

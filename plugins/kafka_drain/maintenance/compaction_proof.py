@@ -17,8 +17,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.windows.rewrite_groups import FileGroup
 
-__all__ = ["CompactionProof", "prove_compaction", "sealed_fingerprint"]
-
 
 @dataclass(frozen=True)
 class CompactionProof:

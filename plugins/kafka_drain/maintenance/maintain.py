@@ -34,8 +34,6 @@ from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
 
-__all__ = ["MaintenancePlan", "plan_maintenance", "run_maintenance"]
-
 
 @dataclass(frozen=True)
 class MaintenancePlan:

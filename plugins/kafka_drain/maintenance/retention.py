@@ -27,8 +27,6 @@ from kafka_drain.windows.obsolete_files import next_number
 from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
-__all__ = ["Deletion", "is_too_old", "plan_deletions", "seal_deletions"]
-
 
 @dataclass(frozen=True)
 class Deletion:

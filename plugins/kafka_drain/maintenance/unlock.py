@@ -24,8 +24,6 @@ from kafka_drain.storage.lease import (
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead
 from kafka_drain.storage.paths import require_reachable
 
-__all__ = ["HeldLease", "list_leases", "remove_lease"]
-
 #: Folders with leases: of runs that write generations, of maintenance, of runs that note a
 #: reprocess, and of runs that seal windows.
 _FOLDERS = ("", "maintenance", "maintenance/reprocess", "windows")

@@ -15,19 +15,6 @@ from typing import Any
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition, from_spark_json
 
-__all__ = [
-    "Checkpoint",
-    "batch_id",
-    "compare_with_manifest",
-    "compare_with_receipts",
-    "find_holes",
-    "parse_commit",
-    "parse_initial_offsets",
-    "parse_metadata",
-    "parse_offsets",
-    "refuse_backward",
-]
-
 VERSION = "v1"
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 import zlib
 
-__all__ = ["crc_name", "matches_crc"]
-
 _HEADER = b"crc\0"
 
 

@@ -16,16 +16,6 @@ from urllib.parse import unquote
 
 from kafka_drain.findings import Finding, Reason
 
-__all__ = [
-    "Manifest",
-    "ManifestLog",
-    "SinkFile",
-    "assemble",
-    "line_of",
-    "logs_to_read",
-    "parse_log",
-]
-
 VERSION = "v1"
 _NAME = re.compile(r"(\d+)(\.compact)?")
 # A line as written by Spark. Any other line is parsed as JSON, which takes four times as long.

@@ -24,8 +24,6 @@ from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.rendering import render
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
-__all__ = ["Drained", "archive_page", "coverage_map"]
-
 #: Maximum number of partitions in a coverage map.
 ROWS = 100
 #: Seconds between refreshes of the page while a task is running.

@@ -12,21 +12,6 @@ from enum import Enum
 
 from kafka_drain.gaps import is_harmless
 
-__all__ = [
-    "ACTIVE",
-    "ArchiveStatus",
-    "Ended",
-    "LastRun",
-    "Proof",
-    "archive_status",
-    "cell_colour",
-    "ended_of",
-    "headline_kind",
-    "is_older",
-    "last_run",
-    "proof_of",
-]
-
 #: Airflow's states of a run or task that hasn't finished.
 ACTIVE = frozenset(
     {"running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule"}

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-__all__ = ["Bar", "Box", "Drawing", "Figure", "Label", "Line", "bar_chart"]
-
 
 @dataclass(frozen=True, slots=True)
 class Box:

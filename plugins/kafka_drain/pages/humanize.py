@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
-__all__ = ["counts_text", "is_web_address", "many", "number_text", "size_text", "time_text"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -22,18 +22,6 @@ from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
 from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
 
-__all__ = [
-    "ArchiveRow",
-    "Doing",
-    "Note",
-    "Run",
-    "Seen",
-    "overview_page",
-    "shown_task",
-    "verdict_class",
-    "verdict_text",
-]
-
 #: Seconds between refreshes of the page.
 REFRESH = 30
 #: If undrained records expire in less than this, in seconds, show a warning.

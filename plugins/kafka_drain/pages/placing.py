@@ -11,8 +11,6 @@ from kafka_drain.findings import Reason
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 
-__all__ = ["NOTHING", "Place", "Placed", "place_findings"]
-
 #: A partition in a receipt: generation, the receipt's name, partition.
 Place = tuple[int, str, TopicPartition]
 

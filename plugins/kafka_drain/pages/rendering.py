@@ -11,8 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kafka_drain.pages.humanize import counts_text, many, number_text, size_text, time_text
 from kafka_drain.progress import duration_text
 
-__all__ = ["coloured", "render"]
-
 _ENVIRONMENT = Environment(
     loader=PackageLoader("kafka_drain.pages"),
     autoescape=True,

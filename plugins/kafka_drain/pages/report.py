@@ -16,8 +16,6 @@ from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.rendering import render
 
-__all__ = ["report_page"]
-
 #: Maximum number of rows shown of a list; the JSON document has all of them.
 ROWS = 50
 PARTITIONS = 100

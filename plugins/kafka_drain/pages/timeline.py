@@ -8,8 +8,6 @@ from datetime import datetime, timedelta, timezone
 
 from kafka_drain.pages.drawings import Box, Drawing, Label, Line
 
-__all__ = ["Stretch", "is_of_calendar", "time_axis"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 #: Possible distances between two tick marks, in milliseconds.

@@ -9,8 +9,6 @@ from typing import Any
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.progress import duration_text
 
-__all__ = ["alerts_of"]
-
 #: An alert is raised when Kafka may delete undrained records within this time.
 SOON = timedelta(hours=24)
 

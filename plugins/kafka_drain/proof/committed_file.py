@@ -10,21 +10,13 @@ import hashlib
 import pyarrow as pa
 
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
-from kafka_drain.data_files.reader import (
-    DataFileError,
-    TimestampError,
-    read_contents,
-    read_offsets,
-    read_records,
-    topic_of,
-)
-from kafka_drain.data_files.records import DataPath, path_of
+from kafka_drain.data_files.reader import read_contents, read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import DataPath, TimestampError, path_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint, records_fingerprint
+from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.storage.outages import naming_outages
-
-__all__ = ["file_fingerprint", "file_sha256", "read_file"]
 
 _CHUNK = 1 << 20
 #: Files in an object store are read in 16 threads, each of which also holds a batch as Python

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafka_drain.archive.generation import Generation
     from kafka_drain.archive.window import Window
 
-__all__ = ["FilesRead", "ReadFiles", "read_committed_files"]
-
 #: The contents of the readable files, and the findings for the others.
 FilesRead: TypeAlias = "tuple[list[CommittedFile], list[Finding]]"
 #: Reads the files of an owner in a format and reports progress, like `read_committed_files`.

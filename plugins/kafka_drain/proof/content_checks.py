@@ -11,21 +11,6 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 
-__all__ = [
-    "Content",
-    "Excuse",
-    "Reread",
-    "Taken",
-    "compare_content",
-    "content_of",
-    "difference",
-    "excuse_of",
-    "fingerprint_to_seal",
-    "judge_reread",
-    "together",
-]
-
-
 #: Number of partitions that a description names.
 NAMED = 5
 

@@ -20,8 +20,6 @@ from kafka_drain.spark.job_spec import ValidateSpec
 from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import prepare_application
 
-__all__ = ["ReadingJob", "finish_reading", "prepare_reading", "read_by_spark"]
-
 
 @dataclass(frozen=True)
 class ReadingJob(SparkJob):

@@ -23,8 +23,6 @@ from kafka_drain.offsets import (
 )
 from kafka_drain.proof.content_checks import Taken, together
 
-__all__ = ["BatchNote", "combined", "notes_fit", "parse_note"]
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 

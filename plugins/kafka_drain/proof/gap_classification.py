@@ -8,8 +8,6 @@ from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 
-__all__ = ["classify"]
-
 Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
 
 

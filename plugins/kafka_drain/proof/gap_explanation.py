@@ -16,8 +16,6 @@ from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import topic_ids_now
 
-__all__ = ["explain_gaps", "gap_findings", "same_topics", "split_compacted"]
-
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
 _NOTHING: Ranges = MappingProxyType({})

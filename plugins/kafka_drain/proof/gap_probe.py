@@ -22,8 +22,6 @@ from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_classification import classify
 
-__all__ = ["classify_gaps"]
-
 POLL_SECONDS = 20.0
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
 NEAR = 1_000

@@ -12,8 +12,6 @@ from kafka_drain.proof.fingerprints import BatchNote, combined, parse_note
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.storage.json_files import read_note, write_document
 
-__all__ = ["note_name", "noted_content", "notes_folder", "write_notes"]
-
 
 def notes_folder(generation: Generation) -> UPath:
     """Return the folder of a generation's notes, one for each batch."""

@@ -17,17 +17,6 @@ from kafka_drain.offsets import (
     subtract,
 )
 
-__all__ = [
-    "Segment",
-    "check_duplicates",
-    "check_offsets",
-    "check_within",
-    "held_ranges",
-    "missing_offsets",
-    "segments",
-    "without_held",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:

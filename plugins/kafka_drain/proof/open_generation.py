@@ -41,18 +41,6 @@ from kafka_drain.proof.topic_ids import topic_ids_now
 from kafka_drain.proof.window_checks import HeldByWindows
 from kafka_drain.proof.window_contents import content_of_windows
 
-__all__ = [
-    "CHARTED",
-    "MANY_FILES",
-    "Answers",
-    "Found",
-    "ask_bounds",
-    "ask_kafka_now",
-    "look_closer",
-    "orphan_findings",
-    "read_open",
-]
-
 #: Number of receipts that are read for the report's chart.
 CHARTED = 50
 

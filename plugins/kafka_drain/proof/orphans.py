@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_drain.archive.generation import Generation
-from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
+from kafka_drain.data_files.reader import read_offsets, topic_of
+from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.offset_checks import Segment
-
-__all__ = ["unlisted_files"]
 
 
 def unlisted_files(

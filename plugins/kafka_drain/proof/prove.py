@@ -29,18 +29,6 @@ from kafka_drain.proof.sealing import Identity, seal_segment
 from kafka_drain.proof.segment_proof import CheckedSegment, provable
 from kafka_drain.proof.topic_lives import made_again, other_lives
 
-__all__ = [
-    "Blockers",
-    "Drained",
-    "Evidence",
-    "Examined",
-    "Proof",
-    "damaged_batches",
-    "examine",
-    "prove",
-    "topics_read",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Drained:

@@ -30,8 +30,6 @@ from kafka_drain.storage.lease import utc_now
 #: Number of batches in the report.
 BATCHES = 100
 
-__all__ = ["Report", "note_overview", "raise_findings", "write_report"]
-
 
 @dataclass
 class PartitionRow:

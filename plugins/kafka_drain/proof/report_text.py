@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
 
-__all__ = ["SHOWN", "gaps_text", "report_ending", "report_heading", "report_lines"]
-
 #: Number of findings shown; the report file has all of them.
 SHOWN = 20
 

@@ -23,8 +23,6 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.content_checks import Reread
 from kafka_drain.proof.offset_checks import held_ranges
 
-__all__ = ["SegmentFiles", "compare_with_kafka"]
-
 BATCH_BYTES = 32 << 20
 #: Number of offsets whose hashes are combined.
 BLOCK = 4096

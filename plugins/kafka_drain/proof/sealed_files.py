@@ -13,23 +13,13 @@ from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import SnapshotGeneration
-from kafka_drain.data_files.reader import DataFileError, TimestampError, read_offsets, topic_of
+from kafka_drain.data_files.reader import read_offsets, topic_of
+from kafka_drain.data_files.records import TimestampError
+from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import file_fingerprint, file_sha256
-
-__all__ = [
-    "SealedCheck",
-    "check_all_sealed",
-    "check_listed_sealed",
-    "damage_of",
-    "has_unknown_content",
-    "lost_ranges",
-    "readable_receipts",
-    "unknown_contents",
-]
-
 
 #: Number of segments that a warning names.
 _NAMED = 5

@@ -18,8 +18,6 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
 from kafka_drain.proof.offset_checks import Segment
 
-__all__ = ["Identity", "seal_deletion", "seal_segment", "seal_window"]
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:

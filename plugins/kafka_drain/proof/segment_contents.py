@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.reader import DataFileError
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
@@ -27,8 +26,6 @@ from kafka_drain.proof.content_checks import (
 from kafka_drain.proof.note_files import note_name, noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_proof import CheckedSegment, segment_of
-
-__all__ = ["CheckedContents", "ContentOfWindows", "ReadAgain", "check_contents", "without_whole"]
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 #: Offsets of a partition that no file of a segment holds.

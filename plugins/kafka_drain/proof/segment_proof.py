@@ -11,8 +11,6 @@ from kafka_drain.gaps import Gap
 from kafka_drain.offsets import OffsetRange, overlapping
 from kafka_drain.proof.offset_checks import Segment
 
-__all__ = ["CheckedSegment", "check_segments", "cut_gaps", "provable", "segment_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:

@@ -11,8 +11,6 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.topic_lives import made_again, other_lives
 
-__all__ = ["ReadFrom", "read_from", "refuse_other_lives", "topic_ids_now", "write_read_from"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
-__all__ = ["Life", "life_of", "made_again", "other_lives"]
-
 
 class Life(str, Enum):
     """Which incarnation of a topic Spark has read."""

@@ -60,8 +60,6 @@ from kafka_drain.proof.window_checks import HeldByWindows, check_windows
 from kafka_drain.storage.lease import Clock, is_held, utc_now
 from kafka_drain.storage.paths import sync_files
 
-__all__ = ["Scope", "validate_archive"]
-
 Scope = Literal["open", "all"]
 
 _NOTHING: Ranges = MappingProxyType({})

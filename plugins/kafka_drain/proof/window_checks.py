@@ -18,15 +18,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity
 
-__all__ = [
-    "CheckedWindows",
-    "HeldByWindows",
-    "WindowFigures",
-    "check_files",
-    "check_windows",
-    "refuse_fewer",
-]
-
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
 
 

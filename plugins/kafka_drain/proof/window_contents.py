@@ -11,12 +11,11 @@ from upath import UPath
 
 from kafka_drain.archive.receipts import SealedFile
 from kafka_drain.archive.snapshot import SnapshotWindow
-from kafka_drain.data_files.reader import TimestampError, read_offsets, read_records, topic_of
+from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
 from kafka_drain.proof.content_checks import Taken, together
-
-__all__ = ["content_of_windows"]
 
 BATCH_BYTES = 32 << 20
 

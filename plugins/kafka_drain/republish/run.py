@@ -50,8 +50,6 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, target_partitions
 
-__all__ = ["Republish", "plan_republish"]
-
 RECEIPT_VERSION = 1
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["parse_schema", "self_contained", "why_no_columns"]
-
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _NAMED = ("record", "error", "enum", "fixed")
 

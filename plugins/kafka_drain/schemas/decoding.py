@@ -23,8 +23,6 @@ from kafka_drain.errors import ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 
-__all__ = ["ValuePlan", "decoded_values", "frozen_values", "plan_values"]
-
 
 @dataclass(frozen=True)
 class ValuePlan:

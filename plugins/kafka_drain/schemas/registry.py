@@ -16,8 +16,6 @@ from kafka_drain.config.checks import unknown
 from kafka_drain.errors import AuthenticationError, ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained
 
-__all__ = ["SchemaRegistry", "WriterSchema"]
-
 #: The accepted settings, with the names that Confluent's own clients use.
 _ACCEPTED = (
     "url",

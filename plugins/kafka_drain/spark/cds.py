@@ -15,14 +15,6 @@ from pathlib import Path
 from kafka_drain.spark.jars.fetch import cache_folder
 from kafka_drain.spark.java import Java
 
-__all__ = [
-    "archive_folder",
-    "archive_name",
-    "find_class_archive",
-    "remove_outdated",
-    "sharing_options",
-]
-
 
 def archive_folder() -> Path:
     """Return the folder of CDS archives, which need not exist yet."""

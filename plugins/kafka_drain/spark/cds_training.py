@@ -24,8 +24,6 @@ from kafka_drain.spark.job_spec import WarmUpSpec
 from kafka_drain.spark.runner import run_environment
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 
-__all__ = ["class_archive_of_this_machine", "write_class_archive"]
-
 _TIME_LIMIT_SECONDS = 600
 _LINES_OF_SPARK = 8
 

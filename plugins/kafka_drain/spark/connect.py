@@ -8,8 +8,6 @@ from urllib.parse import quote, unquote
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["DEFAULT_PORT", "SCHEME", "TOKEN_VARIABLE", "ConnectAddress", "is_connect"]
-
 SCHEME = "sc://"
 DEFAULT_PORT = 15002
 

@@ -24,8 +24,6 @@ from kafka_drain.spark.submit import (
     store_jars,
 )
 
-__all__ = ["ServerOptions", "require_free", "run_server", "server_command"]
-
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 #: Time that a server has to start, and to end.

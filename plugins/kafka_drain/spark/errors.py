@@ -15,8 +15,6 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.unkept_records import WAY_OUT, unkept_record
 
-__all__ = ["OF_THE_SERVER", "no_result", "spark_error", "too_far_records"]
-
 #: In the place of a heap size: a Spark Connect server has its own.
 OF_THE_SERVER = "the server's"
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from kafka_drain.errors import MachineError
 
-__all__ = ["SUPPORTED_MAJORS", "Java", "require_java"]
-
 # Spark 4.0 needs 17 or later; from Java 24, Hadoop's calls to the security manager fail.
 SUPPORTED_MAJORS = (17, 21)
 

@@ -16,8 +16,6 @@ from kafka_drain.spark.job_spec import read_result
 from kafka_drain.spark.runner import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
-__all__ = ["SparkJob", "private_folder"]
-
 
 @contextmanager
 def private_folder() -> Iterator[Path]:

@@ -8,21 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = [
-    "CONNECT_VARIABLE",
-    "SPECS",
-    "CompactSpec",
-    "DrainSpec",
-    "SendSpec",
-    "SinkSpec",
-    "ValidateSpec",
-    "WarmUpSpec",
-    "WindowSpec",
-    "read_result",
-    "write_private",
-]
-
-
 #: Environment variable with the path of a JSON file for the client of a Spark Connect server:
 #: `conf`, the session's configuration, and `py_files`, the zip with our packages.
 CONNECT_VARIABLE = "KAFKA_DRAIN_CONNECT"

@@ -20,18 +20,6 @@ from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress, is_connect
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
 from kafka_drain.spark.submit import SparkApplication
 
-__all__ = [
-    "NoServerError",
-    "SparkConnect",
-    "SparkConnection",
-    "SparkProcess",
-    "SparkRunner",
-    "SparkSubmit",
-    "read_spark_line",
-    "run_environment",
-    "runner_for",
-]
-
 #: Time that a Spark Connect server has to accept a connection.
 _CONNECT_SECONDS = 10.0
 

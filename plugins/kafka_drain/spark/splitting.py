@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["LEAST_PIECE", "min_partitions"]
-
 #: Smallest piece, in offsets: smaller ones would cost more in consumers and files than they save.
 LEAST_PIECE = 250_000
 #: Number of pieces per core: pieces don't all take the same time.

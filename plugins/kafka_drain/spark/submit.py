@@ -30,20 +30,6 @@ from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.storage.s3 import spark_conf_for
 
-__all__ = [
-    "SparkApplication",
-    "connector_jars",
-    "for_master",
-    "for_offsets",
-    "is_for_connect",
-    "java_options_elsewhere",
-    "kafka_options",
-    "prepare_application",
-    "spark_environment",
-    "spark_version",
-    "store_jars",
-]
-
 #: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
 SHORT_JOB_OFFSETS = 200_000
 

@@ -5,8 +5,6 @@ The Spark jobs import this module, so it uses only the standard library.
 
 from __future__ import annotations
 
-__all__ = ["UNKEPT", "WAY_OUT", "unkept_record"]
-
 #: Prefix of the part of a job's error that names the record.
 UNKEPT = "not kept as it was sent: "
 

@@ -20,19 +20,6 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
-__all__ = [
-    "clear_unfinished",
-    "create_document",
-    "create_text",
-    "is_unfinished",
-    "read_document",
-    "read_note",
-    "replace_document",
-    "version_of",
-    "write_document",
-    "write_text",
-]
-
 #: Errors of file systems that are full.
 FULL = {errno.ENOSPC, errno.EDQUOT}
 # Errors of file systems without hard links.

@@ -39,19 +39,6 @@ from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_o
 from kafka_drain.storage.paths import is_local, read_bytes, require_reachable
 from kafka_drain.storage.typed_json import Row, Shape
 
-__all__ = [
-    "Clock",
-    "FoundLease",
-    "Lease",
-    "find_lease",
-    "hold_lease",
-    "is_held",
-    "is_renewed_since",
-    "refuse_while_held",
-    "utc_now",
-    "wait_for_lease",
-]
-
 Clock = Callable[[], datetime]
 
 NAME = "lock.json"

@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import Enum
 
-__all__ = ["Takeover", "clock_ahead", "may_take_over"]
-
 
 class Takeover(Enum):
     """The action to take on an existing lease."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from kafka_drain.errors import StoreUnavailableError
 
-__all__ = ["lies_in_store", "naming_outages"]
-
 #: Packages that stores are accessed with; they raise their own exceptions.
 _CLIENTS = {
     *("aiobotocore", "aiohttp", "asyncio", "azure", "botocore"),

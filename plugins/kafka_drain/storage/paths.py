@@ -16,18 +16,6 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.s3 import S3_SCHEMES
 
-__all__ = [
-    "hadoop_path",
-    "is_local",
-    "list_folder",
-    "locate",
-    "make_folder",
-    "read_bytes",
-    "require_reachable",
-    "sync_files",
-    "sync_folder",
-]
-
 #: Packages that provide fsspec's file systems for the stores.
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
 

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from kafka_drain.errors import ConfigError
 
-__all__ = ["S3_SCHEMES", "scheme_of", "spark_conf_for", "variables_of"]
-
 S3_SCHEMES = ("s3", "s3a")
 
 _CLOUD = "org.apache.spark.internal.io.cloud"

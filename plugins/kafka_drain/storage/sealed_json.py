@@ -12,8 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["SEALED_END", "SealError", "check_seal", "seal", "unseal"]
-
 _SEAL = b',"sha256":"'
 #: End of a sealed file.
 SEALED_END = b'"}\n'

@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-__all__ = ["DocumentError", "Row", "Shape", "VersionError", "parse_object"]
-
 T = TypeVar("T")
 
 #: Length, in characters, to which a value in an error is cut.

@@ -31,14 +31,6 @@ from kafka_drain.windows.window_jobs import (
     seal_proven,
 )
 
-__all__ = [
-    "finish_backfill",
-    "open_backfill",
-    "refuse_incomplete",
-    "run_backfill",
-    "sealed_windows",
-]
-
 
 def open_backfill(
     plan: BackfillPlan, pipeline: Pipeline, cluster: KafkaCluster, folder: Path

@@ -34,13 +34,6 @@ from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 
-__all__ = [
-    "BackfillPlan",
-    "own_windows",
-    "plan_backfill",
-    "standing_windows",
-]
-
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
 

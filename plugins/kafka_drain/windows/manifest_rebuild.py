@@ -17,8 +17,6 @@ from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import hadoop_path, is_local, read_bytes
 
-__all__ = ["rebuild_manifest"]
-
 #: spark.sql.streaming.fileSink.log.compactInterval
 COMPACT_INTERVAL = 10
 BLOCK_BYTES = 32 << 20

@@ -18,8 +18,6 @@ from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local
 from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
 
-__all__ = ["next_number", "remove_superseded", "remove_unsealed"]
-
 #: Names of the windows that supersede intact files, sealed or not.
 _NUMBERED = re.compile(r"(?:reprocess|compact|retention)_(\d+)")
 

@@ -32,8 +32,6 @@ from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 from kafka_drain.windows.repair_steps import Seen, Step, judge_sealed
 
-__all__ = ["DocumentRepair", "DocumentRepairPlan", "plan_document_repair", "repair_documents"]
-
 # Each fix can reveal further damage: below a journal entry, or before a receipt.
 ROUNDS = 5
 

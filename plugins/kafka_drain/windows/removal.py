@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
 
-__all__ = ["ReplacingWindow", "relied_on", "removable"]
-
 
 @dataclass(frozen=True)
 class ReplacingWindow:

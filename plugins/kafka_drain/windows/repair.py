@@ -38,8 +38,6 @@ from kafka_drain.windows.receipt_repair import (
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 
-__all__ = ["RepairPreview", "RepairRequest", "preview_repair", "repair_manifest", "run_repair"]
-
 
 @dataclass(frozen=True)
 class RepairRequest:

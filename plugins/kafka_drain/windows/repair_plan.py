@@ -24,8 +24,6 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overl
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
 
-__all__ = ["RepairPlan", "plan_repair"]
-
 Ranges = dict[TopicPartition, list[OffsetRange]]
 
 _FILES = (

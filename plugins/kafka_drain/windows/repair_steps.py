@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Seen", "Step", "judge_sealed"]
-
 
 class Seen(Enum):
     """The state in which a file was found."""

@@ -16,8 +16,6 @@ from typing import Any
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 
-__all__ = ["FileGroup", "split_groups"]
-
 
 @dataclass(frozen=True)
 class FileGroup:

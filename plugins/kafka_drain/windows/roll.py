@@ -37,16 +37,6 @@ from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
 
-__all__ = [
-    "WAIT_SECONDS",
-    "RollPlan",
-    "due_for_roll",
-    "plan_roll",
-    "roll",
-    "roll_between_drains",
-    "run_roll",
-]
-
 #: How long maintenance waits for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
 

@@ -7,8 +7,6 @@ from enum import Enum, auto
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["WindowFate", "given_up", "judge_window", "never_sealed"]
-
 
 def never_sealed(recreated: Collection[str], last_read: int | None, last_sealed: int) -> bool:
     """Return whether no validation will ever seal the open generation's remaining batches.

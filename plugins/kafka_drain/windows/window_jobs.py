@@ -52,20 +52,6 @@ from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.paths import hadoop_path, sync_files
 
-__all__ = [
-    "WindowJob",
-    "finish_window",
-    "freeze_window",
-    "now_text",
-    "open_window",
-    "prepare_window",
-    "prove_window",
-    "read_written",
-    "refuse_findings",
-    "seal_proven",
-    "seal_superseding",
-]
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 

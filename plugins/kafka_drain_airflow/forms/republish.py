@@ -9,8 +9,6 @@ from airflow.providers.common.compat.sdk import Param
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.republish.planning.request import OWN_TOPIC, RepublishRequest
 
-__all__ = ["apply_param", "republish_params", "time_param"]
-
 
 def republish_params(pipeline: Pipeline) -> dict[str, Param]:
     """Return the form's fields, in order, by the name of the operator's parameter."""

@@ -9,8 +9,6 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from kafka_drain.config.pipeline import Pipeline
 
-__all__ = ["archive_asset", "replaced_alias", "tell_replaced", "tell_validated"]
-
 
 def archive_asset(pipeline: Pipeline) -> Asset:
     """Return the asset of a pipeline's archive, for which each validation emits an event."""

@@ -13,15 +13,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-__all__ = [
-    "Lineage",
-    "archive_name",
-    "drain_lineage",
-    "group_lineage",
-    "republish_lineage",
-    "topic_names",
-]
-
 #: Namespace and name.
 Name = tuple[str, str]
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Stats
 
-__all__ = ["tell_drain", "tell_overview", "tell_republish"]
-
 _DRAIN = ("offsets", "records", "seconds", "offsets_per_second")
 _REPUBLISH = ("records", "seconds", "records_per_second")
 _OVERVIEW = ("records", "offsets", "files", "bytes", "lag", "unsealed_segments")

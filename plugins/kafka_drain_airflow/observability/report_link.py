@@ -12,8 +12,6 @@ from kafka_drain_airflow.addresses import page_url
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
 
-__all__ = ["REPORT_KEY", "ReportLink"]
-
 #: XCom of the validation: path of the report's JSON document.
 REPORT_KEY = "report"
 

@@ -15,16 +15,6 @@ from kafka_drain_airflow.observability.task_progress import SPARK_UI_KEY
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
-__all__ = [
-    "GROUP",
-    "KINDS",
-    "VALIDATION",
-    "ArchiveLink",
-    "SparkUiLink",
-    "archive_address",
-    "show_archive",
-]
-
 #: Prefixes of a pipeline's DAG ids; the archive's page shows the progress of each DAG.
 KINDS = ("drain", "republish", "reprocess", "maintain")
 #: Prefixes of a group's DAG id, and of its task ids that validate a pipeline's archive.

@@ -10,8 +10,6 @@ from typing import Any, TypeGuard
 
 from kafka_drain.progress import ProgressLine, SparkUiLine
 
-__all__ = ["PROGRESS_KEY", "SPARK_UI_KEY", "TaskProgress", "is_progress"]
-
 #: XCom of a running task: job, name, done, total, unit, percent, rate, left, spark_ui, at.
 PROGRESS_KEY = "progress"
 #: XCom of a running task: URL of its Spark application's UI.

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
-__all__ = ["ApplyOperator"]
-
 
 class ApplyOperator(SparkJobOperator):
     """Makes a plan, and applies it if told to.

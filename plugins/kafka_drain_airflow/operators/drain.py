@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
 
-__all__ = ["KafkaDrainOperator"]
-
 
 class KafkaDrainOperator(SparkJobOperator):
     """Drain what Kafka holds now with one `Trigger.AvailableNow` query, and return its result.

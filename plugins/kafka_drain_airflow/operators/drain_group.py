@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafka_drain.drain.group import GroupJob
     from kafka_drain.kafka.cluster import KafkaCluster
 
-__all__ = ["DoneOperator", "KafkaDrainGroupOperator"]
-
 
 class DoneOperator(BaseOperator):
     """Does nothing, so it succeeds when all of its upstream tasks have succeeded.

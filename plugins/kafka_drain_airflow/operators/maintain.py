@@ -16,8 +16,6 @@ from kafka_drain_airflow.operators.apply import ApplyOperator
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-__all__ = ["MaintainOperator"]
-
 
 class MaintainOperator(ApplyOperator):
     """Maintain an archive: close the open generation when it is due, and compact small files.

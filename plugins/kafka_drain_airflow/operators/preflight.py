@@ -20,8 +20,6 @@ from kafka_drain_airflow.data_intervals import window_interval
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-__all__ = ["PreflightOperator"]
-
 
 class PreflightOperator(BaseOperator):
     """Check that a drain or a window can run, and log its plan. Changes nothing.

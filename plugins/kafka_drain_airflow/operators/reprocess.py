@@ -19,8 +19,6 @@ from kafka_drain_airflow.operators.apply import ApplyOperator
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-__all__ = ["ReprocessOperator"]
-
 
 class ReprocessOperator(ApplyOperator):
     """Drain archived records again, from a batch, time or offset, with the pipeline's settings.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafka_drain.republish.planning.shards import Shard
     from kafka_drain.republish.run import Republish
 
-__all__ = ["RepublishToKafkaOperator"]
-
 
 @contextmanager
 def no_second_try(republish: Republish) -> Iterator[None]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafka_drain.spark.submit import SparkApplication
     from kafka_drain_airflow.observability.lineage import Lineage
 
-__all__ = ["SparkJobOperator"]
-
 
 class SparkJobOperator(BaseOperator):
     """Runs kafka-drain's Spark applications through the pipeline's Spark connection.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
 
-__all__ = ["ValidateManifestOperator"]
-
 #: A notifier or a function, called in the same way as Airflow's callbacks for failed tasks.
 AlertCallback = Callable[[Any], Any]
 

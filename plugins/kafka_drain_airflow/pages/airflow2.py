@@ -16,8 +16,6 @@ from kafka_drain_airflow.addresses import URL_PREFIX
 from kafka_drain_airflow.pages import answers as page_answers
 from kafka_drain_airflow.pages.answers import Answer
 
-__all__ = ["MENU_ITEM", "blueprint"]
-
 blueprint = Blueprint("kafka_drain", __name__, url_prefix=URL_PREFIX)
 
 MENU_ITEM = {

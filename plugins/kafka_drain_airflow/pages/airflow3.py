@@ -14,8 +14,6 @@ from fastapi.responses import HTMLResponse, Response
 from kafka_drain_airflow.pages import answers as page_answers
 from kafka_drain_airflow.pages.answers import Answer
 
-__all__ = ["app"]
-
 # Airflow mounts a plugin's application without authentication, so each route checks access itself:
 # 401 without a login, 403 without read access to the DAG's XComs.
 app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)

@@ -36,16 +36,6 @@ from kafka_drain_airflow.pages.database import (
     report_of,
 )
 
-__all__ = [
-    "Answer",
-    "archive",
-    "archives",
-    "archives_as_json",
-    "newest_report",
-    "receipt",
-    "report",
-]
-
 #: Color schemes that a page which embeds a report may choose.
 COLOURS = ("dark", "light")
 

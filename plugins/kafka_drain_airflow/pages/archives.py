@@ -18,8 +18,6 @@ from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.storage.paths import is_local, locate, require_reachable
 
-__all__ = ["Found", "find", "find_all", "page_beside", "placed_findings"]
-
 # No http or similar schemes: the server would send requests to arbitrary addresses.
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
 #: Time limit for a store's answer, in seconds.

@@ -27,14 +27,9 @@ from upath import UPath
 
 from kafka_drain.data_files import parquet
 from kafka_drain.data_files.file_offsets import FileOffsets
-from kafka_drain.data_files.reader import (
-    DataFileError,
-    TimestampError,
-    read_offsets,
-    read_records,
-    topic_of,
-)
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, rows_per_batch
+from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, TimestampError, rows_per_batch
+from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 Row = dict[str, Any]

@@ -11,8 +11,8 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.receipts import SealedFile
-from kafka_drain.data_files.reader import DataFileError, read_offsets, read_records
-from kafka_drain.errors import StoreUnavailableError
+from kafka_drain.data_files.reader import read_offsets, read_records
+from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.proof.committed_file import file_sha256, read_file

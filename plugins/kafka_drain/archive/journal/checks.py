@@ -53,17 +53,6 @@ from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
 
-__all__ = [
-    "SealedState",
-    "check_sealed_state",
-    "generation_differs",
-    "note_of_holes",
-    "note_of_segment",
-    "note_of_window",
-    "recreate_journal",
-    "refuse_unsound",
-]
-
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from kafka_drain.archive.receipts import parse_receipt
 
-__all__ = ["digest_of", "generation_digest", "identity_digest", "plan_digest"]
-
 
 def digest_of(where: str, content: bytes) -> str:
     """Return the journal's digest of a document.

@@ -22,27 +22,6 @@ from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.storage.sealed_json import check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
-__all__ = [
-    "REMOVED",
-    "UNREADABLE",
-    "WHOLE_EVERY",
-    "Entry",
-    "Head",
-    "Journal",
-    "Noted",
-    "Tip",
-    "Verdict",
-    "first_needed",
-    "fold_journal",
-    "judge_document",
-    "judge_head",
-    "judge_known",
-    "judge_tip",
-    "next_whole",
-    "parse_entry",
-]
-
-
 #: Interval, in entries, at which an entry holds everything sealed so far.
 WHOLE_EVERY = 16
 

@@ -29,8 +29,6 @@ from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
 
-__all__ = ["note_sealed", "read_journal", "start_journal_anew"]
-
 # If several runs write an entry at the same moment, one of them succeeds per attempt.
 TRIES = 100
 

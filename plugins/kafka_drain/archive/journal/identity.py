@@ -9,8 +9,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["ACCEPTED", "SETTINGS", "identity_differs", "ids_by_topic", "note_of_settings"]
-
 #: Value of the journal's notes that have no document.
 ACCEPTED = "accepted"
 #: Prefix, before a digest, of the journal's entries for settings that a drain has used.

@@ -14,23 +14,6 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
 
-__all__ = [
-    "add_acknowledgement",
-    "add_apply",
-    "add_archive",
-    "add_deep",
-    "add_dry_run",
-    "add_format",
-    "add_job",
-    "add_kafka",
-    "add_spark",
-    "cluster_from",
-    "json_file",
-    "names_kafka",
-    "pairs",
-    "registry_from",
-]
-
 _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 

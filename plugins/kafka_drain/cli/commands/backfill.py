@@ -19,8 +19,6 @@ from kafka_drain.intervals import Interval
 from kafka_drain.windows.backfill import run_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
 
-__all__ = ["add_arguments", "run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Drain the offsets of an interval that no receipt covers, prove and seal them.

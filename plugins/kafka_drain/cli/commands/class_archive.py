@@ -8,8 +8,6 @@ from kafka_drain.cli.console import answer, print_fields
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.spark.cds_training import write_class_archive
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments: none."""

@@ -14,8 +14,6 @@ from kafka_drain.config.sink_options import COMPRESSIONS, PARTITION_COLUMNS
 from kafka_drain.config.spark_conf import LOG_LEVELS
 from kafka_drain.republish.planning.placement import BY_KEY, ORIGINAL
 
-__all__ = ["add_arguments", "completion_script", "run"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 #: Completions for options whose values are checked elsewhere, with the whole pipeline.

@@ -19,8 +19,6 @@ from kafka_drain.cli.foreground import runner_of
 from kafka_drain.drain.drain import run_drain
 from kafka_drain.drain.preflight import preflight
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

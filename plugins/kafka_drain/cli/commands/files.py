@@ -12,8 +12,6 @@ from kafka_drain.cli.commands.arguments import add_archive
 from kafka_drain.cli.console import answer
 from kafka_drain.cli.exit_codes import OK
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

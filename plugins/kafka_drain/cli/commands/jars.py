@@ -9,8 +9,6 @@ from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.spark.jars import fetch as jars
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

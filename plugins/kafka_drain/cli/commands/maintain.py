@@ -16,8 +16,6 @@ from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
-__all__ = ["add_arguments", "run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Show what maintenance would do; with --apply, do it."""

@@ -9,8 +9,6 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import json_file, pairs
 from kafka_drain.config.pipeline import Pipeline
 
-__all__ = ["pipeline_from"]
-
 #: Flags that are also keys of a pipeline.
 FLAGS = (
     "topic_pattern",

@@ -10,8 +10,6 @@ from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.progress import Level, Line
 
-__all__ = ["acts", "answer_fields", "answer_plan", "say_dry_run"]
-
 
 class Plan(Protocol):
     """What a command is going to do."""

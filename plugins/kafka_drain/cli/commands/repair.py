@@ -20,8 +20,6 @@ from kafka_drain.cli.exit_codes import FAILED
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -20,8 +20,6 @@ from kafka_drain.proof.report_text import (
     report_lines,
 )
 
-__all__ = ["answer_report"]
-
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 

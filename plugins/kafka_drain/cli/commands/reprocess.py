@@ -21,8 +21,6 @@ from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation
 
-__all__ = ["add_arguments", "run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Show what a reprocess, or abandoning one, would do; with --apply, do it or resume it."""

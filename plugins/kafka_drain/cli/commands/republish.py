@@ -27,8 +27,6 @@ from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import utc_now
 
-__all__ = ["add_arguments", "flags_of", "request_of", "run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Show what a republish would send; with --apply, send an archive's records to Kafka."""

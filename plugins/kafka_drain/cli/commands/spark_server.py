@@ -13,8 +13,6 @@ from kafka_drain.config.spark_conf import check_spark_conf
 from kafka_drain.spark.connect import DEFAULT_PORT
 from kafka_drain.spark.connect_server import ServerOptions, run_server
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

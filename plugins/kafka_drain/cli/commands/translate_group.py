@@ -29,8 +29,6 @@ from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(added: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

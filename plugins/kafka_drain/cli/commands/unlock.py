@@ -15,8 +15,6 @@ from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.progress import Level, Line
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

@@ -21,8 +21,6 @@ from kafka_drain.cli.console import say
 from kafka_drain.proof.committed_files import ReadFiles
 from kafka_drain.proof.validation import validate_archive
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""

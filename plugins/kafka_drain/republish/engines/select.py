@@ -23,8 +23,6 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.spark.runner import SparkRunner
 
-__all__ = ["Engines"]
-
 
 class Engines:
     """Send each plan with its engine.

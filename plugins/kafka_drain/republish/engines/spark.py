@@ -22,8 +22,6 @@ from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.spark.submit import kafka_options, prepare_application
 from kafka_drain.storage.paths import hadoop_path, locate
 
-__all__ = ["RepublishJob", "prepare_send", "prepare_sink"]
-
 # Spark's own sink sent twice as many records per second with these (measured, 100 B values).
 PRODUCER_SETTINGS = {
     "kafka.linger.ms": "50",

@@ -12,8 +12,6 @@ from kafka_drain.errors import DeliveryError
 from kafka_drain.republish.engines.worker_main import Job, run_job
 from kafka_drain.republish.engines.worker_process import GRACE_SECONDS, Child
 
-__all__ = ["Worker", "processes_for", "side_by_side"]
-
 #: Records per additional process; fewer don't pay, as Python and its libraries take 1 s to start.
 RECORDS_PER_PROCESS = 200_000
 

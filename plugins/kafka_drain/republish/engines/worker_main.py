@@ -23,8 +23,6 @@ from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
 from kafka_drain.republish.verifying.verify import verify_partition
 from kafka_drain.storage.paths import locate
 
-__all__ = ["Job", "VerifyJob", "main", "run_job"]
-
 
 @dataclass(frozen=True)
 class VerifyJob:

@@ -17,8 +17,6 @@ from kafka_drain.errors import DeliveryError
 from kafka_drain.republish.engines.worker_main import Job
 from kafka_drain.republish.sending.allocation import ALLOCATION
 
-__all__ = ["GRACE_SECONDS", "Child"]
-
 #: How long a child may take to abort its transactions and end.
 GRACE_SECONDS = 15.0
 

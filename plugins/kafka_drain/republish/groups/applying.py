@@ -11,8 +11,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 
-__all__ = ["Undone", "apply_plan", "undo"]
-
 Say = Callable[[str], None]
 
 

@@ -20,8 +20,6 @@ from kafka_drain.republish.groups.translation import (
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
-__all__ = ["find_run", "plan_group", "read_map"]
-
 
 def find_run(archive: Archive, name: str | None) -> RepublishRun:
     """Return the republish with a given name, or the only one that has an offset map.

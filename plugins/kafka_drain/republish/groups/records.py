@@ -25,8 +25,6 @@ from kafka_drain.republish.planning.documents import GroupRecordJson, parse_vers
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["GroupRecord", "GroupRecords"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:

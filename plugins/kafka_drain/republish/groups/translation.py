@@ -13,14 +13,6 @@ from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.verifying.offset_map import OffsetMap, PartitionMap, resume_offset
 
-__all__ = [
-    "Row",
-    "TranslationPlan",
-    "check_held",
-    "parse_offsets",
-    "plan_translation",
-]
-
 _SHOWN = 10
 
 

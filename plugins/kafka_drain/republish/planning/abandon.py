@@ -7,8 +7,6 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.follow import follower_key
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
-__all__ = ["unfinished_run"]
-
 
 def unfinished_run(archive: Archive, name: str) -> RepublishRun:
     """Return a run that has no receipt, whether it sent anything or not.

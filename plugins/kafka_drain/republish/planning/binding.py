@@ -10,8 +10,6 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 
-__all__ = ["Binding", "others_gone", "refuse_other_target"]
-
 
 @dataclass(frozen=True)
 class Binding:

@@ -11,8 +11,6 @@ from heapq import heapify, heapreplace
 
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 
-__all__ = ["MAX_CHAINS", "MAX_PER_PARTITION", "chain_numbers", "chains_of", "place"]
-
 #: Maximum number of chains per target partition: verify reads all of them side by side, and if the
 #: target has only one partition, the progress of each chain needs its own group.
 MAX_PER_PARTITION = 16

@@ -16,27 +16,6 @@ from typing_extensions import NotRequired, TypedDict
 from kafka_drain.archive.format_version import READABLE
 from kafka_drain.storage.sealed_json import check_seal
 
-__all__ = [
-    "AbandonedJson",
-    "BindingJson",
-    "ClaimJson",
-    "DecisionJson",
-    "GroupRecordJson",
-    "OffsetMapJson",
-    "OpenedJson",
-    "PartitionMapJson",
-    "PlanJson",
-    "ReceiptJson",
-    "SentJson",
-    "ShardJson",
-    "ThroughJson",
-    "VerificationJson",
-    "VerifiedJson",
-    "parse",
-    "parse_sealed",
-    "parse_version",
-]
-
 D = TypeVar("D")
 
 

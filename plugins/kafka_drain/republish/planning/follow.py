@@ -23,19 +23,6 @@ from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.documents import ReceiptJson, ThroughJson
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
-__all__ = [
-    "NOTHING",
-    "follower_key",
-    "followers",
-    "has_sent",
-    "new_files",
-    "next_run",
-    "previous_binding",
-    "previous_request",
-    "through_now",
-]
-
-
 #: What a follower has sent before its first run.
 NOTHING: ThroughJson = {"generations": {}, "windows": []}
 

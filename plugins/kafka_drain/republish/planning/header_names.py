@@ -18,8 +18,6 @@ from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
 
-__all__ = ["nul_error", "offset_of_nul", "refuse_nul"]
-
 
 def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     """Return the offset of the first record with a NUL in a header name; None if there is none.

@@ -13,8 +13,6 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import list_runs
 
-__all__ = ["Standing", "Verdict", "check_sources", "judge"]
-
 #: How the user allows it anyway.
 IN_WORDS = "say --into-source (into_source in Airflow)"
 

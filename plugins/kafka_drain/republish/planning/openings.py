@@ -34,8 +34,6 @@ from kafka_drain.republish.planning.runs import OPENINGS, RepublishRun
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["Claim", "Decision", "State", "claim_opening", "decide"]
-
 D = TypeVar("D")
 
 

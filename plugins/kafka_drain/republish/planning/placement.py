@@ -11,15 +11,6 @@ from functools import lru_cache
 
 from kafka_drain.errors import ConfigError
 
-__all__ = [
-    "BY_KEY",
-    "ORIGINAL",
-    "fixed_partition",
-    "murmur2",
-    "parse_placement",
-    "partition_of_key",
-]
-
 ORIGINAL = "original"
 BY_KEY = "key"
 

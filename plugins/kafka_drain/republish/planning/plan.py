@@ -19,17 +19,6 @@ from kafka_drain.republish.planning.documents import PlanJson, ThroughJson, pars
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.storage.sealed_json import seal
 
-__all__ = [
-    "AT_LEAST_ONCE",
-    "DELIVERIES",
-    "EXACTLY_ONCE",
-    "UNOPENED",
-    "UNOPENED_FILES",
-    "RepublishPlan",
-    "Target",
-    "name_in_kafka",
-]
-
 #: In version 2, shards may share a progress, and a run's names in Kafka include its archive. A
 #: release that knows only version 1 would send some shards twice and others never, and wouldn't
 #: fence the producers in flight.

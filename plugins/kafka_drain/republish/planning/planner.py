@@ -43,8 +43,6 @@ from kafka_drain.republish.planning.selection import Rows, Selection
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard, ShardFile
 from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
 
-__all__ = ["make_plan"]
-
 #: Limits up to which `auto` chooses the worker: Spark takes ten seconds to start, and several
 #: machines are faster only above them.
 WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000

@@ -12,8 +12,6 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 
-__all__ = ["is_of_same_run", "refuse_repeated", "repeated", "repeats_error", "sent"]
-
 #: What two entries must have in common before their records can be the same.
 _Identity: TypeAlias = "tuple[str, str, int, str]"
 

@@ -31,8 +31,6 @@ from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
 from kafka_drain.republish.planning.selection import Selection
 
-__all__ = ["OWN_TOPIC", "RESTORED", "RepublishRequest"]
-
 #: Placeholder for the topic that a record came from.
 OWN_TOPIC = "{topic}"
 

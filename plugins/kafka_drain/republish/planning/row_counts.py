@@ -13,8 +13,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 
-__all__ = ["RowCount", "count_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowCount:

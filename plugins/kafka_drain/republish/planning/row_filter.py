@@ -12,8 +12,6 @@ from kafka_drain.data_files.scalars import number, text
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 from kafka_drain.republish.planning.selection import Rows
 
-__all__ = ["wanted_rows"]
-
 
 def wanted_rows(
     batch: pa.RecordBatch,

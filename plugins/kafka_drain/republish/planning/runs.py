@@ -32,8 +32,6 @@ from kafka_drain.storage.json_files import create_document, create_text, write_t
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import seal
 
-__all__ = ["OPENINGS", "RepublishRun", "list_runs", "run_key"]
-
 _FOLDER = "republish"
 
 _NUMBERED = re.compile(r"plan\.(\d+)\.json")

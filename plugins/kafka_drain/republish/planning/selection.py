@@ -12,8 +12,6 @@ from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
-__all__ = ["Rows", "Selection", "parse_time"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:

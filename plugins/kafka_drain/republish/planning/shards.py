@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     # Spark's executors have no pydantic.
     from kafka_drain.republish.planning.documents import ShardJson
 
-__all__ = ["PREFIX", "ProgressSlot", "Shard", "ShardFile"]
-
 #: Prefix of all transactional ids and groups of republishes, so that one prefixed ACL covers them.
 PREFIX = "kafka-drain-republish-"
 

@@ -26,8 +26,6 @@ from kafka_drain.republish.planning.plan import EXACTLY_ONCE, Target
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.shards import ShardFile
 
-__all__ = ["Need", "check_names", "create_targets", "plan_targets"]
-
 #: Topic names that Kafka accepts (org.apache.kafka.common.internals.Topic).
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kafka_drain.republish.planning.plan import EXACTLY_ONCE
 
-__all__ = ["gets_receipt", "is_exact"]
-
 
 def is_exact(*, lost: int, duplicates: int, out_of_order: int) -> bool:
     """Return whether each planned record is there once, in its shard's order.

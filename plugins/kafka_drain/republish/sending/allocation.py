@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ALLOCATION"]
-
 #: Environment of such a process. Threads of pyarrow and librdkafka come and go, and free memory
 #: that other threads allocated. glibc's arenas (eight per core), its growing trim threshold and
 #: pyarrow's own pool would retain another 40 MB per million records.

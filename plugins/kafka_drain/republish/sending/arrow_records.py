@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from kafka_drain.republish.planning.shards import Shard
 
-__all__ = ["Headers", "Row", "provenance", "rows_of"]
-
 Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
 
 #: Key, value, headers (None for none), timestamp in milliseconds since 1970, offset.

@@ -22,8 +22,6 @@ from kafka_drain.republish.sending.producer import (
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 
-__all__ = ["abort_shards", "open_run"]
-
 _WAY_OUT = (
     "end this run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and start a new one into "
     "an empty topic"

@@ -29,8 +29,6 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.republish.planning.shards import ShardFile
 from kafka_drain.storage.outages import lies_in_store, naming_outages
 
-__all__ = ["CheckedFile", "checked_file"]
-
 
 class Sizes(NamedTuple):
     """How files are read, in bytes.

@@ -14,8 +14,6 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.error_codes import UNAVAILABLE
 
-__all__ = ["explained", "is_terminal"]
-
 _NEEDS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE and DESCRIBE on TransactionalId "
     "kafka-drain-republish- (prefixed)",

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["little_garbage_collection"]
-
 #: Number of new objects after which the collector runs; more than a batch of records creates.
 OBJECTS = 200_000
 

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["FIRST_BYTES", "LONGEST", "Pace", "Pacer"]
-
 #: Maximum bytes in flight before anything was acknowledged.
 FIRST_BYTES = 256 << 10
 

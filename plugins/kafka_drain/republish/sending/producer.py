@@ -15,15 +15,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka_drain.republish.planning.shards import PREFIX
 from kafka_drain.republish.sending.errors import explained, is_terminal
 
-__all__ = [
-    "SETTINGS",
-    "TRANSACTION_TIMEOUT_MS",
-    "ProducerLost",
-    "fenced_producer",
-    "repeat",
-    "shard_transactional_id",
-]
-
 T = TypeVar("T")
 
 #: Time after which the coordinator aborts a transaction whose producer is gone. Until then,

@@ -21,8 +21,6 @@ from kafka_drain.kafka.error_codes import UNAVAILABLE
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending.errors import explained, is_terminal
 
-__all__ = ["TIMEOUT_SECONDS", "Progress", "ProgressStore", "entry"]
-
 TIMEOUT_SECONDS = 60.0
 
 #: Maximum number of groups connected at a time; each takes about five open files. (AdminClient

@@ -22,8 +22,6 @@ from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.shards import Shard, ShardFile
 from kafka_drain.republish.sending.checked_file import checked_file
 
-__all__ = ["read_shard"]
-
 #: Approximate memory limit for the batches of one group of files.
 GROUP_BYTES = 128 << 20
 

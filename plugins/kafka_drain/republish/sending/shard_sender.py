@@ -55,8 +55,6 @@ from kafka_drain.republish.sending.producer import (
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 from kafka_drain.republish.sending.shard_reader import read_shard
 
-__all__ = ["SendJob", "send_shard"]
-
 #: A transaction ends after this number of records or bytes, whichever comes first, and within the
 #: time limit that pacing.py sets, which is at most this number of seconds.
 TRANSACTION_RECORDS = 250_000

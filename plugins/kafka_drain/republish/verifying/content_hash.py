@@ -11,8 +11,6 @@ from xxhash import xxh3_64_intdigest
 
 from kafka_drain.republish.sending.arrow_records import Headers
 
-__all__ = ["content_hash"]
-
 _MASK = (1 << 64) - 1
 _SEED = 0x6B61666B61  # any number would do
 _NULL = 0x9E3779B97F4A7C15

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-__all__ = ["Actual", "Expected", "Record", "Token", "token_of"]
-
 #: Content hash, timestamp in milliseconds, offset, hash of the key (only computed for compacted
 #: targets).
 Record: TypeAlias = "tuple[int, int, int, int]"

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from kafka_drain.republish.planning.verdicts import is_exact
-from kafka_drain.republish.verifying.match_types import Actual, Expected, Record
+from kafka_drain.republish.verifying.match_types import Actual, Expected
 from kafka_drain.republish.verifying.multiset_diff import (
     balance,
     batches_without,
@@ -26,8 +26,6 @@ from kafka_drain.republish.verifying.multiset_diff import (
 )
 from kafka_drain.republish.verifying.offset_map import Block
 from kafka_drain.republish.verifying.sequence_match import Walk
-
-__all__ = ["Actual", "Expected", "PartitionMatch", "Record", "match_partition"]
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,6 @@ from itertools import chain
 
 from kafka_drain.republish.verifying.match_types import Actual, Expected, Record, Token, token_of
 
-__all__ = [
-    "balance",
-    "batches_without",
-    "compacted_of",
-    "count_planned",
-    "planned_among",
-    "too_early",
-    "with_other_times",
-    "without",
-]
-
 
 def planned_among(
     expected: Mapping[int, Expected], tokens: Mapping[Token, int], compare_timestamps: bool

@@ -21,19 +21,6 @@ from kafka_drain.republish.planning.documents import (
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.storage.sealed_json import seal
 
-__all__ = [
-    "Block",
-    "OffsetMap",
-    "PartitionMap",
-    "join_blocks",
-    "offset_in_chain",
-    "originals_map",
-    "place_and_offset",
-    "resume_offset",
-    "started_map",
-]
-
-
 #: Maximum number of records in a joined block, which a translated consumer may read again.
 JOINED_RECORDS = 1_000
 

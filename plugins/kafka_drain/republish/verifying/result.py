@@ -10,8 +10,6 @@ from kafka_drain.republish.planning.documents import VerificationJson, VerifiedJ
 from kafka_drain.republish.planning.verdicts import gets_receipt
 from kafka_drain.republish.verifying.matching import PartitionMatch
 
-__all__ = ["Verification", "VerifiedPartition"]
-
 
 @dataclass(frozen=True)
 class VerifiedPartition:

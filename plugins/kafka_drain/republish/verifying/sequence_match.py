@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from kafka_drain.republish.verifying.match_types import Actual, Expected, Record, Token
 from kafka_drain.republish.verifying.offset_map import Block, join_blocks
 
-__all__ = ["Walk"]
-
 #: Maximum number of possibilities followed for equal records.
 MAX_STATES = 64
 

@@ -25,8 +25,6 @@ from kafka_drain.republish.sending.errors import explained
 from kafka_drain.republish.verifying.content_hash import content_hash
 from kafka_drain.republish.verifying.match_types import Record
 
-__all__ = ["TargetReader", "Wait", "key_hash", "what_to_do"]
-
 #: Records taken from the client at a time.
 BATCH_RECORDS = 10_000
 

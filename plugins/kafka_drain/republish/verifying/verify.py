@@ -22,12 +22,8 @@ from kafka_drain.republish.sending.arrow_records import provenance, rows_of
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.republish.verifying.content_hash import content_hash
-from kafka_drain.republish.verifying.matching import (
-    Expected,
-    PartitionMatch,
-    Record,
-    match_partition,
-)
+from kafka_drain.republish.verifying.match_types import Expected, Record
+from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition
 from kafka_drain.republish.verifying.offset_map import (
     Block,
     OffsetMap,
@@ -37,8 +33,6 @@ from kafka_drain.republish.verifying.offset_map import (
 )
 from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
 from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
-
-__all__ = ["summarize", "target_partitions", "verify_partition"]
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0

@@ -24,18 +24,6 @@ from kafka_drain.spark.jars import lock as jar_lock
 from kafka_drain.spark.jars import maven
 from kafka_drain.spark.jars.lock import LockedJar
 
-__all__ = [
-    "BROKER",
-    "CONFS",
-    "CONNECTOR",
-    "S3",
-    "TOOLS",
-    "cache_folder",
-    "fetch",
-    "main",
-    "verified",
-]
-
 CONNECTOR = "connector"
 BROKER = "broker"
 S3 = "s3"

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from kafka_drain.errors import MachineError
 
-__all__ = ["LOCK_FILE", "LockedJar", "format_lock", "parse_lock"]
-
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 
 # No part of a path may start with a dot: no path leads out of its folder, and no file is hidden.

@@ -22,8 +22,6 @@ from kafka_drain.spark.jars.lock import LockedJar
 if TYPE_CHECKING:
     from requests import Session
 
-__all__ = ["download", "repository_url"]
-
 _VARIABLE = "KAFKA_DRAIN_MAVEN_URL"
 _MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 

@@ -21,8 +21,6 @@ from kafka_drain.windows.reprocess.state import (
     unfinished_reprocess,
 )
 
-__all__ = ["AbandonPlan", "abandon_reprocess", "plan_abandon"]
-
 
 @dataclass(frozen=True)
 class AbandonPlan:

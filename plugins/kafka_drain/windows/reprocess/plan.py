@@ -21,8 +21,6 @@ from kafka_drain.intervals import milliseconds, parse_time, time_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
-__all__ = ["OFFSETS_PER_GROUP", "Cut", "comparable_receipts", "parse_cut", "plan_groups"]
-
 #: Number of offsets to drain at once; sealed groups needn't be drained again after a kill.
 OFFSETS_PER_GROUP = 10_000_000
 

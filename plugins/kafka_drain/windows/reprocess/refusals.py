@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.windows.reprocess.state import ReprocessPlan
 
-__all__ = ["abandoning", "refuse_already_replaced", "refuse_expired"]
-
 
 def abandoning(root: object) -> str:
     """Return the command that abandons an unfinished reprocess."""

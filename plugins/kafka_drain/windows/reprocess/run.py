@@ -56,15 +56,6 @@ from kafka_drain.windows.window_jobs import (
     seal_superseding,
 )
 
-__all__ = [
-    "finish_group",
-    "finish_reprocess",
-    "open_reprocess",
-    "plan_reprocess",
-    "prepare_group",
-    "run_reprocess",
-]
-
 
 def plan_reprocess(
     pipeline: Pipeline,

@@ -17,14 +17,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.rewrite_groups import FileGroup
 
-__all__ = [
-    "ReprocessPlan",
-    "newest_generation",
-    "reprocess_path",
-    "sealing_groups",
-    "unfinished_reprocess",
-]
-
 
 @dataclass(frozen=True)
 class ReprocessPlan:

@@ -20,8 +20,9 @@ from pyarrow import orc
 from upath import UPath
 
 from kafka_drain.data_files import parquet
-from kafka_drain.data_files.reader import DataFileError, topic_of
+from kafka_drain.data_files.reader import topic_of
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning import row_counts
 from kafka_drain.republish.planning.row_counts import RowCount, count_rows

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from kafka_drain.data_files.reader import DataFileError, read_offsets, read_records
+from kafka_drain.data_files.reader import read_offsets, read_records
 from kafka_drain.data_files.records import SCHEMA, Wanted
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.verifying import sequence_match as walk
-from kafka_drain.republish.verifying.matching import PartitionMatch, Record, match_partition
+from kafka_drain.republish.verifying.match_types import Record
+from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition
 from kafka_drain.republish.verifying.offset_map import PartitionMap
 
 #: Content and timestamp.

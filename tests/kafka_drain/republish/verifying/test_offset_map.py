@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.republish.verifying.matching import Record, match_partition
+from kafka_drain.republish.verifying.match_types import Record
+from kafka_drain.republish.verifying.matching import match_partition
 from kafka_drain.republish.verifying.offset_map import (
     Block,
     OffsetMap,
