@@ -73,24 +73,6 @@ class Sealed(Protocol):
         """Its receipt."""
 
 
-@dataclass(frozen=True)
-class SealedWindow:
-    """A sealed window as a plain value; see `Sealed`."""
-
-    receipt: Receipt
-    kind: WindowKind
-
-    @property
-    def key(self) -> str:
-        """The window's name."""
-        return self.receipt.window
-
-    @property
-    def supersedes(self) -> bool:
-        """Whether its kind supersedes intact files."""
-        return self.kind.supersedes
-
-
 class _HasPath(Protocol):
     @property
     def path(self) -> str: ...

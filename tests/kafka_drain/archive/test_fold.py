@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.coverage import read_owned
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.fold import Fate, Fold, SealedWindow, WindowKind, owner_of
+from kafka_drain.archive.fold import Fate, Fold, WindowKind, owner_of
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -28,6 +28,22 @@ G0, G1, G2 = (f"generations/{name}" for name in ("0001/data/0", "0001/data/1", "
 
 def R(start: int, end: int) -> OffsetRange:
     return OffsetRange(start, end)
+
+
+@dataclass(frozen=True)
+class SealedWindow:
+    """A sealed window as a plain value."""
+
+    receipt: Receipt
+    kind: WindowKind
+
+    @property
+    def key(self) -> str:
+        return self.receipt.window
+
+    @property
+    def supersedes(self) -> bool:
+        return self.kind.supersedes
 
 
 def window(
