@@ -53,6 +53,10 @@ class Pace:
         """Return the initial pace for a timeout in seconds, with nothing known about the link."""
         return cls(timeout, FIRST * timeout)
 
+    def is_over(self, seconds: float) -> bool:
+        """Return whether a transaction that started so many seconds ago accepts no more records."""
+        return seconds > self.seconds
+
     def most_on_the_way(self, acknowledged: int, seconds: float) -> int:
         """Return the maximum number of bytes that may be queued and unacknowledged.
 
@@ -113,7 +117,7 @@ class Pacer:
     @property
     def is_over(self) -> bool:
         """Return whether the transaction accepts no more records."""
-        return self._clock() - self._began > self.pace.seconds
+        return self.pace.is_over(self._clock() - self._began)
 
     def queued(self, records: int, size: int) -> None:
         """Record that `records` records with `size` bytes were queued."""

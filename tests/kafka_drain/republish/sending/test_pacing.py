@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -150,6 +151,84 @@ def test_most_on_the_way(
     pace = Pace(TIMEOUT, 3.0, rate=rate, proven=proven)
 
     assert pace.most_on_the_way(acknowledged, seconds) == most
+
+
+MB = 1 << 20
+
+#: What the transaction before has shown: bytes per second, and bytes that were acknowledged.
+BEFORE = {
+    "nothing": (0, 0),
+    "slow": (1 * MB, 100 * MB),
+    "fast and short": (100 * MB, 1 * MB),
+    "fast": (100 * MB, 100 * MB),
+}
+
+#: What this one has shown: bytes that were acknowledged, and seconds.
+NOW = {
+    "nothing": (0, 0.0),
+    "silence": (0, 10.0),
+    "burst": (1 * MB, 0.0),
+    "slow": (10 * MB, 10.0),
+    "fast": (100 * MB, 1.0),
+}
+
+#: Megabytes that may be on the way, by what both have shown: what the faster of both rates carries
+#: in 5 seconds, a twelfth of the timeout, but at most what the one before has proven, or four times
+#: what this one has. A burst that takes no time shows no rate.
+MOST = {
+    "nothing": {"nothing": 0, "silence": 0, "burst": 0, "slow": 5, "fast": 400},
+    "slow": {"nothing": 5, "silence": 5, "burst": 5, "slow": 5, "fast": 400},
+    "fast and short": {"nothing": 1, "silence": 1, "burst": 4, "slow": 40, "fast": 400},
+    "fast": {"nothing": 100, "silence": 100, "burst": 100, "slow": 100, "fast": 400},
+}
+
+
+@pytest.mark.parametrize(("before", "now"), list(product(BEFORE, NOW)))
+@pytest.mark.parametrize("first", [1, 3 * MB, 64 * MB])
+def test_most_on_the_way_table(before: str, now: str, first: int) -> None:
+    """What both transactions have shown, in all combinations; never less than the first bytes."""
+    rate, proven = BEFORE[before]
+
+    most = Pace(TIMEOUT, 3.0, first, rate, proven).most_on_the_way(*NOW[now])
+
+    assert most == max(first, MOST[before][now] * MB)
+
+
+@pytest.mark.parametrize(("size", "took", "rate"), [(500, 2.0, 250), (0, 2.0, 0), (7, 0.0, 7000)])
+@pytest.mark.parametrize(("seconds", "doubled"), [(3.0, 6.0), (10.0, 20.0), (15.0, 20.0)])
+@pytest.mark.parametrize(
+    ("first", "grown"), [(1, 4), (FIRST_BYTES // 2, FIRST_BYTES), (FIRST_BYTES, FIRST_BYTES)]
+)
+@pytest.mark.parametrize("before", BEFORE)
+def test_after_commit_table(
+    size: int, took: float, rate: float, seconds: float, doubled: float,
+    first: int, grown: int, before: str,
+) -> None:  # fmt: skip
+    """A commit alone says what is proven; time and first bytes grow up to their limits."""
+    pace = Pace(TIMEOUT, seconds, first, *BEFORE[before])
+
+    assert pace.after_commit(size, took) == Pace(TIMEOUT, doubled, grown, rate, size)
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(1.0, 1.0), (3.0, 3.0), (6.0, 3.0), (20.0, 3.0)])
+@pytest.mark.parametrize(
+    ("first", "left"), [(1, 1), (4, 1), (7, 1), (8, 2), (FIRST_BYTES, FIRST_BYTES // 4)]
+)
+@pytest.mark.parametrize("before", BEFORE)
+def test_after_failure_table(
+    seconds: float, kept: float, first: int, left: int, before: str
+) -> None:
+    """A failure forgets the rate; it starts like the first transaction, with fewer first bytes."""
+    pace = Pace(TIMEOUT, seconds, first, *BEFORE[before])
+
+    assert pace.after_failure() == Pace(TIMEOUT, kept, left)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 20.0])
+@pytest.mark.parametrize(("more", "is_over"), [(-3.0, False), (0.0, False), (0.01, True)])
+def test_is_over(seconds: float, more: float, is_over: bool) -> None:
+    """A transaction accepts records as long as its time isn't exceeded."""
+    assert Pace(TIMEOUT, seconds).is_over(seconds + more) is is_over
 
 
 @given(
