@@ -59,11 +59,8 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
-# Keys repeat: a cache hit costs a tenth of the hash.
-@lru_cache(maxsize=1 << 18)
-def _partition_of_key(key: bytes, partitions: int) -> int:
-    # Same as `Utils.toPositive`, which clears the sign bit.
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+#: Keys repeat: a cache hit costs a tenth of the hash.
+_cached_murmur2 = lru_cache(maxsize=1 << 18)(murmur2)
 
 
 def partition_of_key(key: bytes | None, partitions: int, source_partition: int) -> int:
@@ -77,4 +74,7 @@ def partition_of_key(key: bytes | None, partitions: int, source_partition: int) 
         partitions: Number of partitions of the target.
         source_partition: The partition that the record came from.
     """
-    return source_partition % partitions if key is None else _partition_of_key(key, partitions)
+    if key is None:
+        return source_partition % partitions
+    # Same as `Utils.toPositive`, which clears the sign bit.
+    return (_cached_murmur2(key) & 0x7FFFFFFF) % partitions
