@@ -100,8 +100,7 @@ def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said
         TopicError: Names both clusters, or both topic ids, and what to do.
     """
     here = cluster.cluster_id()
-    is_here = not bound.cluster_id or here == bound.cluster_id
-    there = sorted(bound.topics.keys() & set(cluster.topic_names())) if is_here else []
+    there = sorted(bound.topics.keys() & set(cluster.topic_names()))
     found = {name: topic.id for name, topic in cluster.topics(there).items()}
     contradiction = bound.contradicted_by(Binding(here, found))
     if contradiction is not None:
