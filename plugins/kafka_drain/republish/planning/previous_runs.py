@@ -13,7 +13,7 @@ from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 
 #: What two entries must have in common before their records can be the same.
-_Identity: TypeAlias = "tuple[str, str, int, str]"
+_Identity: TypeAlias = "tuple[str, str, int]"
 
 
 def sent(plan: RepublishPlan) -> list[SentJson]:
@@ -94,7 +94,7 @@ def _first_overlap(before: list[SentJson], planned: list[SentJson]) -> str | Non
         by_source.setdefault(_identity(now), []).append(now)
     for then in before:
         for now in by_source.get(_identity(then), ()):
-            if _overlap(then, now):
+            if _is_same_target(then, now) and _overlap(then, now):
                 return (
                     f"records of {now['source_topic']}-{now['source_partition']} with offsets "
                     f"{now['ranges'][0][0]:,} to {now['ranges'][-1][1] - 1:,} to "
@@ -104,12 +104,14 @@ def _first_overlap(before: list[SentJson], planned: list[SentJson]) -> str | Non
 
 
 def _identity(entry: SentJson) -> _Identity:
-    return (
-        entry["source_topic"],
-        entry["source_topic_id"],
-        entry["source_partition"],
-        entry.get("target_topic_id", ""),
-    )
+    return entry["source_topic"], entry["source_topic_id"], entry["source_partition"]
+
+
+def _is_same_target(then: SentJson, now: SentJson) -> bool:
+    """Return whether both go to one topic; if an older release didn't record its id, by name."""
+    if "target_topic_id" in then:
+        return then["target_topic_id"] == now["target_topic_id"]
+    return then["target_topic"] == now["target_topic"]
 
 
 def _overlap(a: SentJson, b: SentJson) -> bool:

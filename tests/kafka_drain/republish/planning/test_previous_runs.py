@@ -123,6 +123,38 @@ def test_refuse_repeated_times(tmp_path: Path, before: Rows, now: Rows, meets: b
         refuse_repeated(root, plan_of("now", rows=now))
 
 
+@pytest.mark.parametrize(
+    ("target_id", "topic", "is_refused"),
+    [
+        ("copy-id", "copy", True),
+        # The id decides.
+        ("copy-id", "other", True),
+        ("another id", "copy", False),
+        ("another id", "other", False),
+        (None, "copy", True),
+        (None, "other", False),
+    ],
+    ids=["same", "same id", "recreated", "other", "name of an unknown id", "other name"],
+)
+def test_refuse_repeated_target(
+    tmp_path: Path, target_id: str | None, topic: str, is_refused: bool
+) -> None:
+    """A target is the same by its id; if an older release didn't record that, by its name."""
+    root = UPath(tmp_path)
+    [entry] = sent(plan_of("before"))
+    entry["target_topic"] = topic
+    entry.pop("target_topic_id")
+    if target_id is not None:
+        entry["target_topic_id"] = target_id
+    RepublishRun(root, "before").write_receipt(receipt_of(sent=[entry]))
+
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"run before has sent .* to copy: they would be"):
+            refuse_repeated(root, plan_of("now"))
+    else:
+        refuse_repeated(root, plan_of("now"))
+
+
 def test_refuse_repeated_not_begun(tmp_path: Path) -> None:
     """A run that was planned and never opened has sent nothing."""
     root = UPath(tmp_path)
