@@ -137,9 +137,9 @@ class FakeCluster:
 
     @staticmethod
     def _end(log: Log, isolation_level: str) -> int:
-        if isolation_level == "read_committed" and log.stable is not None:
-            return log.stable
-        return log.end
+        if isolation_level == "read_uncommitted" or log.stable is None:
+            return log.end
+        return log.stable
 
 
 class GrowingCluster(FakeCluster):

@@ -114,8 +114,10 @@ def check_sources(
     for name in sorted(targets):
         standing, seen = _look(snapshot, cluster, name, exists=name in existing)
         verdict = judge(standing, is_asked=is_asked, follows=follows)
+        if verdict is Verdict.FEEDS_ITSELF:
+            raise TopicError(_feeds_itself(name))
         if verdict.is_refused:
-            raise TopicError(_why(verdict, name, seen + _restored(snapshot, cluster, name)))
+            raise TopicError(_held(verdict, name, seen + _restored(snapshot, cluster, name)))
         if verdict is not Verdict.ELSEWHERE:
             notes.append(_note(verdict, name, seen))
     return notes
@@ -154,7 +156,7 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
     parts = [
         key
         for key, receipt in receipts.items()
-        if receipt and any(sent["target_topic_id"] == id for sent in receipt["sent"])
+        if receipt and any(sent.get("target_topic_id") == id for sent in receipt["sent"])
     ]
     if not parts:
         return ""
@@ -164,13 +166,15 @@ def _restored(snapshot: Snapshot, cluster: KafkaCluster, name: str) -> str:
     )
 
 
-def _why(verdict: Verdict, name: str, seen: str) -> str:
-    if verdict is Verdict.FEEDS_ITSELF:
-        return (
-            f"topic {name} is drained into this archive by its topic_pattern, so each run would "
-            f"send what the previous one sent. Name a target that the pattern doesn't match, or "
-            f"{IN_WORDS}. Nothing was sent"
-        )
+def _feeds_itself(name: str) -> str:
+    return (
+        f"topic {name} is drained into this archive by its topic_pattern, so each run would send "
+        f"what the previous one sent. Name a target that the pattern doesn't match, or {IN_WORDS}. "
+        "Nothing was sent"
+    )
+
+
+def _held(verdict: Verdict, name: str, seen: str) -> str:
     held = (
         "records of this archive: they would be duplicated, and drained again"
         if verdict is Verdict.HELD

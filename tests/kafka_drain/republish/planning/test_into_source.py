@@ -92,12 +92,59 @@ def test_check_sources_held(made: MadeArchive, id: str, says: str) -> None:
     assert note.startswith("WARNING topic t is a source of this archive and holds 2 offsets")
 
 
-@pytest.mark.parametrize(("sent_to", "is_part"), [("third", True), ("second", False)])
-def test_check_sources_restored_in_parts(made: MadeArchive, sent_to: str, is_part: bool) -> None:
-    """Where a run of the archive has restored part of an emptied source, the refusal says so."""
+@pytest.mark.parametrize(
+    "log",
+    [Log(end=1), Log(first=7, end=8), Log(first=7, end=9, stable=7)],
+    ids=["one", "one that is left", "open transaction"],
+)
+def test_check_sources_holds_one(made: MadeArchive, log: Log) -> None:
+    """One offset that may be a record is enough, also one of a transaction that is still open."""
+    with pytest.raises(TopicError, match=rf"holds {log.end - log.first} offsets"):
+        check(made, {T0: log, T1: Log()})
+
+
+@pytest.mark.parametrize(
+    ("in_document", "in_generation", "is_source"),
+    [(True, True, True), (True, False, True), (False, True, True), (False, False, False)],
+)
+def test_check_sources_known(
+    tmp_path: Path, in_document: bool, in_generation: bool, is_source: bool
+) -> None:
+    """A topic is a source if archive.json names it, or a generation; one of both is enough."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    logs = {TopicPartition("new", 0): Log(end=5)}
+    cluster: Any = FakeCluster(logs, topic_ids={"new": "2"})
+    if in_generation:
+        made.open_generation(new="2")
+    ids = {"t": "1"} | ({"new": "2"} if in_document else {})
+    made.archive.create(pipeline="made", cluster_id="cluster-1", topic_ids=ids, source={})
+    snapshot = made.archive.snapshot()
+
+    def notes() -> list[str]:
+        return check_sources(snapshot, cluster, ["new"], is_asked=False, follows=False)
+
+    if is_source:
+        with pytest.raises(TopicError, match="which may be records of this archive: they would be"):
+            notes()
+    else:
+        assert notes() == []
+
+
+@pytest.mark.parametrize(
+    ("sent_to", "is_part"), [("third", True), ("second", False), (None, False)]
+)
+def test_check_sources_restored_in_parts(
+    made: MadeArchive, sent_to: str | None, is_part: bool
+) -> None:
+    """Where a run of the archive has restored part of an emptied source, the refusal says so.
+
+    Receipts of older releases may not have the topic's id.
+    """
     run = RepublishRun(made.root, "part-1")
     entry = sent(PLAN)[0]
-    entry["target_topic_id"] = sent_to
+    entry.pop("target_topic_id")
+    if sent_to is not None:
+        entry["target_topic_id"] = sent_to
     run.write_receipt(receipt_of(sent=[entry]))
     RepublishRun(made.root, "part-2").mark_opened(PLAN)
 
@@ -146,5 +193,7 @@ def test_check_sources_pattern(made: MadeArchive) -> None:
     assert note.startswith("WARNING topic t.restored matches this archive's topic_pattern")
     assert check(made, logs, "second", "t.restored", follows=True, is_asked=True) == [note]
     assert check(made, logs, "second", "not-t", follows=True) == []
-    with pytest.raises(TopicError, match=r"t\.restored is drained into this archive"):
-        check(made, logs, "second", "t.restored", follows=True)
+    # Also if it doesn't exist yet.
+    for target in ("t.restored", "t.new"):
+        with pytest.raises(TopicError, match=rf"topic {target} is drained into this archive"):
+            check(made, logs, "second", target, follows=True)
