@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from upath import UPath
 
@@ -53,16 +53,21 @@ class Decision(Enum):
     REFUSE = "refuse"
 
 
-def decide(state: State, *, is_own: bool, overlaps: bool) -> Decision:
+def decide(
+    state: State, *, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool
+) -> Decision:
     """Decide what to do about an earlier claim.
 
     Args:
         state: The claim's state.
-        is_own: Whether it belongs to the same run or the same follower: the protocol counts each of
-            its records once.
-        overlaps: Whether some of its records would be sent twice.
+        is_readable: Whether it names its run. If not, it may claim anything until it is decided; if
+            its run opened, the run's folder says so.
+        is_of_earlier_plan: Whether it is this run's, which has replaced its plan since.
+        overlaps: Whether it is another run's, and some of its records would be sent twice. Claims
+            of the same run or follower don't count: the protocol counts their records once.
     """
-    if is_own or not overlaps or state is State.WITHDRAWN:
+    may_claim_anything = not is_readable and state is State.UNDECIDED
+    if state is State.WITHDRAWN or not (is_of_earlier_plan or overlaps or may_claim_anything):
         return Decision.PASS
     return Decision.REFUSE if state is State.OPENED else Decision.WITHDRAW
 
@@ -87,7 +92,7 @@ class Claim:
         Raises:
             ConfigError: When another run has opened in the meantime; names it.
         """
-        if self._decide(State.OPENED, self.run):
+        if self._decide("opened", self.run):
             return
         document = self._decided()
         if document is None or document["state"] != State.OPENED.value:
@@ -96,14 +101,13 @@ class Claim:
 
     def withdraw(self, by: str) -> bool:
         """Withdraw this claim for a run; return False when the claim's run has opened."""
-        return self._decide(State.WITHDRAWN, by) or self.state() is State.WITHDRAWN
+        return self._decide("withdrawn", by) or self.state() is State.WITHDRAWN
 
     def state(self) -> State:
         """Return the claim's state."""
         document = self._decided()
         return State.UNDECIDED if document is None else State(document["state"])
 
-    @property
     def is_settled(self) -> bool:
         """Return whether the runs' own folders already record everything this claim does."""
         if self.state() is State.WITHDRAWN:
@@ -112,21 +116,18 @@ class Claim:
         # Also true if a later claim of the run was the one that opened.
         return bool(self.run) and (run.is_opened or run.has_ended)
 
-    def _decide(self, state: State, by: str) -> bool:
-        decision: DecisionJson = {
-            "state": "opened" if state is State.OPENED else "withdrawn",
-            "by": by,
-        }
-        return create_document(self._path(".decided"), decision)
+    def _decide(self, state: Literal["opened", "withdrawn"], by: str) -> bool:
+        decision: DecisionJson = {"state": state, "by": by}
+        return create_document(self._decision_path(), decision)
 
     def _decided(self) -> DecisionJson | None:
         try:
-            return _parsed(DecisionJson, self._path(".decided"))
+            return _parsed(DecisionJson, self._decision_path())
         except FileNotFoundError:
             return None
 
-    def _path(self, suffix: str = "") -> UPath:
-        return _folder(self.root) / f"{self.number:08d}{suffix}.json"
+    def _decision_path(self) -> UPath:
+        return _folder(self.root) / f"{self.number:08d}.decided.json"
 
 
 def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
@@ -151,13 +152,11 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
         for other in unsettled:
             state = other.state()
             now = _meets(other, plan, repeat=repeat)
-            of_earlier_plan = was_planned_before and other.run == plan.key
-            # An unreadable claim may claim anything. If its run opened, the run's folder says so.
-            is_unknown = not other.run and state is State.UNDECIDED
             decision = decide(
                 state,
-                is_own=not of_earlier_plan and is_of_same_run(plan, other.run),
-                overlaps=of_earlier_plan or is_unknown or now is not None,
+                is_readable=bool(other.run),
+                is_of_earlier_plan=was_planned_before and other.run == plan.key,
+                overlaps=now is not None,
             )
             if decision is Decision.REFUSE:
                 raise _refusal(other, plan, now)
@@ -200,7 +199,7 @@ def _append(root: UPath, run: str) -> tuple[Claim, list[Claim]]:
             Claim(root, number, _read(root, number)["run"])
             for number in range(settled + 1, last + 1)
         ]
-        while before and before[0].is_settled:
+        while before and before[0].is_settled():
             settled = before.pop(0).number
         document: ClaimJson = {"run": run, "settled": settled}
         if create_document(_folder(root) / f"{last + 1:08d}.json", document):

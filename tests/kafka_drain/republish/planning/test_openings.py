@@ -16,26 +16,104 @@ from kafka_drain.republish.planning.openings import Claim, Decision, State, clai
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.json_files import read_document, write_document
+from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
+from tests.kafka_drain.republish.receipts import receipt_of
 
 #: More calls of the file system than an opening takes here.
 CALLS = 14
 
 
-@pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("is_own", [False, True])
-@pytest.mark.parametrize("overlaps", [False, True])
-def test_decide(state: State, is_own: bool, overlaps: bool) -> None:
-    """Only another run's claim to the same records counts, and only an opened one for good."""
-    expected = {
-        (State.UNDECIDED, False, True): Decision.WITHDRAW,
-        (State.OPENED, False, True): Decision.REFUSE,
-    }
+#: What makes a claim a danger, by its state, and what is done about it then.
+DANGERS: dict[State, tuple[set[str], Decision]] = {
+    State.UNDECIDED: ({"unreadable", "of earlier plan", "overlaps"}, Decision.WITHDRAW),
+    # Its run's folder says what an unreadable claim that was opened has sent.
+    State.OPENED: ({"of earlier plan", "overlaps"}, Decision.REFUSE),
+    State.WITHDRAWN: (set(), Decision.PASS),
+}
 
-    assert decide(state, is_own=is_own, overlaps=overlaps) is expected.get(
-        (state, is_own, overlaps), Decision.PASS
-    )
+
+@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
+@pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
+@pytest.mark.parametrize("is_of_earlier_plan", [False, True], ids=["", "of earlier plan"])
+@pytest.mark.parametrize("overlaps", [False, True], ids=["", "overlaps"])
+def test_decide(state: State, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool) -> None:
+    """Only a claim that may send records twice counts, and only an opened one for good."""
+    seen = {"unreadable": not is_readable, "of earlier plan": is_of_earlier_plan}
+    seen["overlaps"] = overlaps
+    dangers, decision = DANGERS[state]
+    is_danger = any(seen[danger] for danger in dangers)
+
+    assert decide(
+        state,
+        is_readable=is_readable,
+        is_of_earlier_plan=is_of_earlier_plan,
+        overlaps=overlaps,
+    ) is (decision if is_danger else Decision.PASS)
+
+
+FIRST = {
+    "nobody": None,
+    "its run": lambda claim: claim.confirm(),
+    "b": lambda claim: claim.withdraw("b"),
+    "c": lambda claim: claim.withdraw("c"),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("then", ["its run", "b"])
+def test_claim_decided_once(tmp_path: Path, first: str, then: str) -> None:
+    """The first decision counts; whoever decides alike later, or again, is told that it holds."""
+    claim = Claim(UPath(tmp_path), 1, "a")
+    if decide_first := FIRST[first]:
+        decide_first(claim)
+    opens = (then if first == "nobody" else first) == "its run"
+
+    if then == "b":
+        assert claim.withdraw("b") is not opens
+    elif opens:
+        claim.confirm()
+    else:
+        with pytest.raises(ConfigError) as caught:
+            claim.confirm()
+        assert str(caught.value).startswith(
+            f"run {first} started to send the same records at the same moment: they would be"
+        )
+
+    assert claim.state() is (State.OPENED if opens else State.WITHDRAWN)
+
+
+def test_claim_undecided(tmp_path: Path) -> None:
+    """A claim that nobody has decided is undecided."""
+    assert Claim(UPath(tmp_path), 1, "a").state() is State.UNDECIDED
+
+
+#: What a run's folder holds, and whether that tells all that the run's claim does.
+FOLDERS: dict[str, tuple[Callable[[RepublishRun], object], bool]] = {
+    "no folder": (lambda run: None, False),
+    "planned": (lambda run: run.write_plan(plan_of("a")), False),
+    "abandoned": (lambda run: run.abandon(NOW), False),
+    "opened": (lambda run: run.mark_opened(PLAN), True),
+    "ended": (lambda run: run.write_receipt(receipt_of()), True),
+}
+
+
+@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
+def test_claim_is_settled(tmp_path: Path, state: State, folder: str, is_readable: bool) -> None:
+    """A withdrawn claim is settled, and one whose run's folder says that it opened or ended."""
+    root = UPath(tmp_path)
+    leave, tells = FOLDERS[folder]
+    leave(RepublishRun(root, "a"))
+    claim = Claim(root, 1, "a" if is_readable else "")
+    if state is State.OPENED:
+        claim.confirm()
+    elif state is State.WITHDRAWN:
+        claim.withdraw("b")
+
+    assert claim.is_settled() is (state is State.WITHDRAWN or (is_readable and tells))
 
 
 class Killed(BaseException):
@@ -266,6 +344,46 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bo
         claim_opening(root, second, repeat=repeat).confirm()
         with pytest.raises(ConfigError, match="run a started to send"):
             older.confirm()
+
+
+@pytest.mark.parametrize("is_planned_again", [False, True], ids=["another run", "planned again"])
+def test_claim_opening_opened_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_planned_again: bool
+) -> None:
+    """A run that opens just when its claim would be withdrawn has opened: the later one doesn't."""
+    root = UPath(tmp_path)
+    run = RepublishRun(root, "a")
+    plan = run.write_plan(plan_of("a"))
+    earlier = claim_opening(root, plan, repeat=False)
+    later = plan_of("b", 5, 12)
+    says = r"^run a started to send records of a-0 with offsets 5 to 11 to copy: they would be"
+    if is_planned_again:
+        later = run.write_plan(plan_of("a", 0, 20), replacing=plan)
+        says = (
+            r"^an attempt of run a started with the previous plan\. Nothing was sent; end the run"
+        )
+
+    def withdraw(claim: Claim, by: str) -> bool:
+        claim.confirm()
+        return real(claim, by)
+
+    real = Claim.withdraw
+    with monkeypatch.context() as patch:
+        patch.setattr(Claim, "withdraw", withdraw)
+        with pytest.raises(ConfigError, match=says):
+            claim_opening(root, later, repeat=False)
+
+    assert earlier.state() is State.OPENED
+
+
+def test_claim_opening_plan_gone(tmp_path: Path) -> None:
+    """A claim of a run whose folder is gone claims nothing that is known, and blocks nobody."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "a").write_plan(plan_of("a"))
+    claim_opening(root, plan_of("a"), repeat=False)
+    (RepublishRun(root, "a").folder / "plan.json").unlink()
+
+    assert open_run(root, plan_of("b")) is None
 
 
 def test_claim_opening_claim_gone(tmp_path: Path) -> None:
