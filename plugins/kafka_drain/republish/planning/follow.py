@@ -71,7 +71,7 @@ def _is_run_of(key: str, follower: str) -> bool:
 def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
     """Return the request of a follower's last finished run; None when no run has finished."""
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
-    receipts = (run.receipt() for run in reversed(runs[-2:]))
+    receipts = (run.receipt() for run in reversed(runs))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 
 

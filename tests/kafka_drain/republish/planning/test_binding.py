@@ -15,11 +15,9 @@ from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError, 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.documents import ReceiptJson
-from kafka_drain.republish.planning.follow import NOTHING, previous_binding
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.run import plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import sealed_copy
@@ -89,6 +87,7 @@ def test_refuse_other_target_says_what_to_do() -> None:
     same = Binding("c", {"copy": "2"})
 
     refuse_other_target(cluster, same, "run", said="Nothing was sent")
+    refuse_other_target(cluster, Binding("", {"copy": "2"}), "run", said="Nothing was sent")
 
     with pytest.raises(TopicError, match=r"run r sends to topic copy with id 1.* 2\. Nothing was"):
         refuse_other_target(cluster, Binding("c", {"copy": "1"}), "r", said="Nothing was sent")
@@ -103,28 +102,6 @@ def receipt_of_plan(plan: RepublishPlan) -> ReceiptJson:
         request=dict(plan.request),
         through=plan.through,
     )
-
-
-def end(run: RepublishRun, topics: dict[str, str], **through: Any) -> None:
-    [entry, *_] = sent(PLAN)
-    entries = [
-        {**entry, "target_topic": topic, "target_topic_id": id} for topic, id in topics.items()
-    ]
-    through = {"generations": {}, "windows": [], **through}
-    run.write_receipt(receipt_of(cluster_id="c", sent=entries, through=through))
-
-
-def test_bound_before_of_older_release(tmp_path: Path) -> None:
-    """Where a follower's runs say only where each one sent, all of them count, the newest most."""
-    archive = Archive.at(str(tmp_path))
-    for number, topics in enumerate([{"a": "1"}, {"b": "1"}, {"b": "2"}], start=1):
-        end(RepublishRun(archive.root, f"f.{number:06d}"), topics)
-        end(RepublishRun(archive.root, f"g.{number:06d}"), {"z": "1"})
-
-    assert previous_binding(archive, "f", NOTHING) == Binding("c", {"a": "1", "b": "2"})
-    assert previous_binding(archive, "h", NOTHING) == Binding()
-    bound = {"cluster_id": "d", "topics": {"x": "1"}}
-    assert previous_binding(archive, "f", {"bound": bound}) == Binding("d", {"x": "1"})
 
 
 @pytest.fixture

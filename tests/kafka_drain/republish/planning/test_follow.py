@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.archive.files import ArchiveFile
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.binding import Binding
+from kafka_drain.republish.planning.documents import BindingJson, ThroughJson
 from kafka_drain.republish.planning.follow import (
     NOTHING,
     follower_key,
+    followers,
+    has_sent,
     new_files,
     next_run,
+    previous_binding,
+    previous_request,
     through_now,
 )
+from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.kafka_drain.republish.receipts import receipt_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -55,8 +64,20 @@ def sent_at(number: int) -> ThroughJson:
     return {"generations": {"1": f"{number:012d}.json"}, "windows": []}
 
 
-def end(run: RepublishRun, through: ThroughJson) -> None:
-    run.write_receipt(receipt_of(through=through))
+def end(run: RepublishRun, through: ThroughJson, **more: Any) -> None:
+    run.write_receipt(receipt_of(through=through, **more))
+
+
+def leave(made: MadeArchive, follower: str, states: str) -> None:
+    """Leave a follower's runs behind: (e)nded, (p)lanned, or (k)illed before there was a plan."""
+    for number, state in enumerate(states, start=1):
+        run = RepublishRun(made.root, f"{follower}.{number:06d}")
+        if state == "e":
+            end(run, sent_at(number), request={"number": number})
+        elif state == "p":
+            run.write_plan(plan_of(run.key, through=sent_at(number)))
+        else:
+            run.folder.mkdir(parents=True)
 
 
 def test_next_run_first(made: MadeArchive) -> None:
@@ -94,6 +115,152 @@ def test_next_run_of_other_followers(made: MadeArchive) -> None:
         end(RepublishRun(made.root, key), sent_at(7))
 
     assert next_run(made.archive, "f")[0].key == "f.000001"
+
+
+@pytest.mark.parametrize("follower", ["f", "f.g", "f.000001"])
+@pytest.mark.parametrize(
+    ("states", "number", "since"),
+    [("", 1, 0), ("p", 1, 0), ("e", 2, 1), ("ep", 2, 1), ("ek", 2, 1), ("eee", 4, 3)],
+)
+def test_next_run_of_name(
+    made: MadeArchive, follower: str, states: str, number: int, since: int
+) -> None:
+    """The last run that hasn't ended, or the one after it; a name may hold dots and numbers."""
+    leave(made, follower, states)
+    leave(made, "other", "eeeeee")
+
+    run, sent = next_run(made.archive, follower)
+
+    assert run.key == f"{follower}.{number:06d}"
+    assert sent == (sent_at(since) if since else NOTHING)
+
+
+def test_next_run_receipt_of_no_follower(made: MadeArchive) -> None:
+    """A receipt that doesn't say how much was sent is named: nothing can follow it."""
+    RepublishRun(made.root, "f.000001").write_receipt(receipt_of(through=None))
+
+    with pytest.raises(ArchiveError, match=r"republish/f\.000001/receipt\.json doesn't say how"):
+        next_run(made.archive, "f")
+
+
+@pytest.mark.parametrize(
+    ("states", "number"),
+    [("", None), ("p", None), ("k", None), ("e", 1), ("ep", 1), ("ek", 1), ("ee", 2), ("eep", 2)],
+)
+def test_previous_request(made: MadeArchive, states: str, number: int | None) -> None:
+    """The request of the last run that has ended counts, and of no other follower's."""
+    leave(made, "f", states)
+    leave(made, "g", "eeee")
+    end(RepublishRun(made.root, "f"), sent_at(9), request={"number": 9})
+
+    found = previous_request(made.archive, "f")
+
+    assert found == (None if number is None else {"number": number})
+
+
+def test_previous_binding_of_older_release(made: MadeArchive) -> None:
+    """Where a follower's runs say only where each one sent, all of them count, the newest most."""
+    [entry, *_] = sent(PLAN)
+
+    def sent_to(run: str, topic: str, id: str) -> None:
+        target = {**entry, "target_topic": topic, "target_topic_id": id}
+        end(RepublishRun(made.root, run), NOTHING, cluster_id="c", sent=[target])
+
+    for number, (topic, id) in enumerate([("a", "1"), ("b", "1"), ("b", "2")], start=1):
+        sent_to(f"f.{number:06d}", topic, id)
+        sent_to(f"g.{number:06d}", "z", "1")
+    # Which hasn't ended.
+    RepublishRun(made.root, "f.000004").write_plan(plan_of("f.000004"))
+
+    assert previous_binding(made.archive, "f", NOTHING) == Binding("c", {"a": "1", "b": "2"})
+    assert previous_binding(made.archive, "h", NOTHING) == Binding()
+    bound: BindingJson = {"cluster_id": "d", "topics": {"x": "1"}}
+    assert previous_binding(made.archive, "f", {**NOTHING, "bound": bound}) == Binding(
+        "d", {"x": "1"}
+    )
+
+
+@pytest.mark.parametrize("last", [None, 0, 1, 2])
+@pytest.mark.parametrize("generation", ["1", "2"])
+@pytest.mark.parametrize("windows", [[], ["v"], ["v", "w"]], ids=str)
+def test_has_sent(made: MadeArchive, last: int | None, generation: str, windows: list[str]) -> None:
+    """Batches up to a generation's last one were sent, and the windows that are named."""
+    for first in range(3):
+        made.seal({T0: dense(first, first + 1)})
+    made.seal_window("w", {T1: dense(0, 3)})
+    snapshot = made.archive.snapshot()
+    [sealed] = snapshot.generations
+    names = sealed.receipt_names()
+    through: ThroughJson = {
+        "generations": {} if last is None else {generation: names[last]},
+        "windows": windows,
+    }
+
+    found = [has_sent(through, sealed.read_receipt(name)) for name in names]
+
+    is_this = last is not None and generation == "1"
+    assert found == [is_this and number <= (last or 0) for number in range(3)]
+    [window] = snapshot.windows
+    assert has_sent(through, window.receipt) is ("w" in windows)
+
+
+@pytest.mark.parametrize(
+    ("states", "numbers"),
+    [
+        ("", []), ("k", []), ("p", [1]), ("e", [1]), ("ek", [1]), ("ep", [1, 2]), ("ee", [2]),
+        ("eee", [3]), ("eep", [2, 3]), ("eek", [2]), ("eeep", [3, 4]),
+    ],
+)  # fmt: skip
+def test_followers(made: MadeArchive, states: str, numbers: list[int]) -> None:
+    """What the last run has sent counts, and beside it what one that hasn't ended may have sent."""
+    f, g = follower_key("f"), follower_key("a.b")
+    leave(made, f, states)
+    leave(made, g, "eep")
+
+    found = followers(made.archive)
+
+    assert sorted(found, key=str) == sorted(
+        [(f, sent_at(n)) for n in numbers] + [(g, sent_at(n)) for n in (2, 3)], key=str
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "f.000001",
+        "follow-f.000001",
+        run_key("f"),
+        f"{run_key('f')}.000001",
+        follower_key("f"),
+        f"{follower_key('f')}.1",
+        f"{follower_key('f')}.0000001",
+        f"{follower_key('f')}.00000x",
+        f"x{follower_key('f')}.000001",
+        f"{follower_key('f')}x.000001",
+    ],
+)
+def test_followers_alike(made: MadeArchive, key: str) -> None:
+    """Runs whose names only look like a follower's follow nothing."""
+    end(RepublishRun(made.root, key), sent_at(1))
+
+    assert followers(made.archive) == []
+
+
+def test_followers_plan_of_no_follower(made: MadeArchive) -> None:
+    """A plan that doesn't say how much of the archive it sends is no follower's."""
+    key = f"{follower_key('f')}.000001"
+    RepublishRun(made.root, key).write_plan(plan_of(key))
+
+    assert followers(made.archive) == []
+
+
+def test_followers_receipt_of_no_follower(made: MadeArchive) -> None:
+    """A receipt that doesn't say how much was sent is named."""
+    key = f"{follower_key('f')}.000001"
+    RepublishRun(made.root, key).write_receipt(receipt_of(through=None))
+
+    with pytest.raises(ArchiveError, match=rf"{key}/receipt\.json doesn't say how much"):
+        followers(made.archive)
 
 
 def test_follower_key_of_name() -> None:
@@ -209,6 +376,53 @@ def test_new_files_window_of_two_files(made: MadeArchive) -> None:
 
     with pytest.raises(ManifestInvalidError, match=r"windows/w/.*expected all or none"):
         new(made, since)
+
+
+@pytest.mark.parametrize("sent_before", [0, 1, 2])
+@pytest.mark.parametrize("holds", [{T0: dense(0, 8)}, {}], ids=["compacted", "expired"])
+@pytest.mark.parametrize("kind", ["compact", "reprocess"])
+def test_new_files_superseding(
+    made: MadeArchive, sent_before: int, holds: Batch, kind: str
+) -> None:
+    """A window that supersedes files is sent whole if none of them was, and not if all were."""
+    since = NOTHING
+    replaced: list[str] = []
+    for number, rows in enumerate([dense(0, 5), dense(5, 8)], start=1):
+        replaced += paths_of(made.seal({T0: rows}))
+        if number == sent_before:
+            since = through_now(made.archive.snapshot())
+    window = made.seal_window("w", holds, replaces=replaced, kind=kind)
+
+    if sent_before == 1 and holds:
+        with pytest.raises(ManifestInvalidError, match=r"supersedes 2 files, of which .* sent 1;"):
+            new(made, since)
+    else:
+        assert paths_of(new(made, since)) == (paths_of(window) if sent_before == 0 else [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_sent"),
+    [
+        (dense(0, 5), False),
+        (dense(1, 4), False),
+        (dense(0, 6), None),
+        (dense(4, 9), None),
+        (dense(5, 9), True),
+    ],
+    ids=["the same", "fewer", "one more", "one of them", "others"],
+)
+def test_new_files_repaired(made: MadeArchive, rows: dict[int, int], is_sent: bool | None) -> None:
+    """Of a window in place of a file that was sent, all records are new or none; else refused."""
+    [damaged] = made.seal({T0: dense(0, 5)})
+    since = through_now(made.archive.snapshot())
+    window = made.seal_window("w", {T0: rows, T1: dense(0, 5)}, replaces=[damaged.path])
+
+    if is_sent is None:
+        with pytest.raises(ManifestInvalidError, match="expected all or none"):
+            new(made, since)
+    else:
+        # Of the other partition, nothing was sent.
+        assert paths_of(new(made, since)) == paths_of(window if is_sent else window[1:])
 
 
 def test_new_files_receipt_damaged(made: MadeArchive) -> None:
