@@ -162,6 +162,164 @@ def test_plan_last_life() -> None:
     assert (row.offset, row.note) == (104, "after the last republished record, offset 4")
 
 
+def test_plan_document() -> None:
+    """A plan says for each pair of partitions where the group goes on and what it reads again."""
+    offset_map = mapped(part(A0, T0, (0, 10, 50, 60, 10)), part(A1, T0, (0, 10, 20, 30, 10)))
+    planned = plan_translation(
+        offset_map, group="g", to_group="h", committed={A0: 8, T0: 3}
+    ).with_current({T0: 7, A0: 9})
+
+    assert planned.committed == {A0: 8}
+    assert planned.to_dict() == {
+        "run": "run-1",
+        "cluster_id": "cluster",
+        "group": "g",
+        "to_group": "h",
+        "rows": [
+            {
+                "source_topic": "a",
+                "source_partition": 0,
+                "committed": 8,
+                "target_topic": "t",
+                "target_partition": 0,
+                "translated": 58,
+                "offset": 20,
+                "current": 7,
+                "read_again": 8,
+                "note": "8 records are read again; another source partition lags",
+            },
+            {
+                "source_topic": "a",
+                "source_partition": 1,
+                "committed": None,
+                "target_topic": "t",
+                "target_partition": 0,
+                "translated": 20,
+                "offset": 20,
+                "current": 7,
+                "read_again": 0,
+                "note": "no committed offset: from the first republished record",
+            },
+        ],
+        "notes": [
+            "several source partitions lead to one target partition: the group continues at the "
+            "first record that it hasn't read from any of them, so that nothing is skipped; it "
+            "reads some records again"
+        ],
+    }
+    assert [row.current for row in planned.with_current({}).rows] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [
+        (0, "exact"),
+        (1, "1 record is read again; another source partition lags"),
+        (2, "2 records are read again; another source partition lags"),
+        (1234, "1,234 records are read again; another source partition lags"),
+    ],
+)
+def test_plan_says_read_again(again: int, says: str) -> None:
+    """The records behind the offset of a partition that lags are counted."""
+    block = (0, 2000, 0, 2000, 2000)
+    offset_map = mapped(part(A0, T0, block), part(A1, T0, block))
+    row, _ = plan(offset_map, {A0: 1500, A1: 1500 - again}).rows
+
+    assert (row.read_again, row.note) == (again, says)
+    assert (row.translated, row.offset) == (1500, 1500 - again)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+@pytest.mark.parametrize("may_be_repeated", [True, False])
+@pytest.mark.parametrize("is_repeated", [True, False])
+@pytest.mark.parametrize("lags", [True, False])
+def test_plan_says_up_to(
+    is_exact: bool, may_be_repeated: bool, is_repeated: bool, lags: bool
+) -> None:
+    """A number of records is a bound if it is unknown which were read, or which count."""
+    block = Block(0, 10, 10, 20, 10) if is_exact else Block(0, 11, 10, 20, 10)
+    source = PartitionMap(A0, "id", T0, (block,), is_repeated, may_be_repeated)
+    # All of it was read; the other partition lags behind it, or goes on after it.
+    other = part(A1, T0, (0, 10, 0, 10, 10) if lags else (0, 10, 30, 40, 10))
+    row, _ = plan(mapped(source, other), {A0: 11, A1: 0}).rows
+
+    assert row.read_again == (10 if lags else 0)
+    is_known = is_exact and (is_repeated or not may_be_repeated)
+    says = "10 records are read again" if is_known else "up to 10 records are read again"
+    assert (says in row.note.split("; ")) is lags
+    assert ("read again" in row.note) is lags
+
+
+def test_plan_up_to_of_what_is_read_again() -> None:
+    """A block that isn't read again makes no number a bound."""
+    exact, joined = (0, 10, 20, 30, 10), (50, 60, 0, 5, 5)
+    offset_map = mapped(
+        PartitionMap(A0, "id", T0, (Block(*joined),)),
+        PartitionMap(A0, "id", T0, (Block(*exact),)),
+        part(A1, T0, (0, 10, 10, 20, 10)),
+    )
+    row, _ = plan(offset_map, {A0: 60, A1: 0}).rows
+
+    assert row.note == "10 records are read again; another source partition lags"
+
+
+@pytest.mark.parametrize(
+    ("committed", "note"),
+    [
+        (0, "before the first republished record, offset 1,000"),
+        (999, "before the first republished record, offset 1,000"),
+        (1000, "exact"),
+        (1005, "exact"),
+        (2010, "exact"),
+        (2011, "after the last republished record, offset 2,009"),
+    ],
+)
+def test_plan_extent_of_all_targets(committed: int, note: str) -> None:
+    """Whether an offset is among the records is a question to all targets and blocks together."""
+    offset_map = mapped(
+        part(A0, T0, (1005, 1010, 0, 5, 5), (2000, 2005, 5, 10, 5)),
+        part(A0, T1, (1000, 1005, 0, 5, 5), (2005, 2010, 5, 10, 5)),
+    )
+
+    assert [row.note for row in plan(offset_map, {A0: committed}).rows] == [note, note]
+
+
+def test_plan_notes() -> None:
+    """Lag and partitions that are left alone are named, each with its offsets."""
+    whole = part(A0, T0, (0, 1010, 0, 1010, 1010))
+    offset_map = mapped(whole, part(B0, T1, (0, 10, 10, 20, 10)))
+    planned = plan(offset_map, {A0: 1500, B0: 4}, source_ends={A0: 3000, A1: 99, B0: 11})
+
+    assert planned.notes == (
+        "a-0: lag of 1,500: offsets 1,500 to 2,999 of the source were neither republished nor read "
+        "by the group",
+        "b-0: lag of 1: offsets 10 to 10 of the source were neither republished nor read by the "
+        "group",
+    )
+    assert plan(mapped(whole, part(A1, T1, (0, 10, 0, 10, 10))), {A0: 9}).notes == (
+        "no committed offset for a-1: no offset is committed for them in the target either, and "
+        "the consumers' auto.offset.reset decides",
+    )
+    assert plan(ONE, {A0: 5}, source_ends={B0: 99}).notes == ()
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (9, ""), (10, ""), (11, " …"), (12, " …")])
+def test_plan_lists_some(count: int, more: str) -> None:
+    """Ten partitions are named, in order, and that there are more."""
+    sources = [TopicPartition("s", number) for number in range(count)]
+    offset_map = mapped(*(part(source, T0, (0, 1, 0, 1, 1)) for source in reversed(sources)))
+    named = ", ".join(f"s-{number}" for number in range(min(count, 10))) + more
+
+    with pytest.raises(ConfigError) as caught:
+        plan(offset_map, {})
+    assert str(caught.value) == (
+        "group g has no committed offsets, expected some of those that run run-1 read: "
+        f"{named}; correct --group or --run"
+    )
+    with pytest.raises(ConfigError, match=rf"^group g has committed offsets of {named}, expected"):
+        plan(ONE, dict.fromkeys(reversed(sources), 0))
+
+
 @st.composite
 def sent_and_committed(draw: st.DrawFn) -> tuple[OffsetMap, Sent, dict[TopicPartition, int]]:
     """Some records sent by key from two source partitions, mapped record by record."""
@@ -225,6 +383,32 @@ def test_plan_no_lower_than_needed(
         assert start in unread | ends
 
 
+@pytest.mark.parametrize(("start", "end"), [(5, 9), (5, 5)])
+@pytest.mark.parametrize("offset", [0, 4, 5, 6, 9, 10, 5000])
+def test_check_held(start: int, end: int, offset: int) -> None:
+    """The target holds offsets from its start up to its end, where the next record will be."""
+    if start <= offset <= end:
+        check_held({T0: offset}, {T0: start}, {T0: end})
+    else:
+        place = f"beyond the end {end}" if offset > end else f"below the start {start}"
+        with pytest.raises(TopicError, match=rf"^t-0: new offset {offset:,} is {place}; expected"):
+            check_held({T0: offset}, {T0: start}, {T0: end})
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (10, ""), (11, " …")])
+def test_check_held_lists_some(count: int, more: str) -> None:
+    """Ten offsets that the target doesn't hold are named, and that there are more."""
+    targets = [TopicPartition("t", number) for number in range(count)]
+    named = "; ".join(f"{tp}: new offset 1 is below the start 2,000" for tp in targets[:10])
+
+    with pytest.raises(TopicError) as caught:
+        check_held(
+            dict.fromkeys(targets, 1), dict.fromkeys(targets, 2000), dict.fromkeys(targets, 3000)
+        )
+
+    assert str(caught.value).startswith(f"{named}{more}; expected offsets that")
+
+
 def test_check_held_names_all() -> None:
     """Offsets outside of what the target holds are refused, all of them at once."""
     check_held({T0: 5, T1: 9}, {T0: 5, T1: 0}, {T0: 5, T1: 9})
@@ -244,6 +428,7 @@ def test_check_held_names_all() -> None:
         "\ufeffa,0,5\n\na,1,7",
         '"g","a",0,5\n"other","a",0,9\ng,a,1,7\n',
         "a,0,5\na,0,5\na,1,7\n",
+        "other,a,1,8\ng,a,0,5\n,,\ng, a , 1 , 7 \n",
     ],
 )
 def test_parse_offsets_accepts(text: str) -> None:
@@ -259,10 +444,17 @@ def test_parse_offsets_accepts(text: str) -> None:
         ("a,0,1.5\n", "line 1"),
         ("a,zero,1\n", "line 1"),
         ("a,0\n", "line 1"),
+        ("a,0,5\n\na,1\n", "line 3 is 'a,1'"),
+        ("g,a,0,5,9\n", "line 1 is 'g,a,0,5,9'"),
+        ("g,a,0,5,9,9\n", "line 1"),
+        ("0\n", "line 1"),
+        ("a,0,5x\n", "line 1"),
+        ("a,x0,5\n", "line 1"),
         ("a,0,٣\n", "line 1"),
         ("a,0,5\na,0,6\n", "line 2 has offset 6 for a-0, but an earlier line has 5"),
         ("", "has no offsets of group g, only blanks"),
-        ("x,a,0,5\ny,a,0,5\n", "only those of x, y"),
+        ("y,a,0,5\nx,a,0,5\n", "^offsets.csv has no offsets of group g, only those of x, y$"),
+        ("\n".join(f"{c},a,0,5" for c in "lkjihfedcba"), "of a, b, c, d, e, f, h, i, j, k$"),
     ],
 )
 def test_parse_offsets_refuses(text: str, message: str) -> None:
