@@ -261,7 +261,7 @@ def test_claim_opening_reads_what_is_new(tmp_path: Path) -> None:
         assert open_run(root, plan_of(f"r{number}", number, number + 1)) is None
     folder = RepublishRun(root, openings.OPENINGS).folder
     for number in range(1, 19):
-        (folder / f"{number:08d}.json").write_text("not read")
+        (folder / f"{number:08d}.json").unlink()
 
     assert open_run(root, plan_of("last", 20, 21)) is None
 
