@@ -89,6 +89,17 @@ def test_claim_undecided(tmp_path: Path) -> None:
     assert Claim(UPath(tmp_path), 1, "a").state() is State.UNDECIDED
 
 
+def test_claim_decision_changed(tmp_path: Path) -> None:
+    """A decision that was changed is named, and decides nothing."""
+    claim = Claim(UPath(tmp_path), 1, "a")
+    claim.confirm()
+    path = RepublishRun(UPath(tmp_path), openings.OPENINGS).folder / "00000001.decided.json"
+    path.write_text("{}")
+
+    with pytest.raises(ArchiveError, match=r"00000001\.decided\.json was changed .*; restore it"):
+        claim.state()
+
+
 #: What a run's folder holds, and whether that tells all that the run's claim does.
 FOLDERS: dict[str, tuple[Callable[[RepublishRun], object], bool]] = {
     "no folder": (lambda run: None, False),
