@@ -303,7 +303,9 @@ def test_new_files_since(made: MadeArchive) -> None:
     third = made.seal({T0: dense(6, 9)})
     window = made.seal_window("w", {T1: dense(3, 5)})
 
-    assert paths_of(new(made, NOTHING)) == paths_of([*first, *second, *third, *window])
+    found = new(made, NOTHING)
+    assert paths_of(found) == paths_of([*first, *second, *third, *window])
+    assert all(f"{f.owner.data_name}/" in f.path and f.file_format == "parquet" for f in found)
     assert paths_of(new(made, since)) == paths_of([*second, *third, *window])
 
 
@@ -392,12 +394,14 @@ def test_new_files_superseding(
         if number == sent_before:
             since = through_now(made.archive.snapshot())
     window = made.seal_window("w", holds, replaces=replaced, kind=kind)
+    others = paths_of(made.seal({T1: dense(0, 3)}))
 
     if sent_before == 1 and holds:
         with pytest.raises(ManifestInvalidError, match=r"supersedes 2 files, of which .* sent 1;"):
             new(made, since)
     else:
-        assert paths_of(new(made, since)) == (paths_of(window) if sent_before == 0 else [])
+        expected = paths_of(window) if sent_before == 0 else []
+        assert paths_of(new(made, since)) == others + expected
 
 
 @pytest.mark.parametrize(
