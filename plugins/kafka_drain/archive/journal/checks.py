@@ -5,7 +5,7 @@ Reads the document and the newest receipt of each generation, and plan and recei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
@@ -77,6 +77,7 @@ class SealedState:
         windows: Valid receipts of sealed windows.
         claims: Offsets held by the segments.
         holes: Offsets between two generations that are in no segment.
+        topic_ids: The ids that archive.json may say of each sealed topic; see `ids_by_topic`.
     """
 
     snapshot: Snapshot
@@ -89,6 +90,7 @@ class SealedState:
     windows: list[Receipt] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
+    topic_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def check_sealed_state(
@@ -423,6 +425,7 @@ class _Look:
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
+        self._state.topic_ids = ids_by_topic(self._topic_ids())
         own = document.pipeline, document.cluster_id
         others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
         if others:
@@ -438,7 +441,7 @@ class _Look:
             document.retention,
             document.topics,
             self._journal.noted.documents,
-            ids_by_topic(self._topic_ids()),
+            self._state.topic_ids,
         )
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", differs)
