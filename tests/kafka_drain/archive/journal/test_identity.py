@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from kafka_drain.archive.journal.identity import (
@@ -36,6 +38,23 @@ def test_identity_differs_settings_changed() -> None:
     differs = [s for s in SETTINGS if identity_differs(*s, {}, documents, {})]
 
     assert differs == SETTINGS[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (("read_committed", None), '["read_committed",null]'),
+        (("read_uncommitted", "30 Tage für alle"), '["read_uncommitted","30 Tage für alle"]'),
+    ],
+)
+def test_note_of_settings(settings: tuple[str, str | None], text: str) -> None:
+    """A note names the hash of the settings as JSON, in UTF-8 and without spaces.
+
+    Journals in use hold it: a release that writes another one refuses their archives.
+    """
+    assert note_of_settings(*settings) == {
+        f"settings/{hashlib.sha256(text.encode()).hexdigest()}": "accepted"
+    }
 
 
 @pytest.mark.parametrize(
