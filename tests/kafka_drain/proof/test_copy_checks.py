@@ -172,6 +172,16 @@ def test_check_copies_identity(root: Path, edit: dict[str, Any], detail: str) ->
     assert all(detail in each.detail for each in found)
 
 
+def test_check_copies_gone(root: Path) -> None:
+    """A copy that goes while they are listed doesn't hide what is wrong with the others."""
+    (root / "copies" / "a.json").symlink_to("nowhere")
+    emptied(root / "copies" / RECEIPT)
+
+    [found] = check_copies(UPath(root), read_journal(UPath(root)).noted, {"flights": {"other"}})[1:]
+
+    assert found.subject == f"copies/{RECEIPT}"
+
+
 def test_check_copies_original_missing(root: Path) -> None:
     """A copy is good without its original too; that one is missing is another finding."""
     for where in COPIED:

@@ -159,6 +159,7 @@ def test_damage_of_detail(tmp_path: Path, what: str) -> None:
     found = damage_of(UPath(tmp_path), SEALED, size, deep=True)
 
     assert found is not None
+    assert found.subject == "a"
     assert found.detail.startswith(detail)
     assert what != "unreadable" or found.reason is Reason.FILE_CHANGED
 
@@ -278,6 +279,20 @@ def test_lost_ranges_beside_others(made: MadeArchive) -> None:
     # From its first offset to its last, 1 to 9.
     assert alone == {P0: R((1, 2), (3, 8), (9, 10))}
     assert both == {P0: R((0, 10))}
+
+
+def test_lost_ranges_beside_gaps(made: MadeArchive) -> None:
+    """Gaps and all other files count together, also after one that can't be read."""
+    own = interleaved(made)
+    odd, even, beside = own.files
+    [part, *others] = own.partitions
+    part = replace(part, gaps={GapReason.CONTROL: (OffsetRange(4, 7),)})
+    torn = replace(even, path="torn")
+    own = replace(own, files=(odd, torn, even, beside), partitions=(part, *others))
+
+    assert lost_ranges(made.root, [(odd, own)], "parquet") == {
+        P0: R((1, 2), (3, 4), (7, 8), (9, 10))
+    }
 
 
 @pytest.mark.parametrize("how", ["gone", "torn"])
@@ -552,6 +567,19 @@ def test_check_listed_sealed(tmp_path: Path, what: str) -> None:
     damaged = [(lost, receipts[-1].last_batch)] if what in reasons else []
     assert [(f.path, r.last_batch) for f, r in found.damaged] == damaged
     assert (found.receipts, found.last_hash) == (len(receipts), receipts[-1].sha256)
+
+
+def test_check_listed_sealed_reads_no_receipt(tmp_path: Path) -> None:
+    """However many receipts there are, none is read while all files are there."""
+    archive = sealed_copy(tmp_path / "archive")
+    state = state_of(archive.generation(1))
+    names = state.generation.receipt_names()
+    for name in names[:-1]:
+        (archive.root / state.generation.receipt_where(name)).unlink()
+
+    found = check_listed_sealed(state, state.generation.list_data_files(), None)
+
+    assert (found.findings, found.receipts) == ([], len(names))
 
 
 def test_check_listed_sealed_receipt_corrupt(tmp_path: Path) -> None:

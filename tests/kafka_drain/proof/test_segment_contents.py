@@ -11,6 +11,7 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.window import range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.data_files.reader import DataFileError
 from kafka_drain.errors import ArchiveError
@@ -61,7 +62,13 @@ def segment(*files: CommittedFile, gaps: Sequence[Gap] = (), sound: bool = True)
     return CheckedSegment(Segment(3, 3, {P0: R(0, 10)}), files, gaps, sound)
 
 
-def note(generation: Generation, records: int, fingerprint: str = AB, others: int = 0) -> None:
+def note(
+    generation: Generation,
+    records: int,
+    fingerprint: str = AB,
+    others: int = 0,
+    skipped: Sequence[OffsetRange] = (),
+) -> None:
     """Note what Spark read of batch 3: records of partition 0, and others of partition 1."""
     write_notes(
         generation,
@@ -73,6 +80,7 @@ def note(generation: Generation, records: int, fingerprint: str = AB, others: in
                 "by_partition": to_spark_json({P0: records, P1: others}),
                 "start": to_spark_json({P0: 0}),
                 "end": to_spark_json({P0: 10}),
+                "skipped": range_rows({P0: skipped}),
             }
         ],
     )
@@ -148,6 +156,18 @@ def test_check_contents_changed_files(generation: Generation) -> None:
     assert found.ranges == {P0: [R(0, 5), R(6, 10)], P1: [R(2, 3)]}
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_check_contents_changed_which(generation: Generation, number: int) -> None:
+    """A file alone is the one that changed; of two, it may be either."""
+    note(generation, 2 * number, CD)
+    own = [file(str(at), (P0, at, at + 2), fingerprint=AB) for at in range(number)]
+
+    found = checked(generation, segment(*own)).findings
+
+    more = "; one or more of its 2 files are affected"
+    assert [each.detail.endswith(more) for each in found] == [number == 2] * number
+
+
 @pytest.mark.parametrize(
     ("own", "where"),
     [([], "generations/0001/data/_spark_metadata"), ([WHOLE], "a")],
@@ -192,6 +212,18 @@ def test_check_contents_excused(generation: Generation) -> None:
         )
         assert found.findings == [Finding(Reason.CONTENT_UNKNOWN, NOTE, detail)]
         assert (found.agreeing, found.fingerprints) == ({3}, {3: None})
+
+
+def test_check_contents_expired_before(generation: Generation) -> None:
+    """Offsets that had expired before Spark read excuse no record that it has read."""
+    note(generation, 8, skipped=[R(0, 2)])
+    gone = Gap(P0, R(0, 2), GapReason.EXPIRED, acknowledged=True)
+
+    found = checked(generation, segment(file("a", (P0, 2, 9)), gaps=[gone]))
+
+    [finding] = found.findings
+    assert finding.reason is Reason.CONTENT_CHANGED
+    assert found.agreeing == set()
 
 
 # not noted
@@ -267,6 +299,7 @@ def test_check_contents_differs_from_kafka(generation: Generation) -> None:
         file("after", (P0, 8, 10)),
         file("other", (P1, 9, 12)),
         file("both", (P0, 6, 7), (P1, 12, 13)),
+        file("elsewhere", (TopicPartition("u", 0), 0, 99)),
     ]
     changed = Reread({P0: [R(4, 6), R(6, 8)], P1: [R(12, 20)]}, gone=7)
 
