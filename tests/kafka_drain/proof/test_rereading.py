@@ -356,3 +356,16 @@ def test_compare_second_look(tmp_path: Path) -> None:
     sides.compare()
 
     assert [span.start for _, span in sides.read] == [2, BLOCK]
+
+
+@pytest.mark.parametrize(("left", "start"), [(OFFSETS[:6], BLOCK), (OFFSETS[:3], 7)])
+def test_compare_file_lost_records(tmp_path: Path, left: list[int], start: int) -> None:
+    """Records that a file has lost since its offsets were read differ from those in Kafka."""
+    sides = Sides(tmp_path, HELD, HELD)
+    sides.write("topic=t/0.parquet", rows(P0).values())
+    [known] = sides.files
+    sides.write("topic=t/0.parquet", rows(P0, left).values())
+    sides.files = [known]
+
+    blocks = [R(start, BLOCK)] if start < BLOCK else []
+    assert sides.compare() == Reread({P0: [*blocks, R(BLOCK, 2 * BLOCK)]})
