@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from upath import UPath
 
-from kafka_drain.archive.copies import copied_paths, read_copy
+from kafka_drain.archive.copies import copied_paths, copy_path, read_copy
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, Noted
@@ -72,7 +72,7 @@ def _identity_problem(
 ) -> str:
     """Describe how the copy of archive.json contradicts what its digest doesn't cover."""
     try:
-        document = ArchiveDocument.parse(root / "archive.json", copy)
+        document = ArchiveDocument.parse(copy_path(root, "archive.json"), copy)
     except ArchiveError as error:
         return str(error)
     return identity_differs(

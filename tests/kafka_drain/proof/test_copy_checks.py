@@ -154,7 +154,7 @@ def test_validate_copy_damaged(root: Path, where: str, damage: Callable[[Path], 
     [
         ({"retention": "9 days"}, "says isolation_level 'read_committed' and retention '9 days'"),
         ({"topics": {}}, "says topic flights has id None, but it was sealed as "),
-        ({"topics": "flights"}, "topics"),
+        ({"topics": "flights"}, "/copies/archive.json"),
         ({"retention": None}, ""),
         ({"a key of a later release": 1}, ""),
     ],
