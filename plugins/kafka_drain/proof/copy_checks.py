@@ -15,8 +15,6 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.paths import read_bytes
 
-__all__ = ["check_copies", "copy_problem"]
-
 
 def check_copies(
     root: UPath, noted: Noted, topic_ids: Mapping[str, Collection[str]]
