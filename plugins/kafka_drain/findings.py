@@ -314,6 +314,14 @@ class Reason(str, Enum):
         "because another program changed it",
         "no action needed: the next run rewrites it",
     )
+    COPY_DAMAGED = (
+        "copy_damaged",
+        "warning",
+        "the archive's own copy of a receipt or document was changed, so that it can't be used if "
+        "the original is lost; the original is checked separately",
+        "no action needed if no other finding is about the original: `kafka-drain validate --deep` "
+        "then rewrites the copy from it, and the next one no longer reports it",
+    )
     STALLED = (
         "stalled",
         "error",

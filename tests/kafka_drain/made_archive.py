@@ -76,12 +76,20 @@ class MadeArchive:
             reason="test",
         )
 
-    def seal(self, batch: Batch, *, together: bool = False, **columns: Any) -> list[ArchiveFile]:
+    def seal(
+        self,
+        batch: Batch,
+        *,
+        together: bool = False,
+        fingerprint: str | None = None,
+        **columns: Any,
+    ) -> list[ArchiveFile]:
         """Write a batch and its receipt; return the files.
 
         Args:
             batch: The rows.
             together: One file holds all partitions of a topic, as where Spark has few tasks.
+            fingerprint: What the receipt says of the records.
             columns: Columns that aren't as usual.
         """
         generation = self.archive.generation(self._generation)
@@ -96,7 +104,7 @@ class MadeArchive:
             before=generation.last_receipt(),
             previous=None,
             bounds={},
-            fingerprint=None,
+            fingerprint=fingerprint,
             acknowledged=(),
             sealed_at=NOW.isoformat(),
         )

@@ -34,7 +34,7 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore, what was repaired or accepted, and what notes lack are warnings."""
+    """Only what readers ignore, what was repaired or accepted, notes and copies are warnings."""
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
@@ -42,6 +42,7 @@ def test_reason_warnings() -> None:
         Reason.CONTENT_UNKNOWN,
         Reason.RECEIPT_FORGOTTEN,
         Reason.NOTE_UNREADABLE,
+        Reason.COPY_DAMAGED,
     ]
 
 

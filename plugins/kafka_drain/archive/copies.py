@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from upath import UPath
 
 from kafka_drain.storage.json_files import write_text
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 
 #: Number of newest receipts per generation that have a copy.
 KEPT = 32
@@ -32,6 +32,19 @@ def read_copy(root: UPath, where: str) -> bytes | None:
         return read_bytes(copy_path(root, where))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def copied_paths(root: UPath) -> list[str]:
+    """Return the archive files of which there is a copy, except unfinished ones."""
+    found, waiting = [], [""]
+    while waiting:
+        folder = waiting.pop()
+        for name, is_folder in list_folder(copy_path(root, folder)).items():
+            if is_folder:
+                waiting.append(f"{folder}{name}/")
+            elif name.endswith(".json") and not name.startswith("."):
+                found.append(folder + name)
+    return sorted(found)
 
 
 def keep_copy(root: UPath, where: str, content: bytes) -> None:

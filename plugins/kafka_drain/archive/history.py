@@ -8,10 +8,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.offsets import TopicPartition
 
@@ -154,6 +154,36 @@ def _extreme(
     return choose(known) if known else None
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownFile:
+    """A file with records of which it isn't known what Spark read.
+
+    Attributes:
+        generation: Number of its generation.
+        receipt: File name of the receipt that seals it.
+        day: The day on which it was sealed (UTC, ISO 8601).
+        tps: The partitions of these records.
+    """
+
+    generation: int
+    receipt: str
+    day: str
+    tps: frozenset[TopicPartition]
+
+    @classmethod
+    def all_of(cls, receipt: Receipt) -> dict[str, UnknownFile]:
+        """Return a generation's receipt's files of unknown content, by path."""
+        return {
+            file.path: cls(
+                generation=receipt.generation or 0,
+                receipt=receipt.name,
+                day=receipt.sealed_at[:10],
+                tps=frozenset(content.tp for content in file.contents if content.records),
+            )
+            for file in unknown_files(receipt)
+        }
+
+
 @dataclass
 class History:
     """What was sealed, run by run and day by day.
@@ -163,12 +193,23 @@ class History:
         days: What was sealed on each of the newest days (UTC, ISO 8601), by partition.
         read: Name of the newest receipt included so far, by generation.
         spans: Generations and sealed windows, by name.
+        unknown: Files of generations with unknown content, by path.
+        drained_again: Those of them whose records a window has read again from Kafka, or deleted;
+            by the window's name.
     """
 
     runs: list[SealedRun] = field(default_factory=list)
     days: dict[str, dict[TopicPartition, Cell]] = field(default_factory=dict)
     read: dict[int, str] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
+    unknown: dict[str, UnknownFile] = field(default_factory=dict)
+    drained_again: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def still_unknown(self) -> list[UnknownFile]:
+        """The files whose content is unknown, without those that were drained again."""
+        again = frozenset[str]().union(*self.drained_again.values())
+        return [file for path, file in self.unknown.items() if path not in again]
 
     def clear(self) -> None:
         """Remove everything."""
@@ -176,6 +217,8 @@ class History:
         self.days.clear()
         self.read.clear()
         self.spans.clear()
+        self.unknown.clear()
+        self.drained_again.clear()
 
     def add(self, receipts: Iterable[Receipt]) -> None:
         """Add receipts of a generation, each newer than the previous ones."""
@@ -183,6 +226,7 @@ class History:
             span = Span.of(receipt)
             before = self.spans.get(span.name)
             self.spans[span.name] = before + span if before else span
+            self.unknown |= UnknownFile.all_of(receipt)
             self.add_run(SealedRun.of(receipt))
 
     def add_run(self, run: SealedRun) -> None:
@@ -222,9 +266,15 @@ def _read_windows(snapshot: Snapshot, history: History) -> None:
     known = {name for name, span in history.spans.items() if span.generation is None}
     for gone in known.difference(snapshot.folders):
         del history.spans[gone]
+        history.drained_again.pop(gone, None)
     for key, window in snapshot.folders.items():
         if key not in known and window.is_sealed:
-            history.spans[key] = Span.of(window.receipt)
+            receipt = window.receipt
+            history.spans[key] = Span.of(receipt)
+            # A compaction, which names the receipts that it rewrote, keeps records as they are.
+            if not receipt.provenance:
+                again = history.unknown.keys() & set(receipt.replaces)
+                history.drained_again[key] = frozenset(again)
 
 
 class Histories:
@@ -245,4 +295,12 @@ class Histories:
         with lock:
             read_history(archive, history)
             days = {day: dict(cells) for day, cells in history.days.items()}
-            return History(list(history.runs), days, dict(history.read), dict(history.spans))
+            return replace(
+                history,
+                runs=list(history.runs),
+                days=days,
+                read=dict(history.read),
+                spans=dict(history.spans),
+                unknown=dict(history.unknown),
+                drained_again=dict(history.drained_again),
+            )

@@ -415,6 +415,13 @@ def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:
     return held
 
 
+def unknown_files(receipt: Receipt) -> list[SealedFile]:
+    """Return a receipt's files with records of which it isn't known what Spark read."""
+    if receipt.fingerprint is not None:
+        return []
+    return [file for file in receipt.files if any(content.records for content in file.contents)]
+
+
 def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
     """Parse a receipt and verify its own hash.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span
+from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span, UnknownFile
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, ended_of, proof_of
@@ -91,7 +91,7 @@ def archive_page(
         drains: The newest drains, oldest first.
         placed: Where the last validation's findings are.
     """
-    proofs = _Proofs(row, placed)
+    proofs = _Proofs(row, placed, history.still_unknown)
     runs = history.runs[-COLUMNS:]
     by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
     return render(
@@ -119,32 +119,56 @@ class _Proofs:
 
     row: ArchiveRow
     placed: Placed
+    unknown: Sequence[UnknownFile]
 
-    def of(self, is_damaged: bool) -> Proof:
-        """Return what is proven, given whether there is damage."""
+    def of(self, is_damaged: bool, has_unknown: bool) -> Proof:
+        """Return what is proven, given whether there is damage, or unknown content."""
         return proof_of(
             is_readable=not self.row.problem,
             verdict=self.row.overview["verdict"] if self.row.overview else None,
             is_damaged=is_damaged,
             is_placed=self.placed.is_complete,
+            has_unknown=has_unknown,
         )
 
-    def of_runs(self, runs: Sequence[SealedRun]) -> Proof:
-        """Return what is proven about everything that the given runs have sealed."""
-        sealed = {(run.generation, run.receipt) for run in runs}
-        return self.of(any((place[0], place[1]) in sealed for place in self.placed.damaged))
+    def of_run(self, run: SealedRun) -> Proof:
+        """Return what is proven about everything that a run has sealed."""
+        sealed = run.generation, run.receipt
+        return self.of(
+            any(place[:2] == sealed for place in self.placed.damaged),
+            any((file.generation, file.receipt) == sealed for file in self.unknown),
+        )
 
     def of_generation(self, number: int | None) -> Proof:
         """Return what is proven about a generation, or a window."""
-        return self.of(any(place[0] == number for place in self.placed.damaged))
+        return self.of(
+            any(place[0] == number for place in self.placed.damaged),
+            any(file.generation == number for file in self.unknown),
+        )
 
-    def cells(
-        self, runs: Sequence[SealedRun], tps: Iterable[TopicPartition]
+    def cells_of_run(self, run: SealedRun) -> dict[TopicPartition, Proof]:
+        """Return what is proven about each partition of a run."""
+        sealed = run.generation, run.receipt
+        files = [file for file in self.unknown if (file.generation, file.receipt) == sealed]
+        return self._cells([run], files, run.cells)
+
+    def cells_of_day(
+        self, day: str, runs: Iterable[SealedRun], tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Proof]:
-        """Return what is proven about each partition of the given runs."""
+        """Return what is proven about each partition of a day, of which some runs are given."""
+        own = [run for run in runs if run.sealed_at[:10] == day]
+        return self._cells(own, [file for file in self.unknown if file.day == day], tps)
+
+    def _cells(
+        self,
+        runs: Iterable[SealedRun],
+        files: Iterable[UnknownFile],
+        tps: Iterable[TopicPartition],
+    ) -> dict[TopicPartition, Proof]:
         places = {(run.generation, run.receipt) for run in runs}
         damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
-        return {tp: self.of(tp in damaged) for tp in tps}
+        unknown = {tp for file in files for tp in file.tps}
+        return {tp: self.of(tp in damaged, tp in unknown) for tp in tps}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +220,7 @@ def _by_run(runs: Sequence[SealedRun], proofs: _Proofs) -> list[_Column]:
             time_text(run.sealed_at)[5:16],
             _run_words(run),
             run.cells,
-            proofs.cells([run], run.cells),
+            proofs.cells_of_run(run),
         )
         for run in runs
     ]
@@ -204,13 +228,9 @@ def _by_run(runs: Sequence[SealedRun], proofs: _Proofs) -> list[_Column]:
 
 def _by_day(history: History, runs: Sequence[SealedRun], proofs: _Proofs) -> list[_Column]:
     return [
-        _Column(day[5:], day, cells, proofs.cells(_of_day(runs, day), cells))
+        _Column(day[5:], day, cells, proofs.cells_of_day(day, runs, cells))
         for day, cells in sorted(history.days.items())[-COLUMNS:]
     ]
-
-
-def _of_day(runs: Sequence[SealedRun], day: str) -> list[SealedRun]:
-    return [run for run in runs if run.sealed_at[:10] == day]
 
 
 def _run_words(run: SealedRun) -> str:
@@ -261,6 +281,7 @@ def _cell_words(tp: TopicPartition, column: _Column, cell: Cell) -> str:
 _MEANING = {
     Proof.DAMAGED: "damaged, see the report",
     Proof.UNPROVEN: "sealed, but not proven by the last validation",
+    Proof.CONTENT_UNKNOWN: "offsets proven, some contents unknown",
 }
 _WORDS = {
     "covered": "sealed",
@@ -297,7 +318,7 @@ def _chart(
             time_text(run.sealed_at)[11:16],
             f"{_run_words(run)}: {many(run.offsets, 'offset')}, {many(run.records, 'record')}, "
             f"{many(run.files, 'file')}, {size_text(run.bytes)}",
-            _generation_colour(run.generation, proofs.of_runs([run])),
+            _generation_colour(run.generation, proofs.of_run(run)),
         )
         for run in runs
     ]

@@ -133,9 +133,18 @@ class Proof(str, Enum):
     PROVEN = "proven"
     UNPROVEN = "unproven"
     DAMAGED = "damaged"
+    #: Only the offsets are proven: of some records, it isn't known what Spark read.
+    CONTENT_UNKNOWN = "content_unknown"
 
 
-def proof_of(*, is_readable: bool, verdict: str | None, is_damaged: bool, is_placed: bool) -> Proof:
+def proof_of(
+    *,
+    is_readable: bool,
+    verdict: str | None,
+    is_damaged: bool,
+    is_placed: bool,
+    has_unknown: bool,
+) -> Proof:
     """Return what is proven about a set of sealed offsets.
 
     Args:
@@ -143,12 +152,15 @@ def proof_of(*, is_readable: bool, verdict: str | None, is_damaged: bool, is_pla
         verdict: The last validation's verdict; None without one.
         is_damaged: Whether it found something wrong with their files or their receipt.
         is_placed: Whether all of its findings are known to belong to certain offsets.
+        has_unknown: Whether of some records only the offsets are proven.
     """
     if not is_readable or verdict is None:
         return Proof.UNPROVEN
     if is_damaged:
         return Proof.DAMAGED
-    return Proof.PROVEN if verdict == "complete" or is_placed else Proof.UNPROVEN
+    if verdict != "complete" and not is_placed:
+        return Proof.UNPROVEN
+    return Proof.CONTENT_UNKNOWN if has_unknown else Proof.PROVEN
 
 
 def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str:
@@ -164,7 +176,7 @@ def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str
     harmful = [reason for reason in gaps if not is_harmless(reason)]
     if harmful:
         return max(harmful, key=lambda reason: gaps[reason])
-    if proof is Proof.UNPROVEN:
+    if proof is not Proof.PROVEN:
         return str(proof.value)
     return "covered" if has_records or not gaps else max(gaps, key=lambda reason: gaps[reason])
 

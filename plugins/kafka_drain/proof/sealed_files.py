@@ -11,7 +11,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.receipt_chain import check_link
-from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.data_files.records import TimestampError
@@ -115,11 +115,7 @@ def has_unknown_content(receipt: Receipt, drained_again: Collection[str] = ()) -
         drained_again: Files whose records a window has read again from Kafka, or deleted. A
             compaction keeps them as they are.
     """
-    return receipt.fingerprint is None and any(
-        content.records and file.path not in drained_again
-        for file in receipt.files
-        for content in file.contents
-    )
+    return any(file.path not in drained_again for file in unknown_files(receipt))
 
 
 def unknown_contents(generation: Generation, receipts: Sequence[Receipt]) -> list[Finding]:

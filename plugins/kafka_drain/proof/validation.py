@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.journal.checks import (
     SealedState,
     check_sealed_state,
@@ -40,6 +41,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.copy_checks import check_copies
 from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
 from kafka_drain.proof.open_generation import (
     CHARTED,
@@ -127,7 +129,8 @@ def validate_archive(
         say: Takes a line of progress every two seconds.
         scope: `all` checks every generation and receipt; `open` checks the generation that drains
             append to, and trusts the receipts of the closed ones.
-        deep: Also read all bytes of sealed files and compare them with their receipts.
+        deep: Also read all bytes of sealed files and compare them with their receipts, and check
+            the copies of receipts and documents.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
         run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
@@ -168,6 +171,8 @@ def validate_archive(
     _explain_windows(validation)
     _explain_holes(validation)
     report.findings += [*sealed.findings, *sealed.warnings]
+    if deep:
+        report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     previous: str | None = None
     for generation in generations:
         if generation is snapshot.open_generation:
@@ -323,6 +328,9 @@ def _note(validation: _Validation) -> None:
     if report.sealed and snapshot.open_generation is not None:
         noted = noted.plus(note_of_segment(snapshot, snapshot.open_generation, report.sealed[-1]))
     note_sealed(validation.archive.root, noted, sealed.journal)
+    # The originals are intact, or there would have been another finding.
+    damaged = [str(f.subject) for f in report.findings if f.reason == Reason.COPY_DAMAGED]
+    keep_copies(validation.archive.root, (path.removeprefix("copies/") for path in damaged))
 
 
 def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:

@@ -20,7 +20,7 @@ from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.digests import digest_of
-from kafka_drain.archive.journal.entries import REMOVED, Tip, parse_entry
+from kafka_drain.archive.journal.entries import REMOVED, parse_entry
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.journal.identity import identity_differs, ids_by_topic
 from kafka_drain.archive.receipts import ReceiptError, parse_receipt
@@ -30,7 +30,14 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
-from kafka_drain.windows.repair_steps import Seen, Step, judge_sealed
+from kafka_drain.windows.repair_steps import (
+    Seen,
+    Step,
+    hash_named,
+    judge_sealed,
+    may_be_sealed_entry,
+    may_be_sealed_receipt,
+)
 
 # Each fix can reveal further damage: below a journal entry, or before a receipt.
 ROUNDS = 5
@@ -206,8 +213,7 @@ class _Look:
         except ValueError:
             head = self._journal.head
             known = max([head.entries if head else 0, *self._entries_known()])
-            # Without journal.json there can't be more than one entry.
-            is_named = known >= newest or (head is None and newest > 1)
+            is_named = may_be_sealed_entry(newest, known=known, has_head=head is not None)
             step = judge_sealed(
                 Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
             )
@@ -299,11 +305,9 @@ class _Look:
         while names:
             name = names.pop()
             where = generation.receipt_where(name)
-            sha256 = self._named(where, name, tip, before)
-            is_suspected = (
-                is_followed
-                or (tip is not None and name < tip.name)
-                or not (is_open and self._is_sure)
+            sha256 = hash_named(name, tip, before, self._named_by_windows.get(where))
+            is_suspected = may_be_sealed_receipt(
+                name, tip, is_followed=is_followed, is_open=is_open, is_sure=self._is_sure
             )
             may_forget = self._forget and not is_followed
             content = self._look_at(where, sha256, is_suspected, may_forget)
@@ -321,16 +325,6 @@ class _Look:
             elif before[0] not in names:
                 insort(names, before[0])
         return following
-
-    def _named(
-        self, where: str, name: str, tip: Tip | None, before: tuple[str, str | None]
-    ) -> str | None:
-        """Return the hash that a receipt must have; None if nothing records it."""
-        if tip is not None and tip.name == name:
-            return tip.sha256
-        if before[0] == name and before[1] is not None:
-            return before[1]
-        return self._named_by_windows.get(where)
 
     def _look_at(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -233,6 +233,33 @@ def test_held() -> None:
     assert found.held_of({"u": "id"}) == {}
     assert [each.key for each in found.of_topics({"t": "old"})] == ["c"]
     assert [each.key for each in found.of_topics({"t": "id"})] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("sealed", "asked", "is_held"),
+    [
+        ({}, {}, True),
+        ({}, {"t": "id"}, False),
+        ({"t": "id"}, {}, False),
+        ({"t": "id"}, {"t": "id"}, True),
+        ({"t": "id"}, {"t": "other"}, False),
+    ],
+)
+def test_held_without_id(sealed: dict[str, str], asked: dict[str, str], is_held: bool) -> None:
+    """A topic without an id is itself alone: on Kafka clusters without ids, all are."""
+    own = window("a", WindowKind.BACKFILL, ranges=[R(0, 5)])
+    found = fold(SealedWindow(replace(own.receipt, topics=sealed), own.kind))
+
+    assert found.held == {(P0, sealed.get("t", "")): [R(0, 5)]}
+    assert found.held_of(asked) == ({P0: [R(0, 5)]} if is_held else {})
+    assert [each.key for each in found.of_topics(asked)] == ["a"] * is_held
+
+
+def test_with_repairs_of_repair() -> None:
+    """A repair that was repaired in turn is found with it, once."""
+    found = fold(repair("a", G0), repair("b", A0)).with_repairs({"a"})
+
+    assert [each.key for each in found.windows] == ["a", "b"]
 
 
 def test_by_time() -> None:

@@ -36,6 +36,7 @@ from tests.kafka_drain.golden import (
     seal,
     sealed_copy,
 )
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 ROW = ArchiveRow(
@@ -259,7 +260,7 @@ def made_windows(archive: Archive, *keys: str) -> list[Window]:
     for window in windows:
         window.folder.mkdir(parents=True)
         window.write_receipt(replace(receipt, generation=None, window=window.key))
-    (archive.root / "windows" / "unsealed").mkdir()
+    (archive.root / "windows" / "unsealed").mkdir(exist_ok=True)
     return windows
 
 
@@ -293,6 +294,84 @@ def test_archive_page_file_lost(tmp_path: Path) -> None:
         assert 'class="verdict findings"' in page
         generation = page.split("<title>generation 1: ", 1)[1].split("</g>")[0]
         assert 'class="damaged"' in generation
+
+
+@pytest.fixture
+def of_unknown(tmp_path: Path) -> MadeArchive:
+    """An archive whose second receipt has no fingerprint; of partition 1, it has no record."""
+    made = MadeArchive(tmp_path / "unknown", {P0.topic: "id"})
+    for batch in range(3):
+        rows = {P0: dense(10 * batch, 10 * batch + 10)}
+        is_known = batch != 1
+        made.seal(
+            {**rows, P1: rows[P0]} if is_known else rows, fingerprint="ff" if is_known else None
+        )
+    return made
+
+
+def test_archive_page_content_unknown(of_unknown: MadeArchive) -> None:
+    """The map isn't green where only offsets are proven, until a window drains them again.
+
+    A compaction keeps records as they are.
+    """
+    history = History()
+    [file] = [f for f in of_unknown.files() if "-1.parquet" in f.path]
+
+    def colours() -> set[tuple[str, str]]:
+        read_history(of_unknown.archive, history)
+        return {(name, c) for name, c in shapes(archive_page(ROW, history, NOW, "/r"))}
+
+    first, second = f"{P0} 0", f"{P0} 1"
+    assert {(first, "covered"), (second, "content_unknown"), (f"{P1} 2", "covered")} < colours()
+    page = archive_page(ROW, history, NOW, "/r")
+    assert "offsets proven, some contents unknown" in page
+    generation = page.split("<title>generation 1: ", 1)[1].split("</g>")[0]
+    assert 'class="content_unknown"' in generation
+
+    made_window(of_unknown, "compact_1", replaces=(file.path,), provenance={"r": "sha"})
+    assert (second, "content_unknown") in colours()
+
+    made_window(of_unknown, "reprocess_1", replaces=(file.path,))
+    assert {colour for _, colour in colours()} == {"covered"}
+
+    shutil.rmtree(of_unknown.root / "windows" / "reprocess_1")
+    assert (second, "content_unknown") in colours()
+
+
+def test_archive_page_content_unknown_by_day(of_unknown: MadeArchive) -> None:
+    """A day isn't green either, even once its runs are no longer among those kept."""
+    history = History()
+    read_history(of_unknown.archive, history)
+    history.add_run(replace(run(0), generation=2, sealed_at="2030-01-01T00:00:00+00:00"))
+    del history.runs[:-1]
+
+    page = archive_page(ROW, history, NOW, "/r")
+
+    by_day = page.split("By day")[1]
+    assert re.findall(r'<title>(\S+), \S+:.*?class="(\w+)"', by_day)[:3] == [
+        (str(P0), "content_unknown"),
+        (str(P0), "covered"),
+        (str(P1), "covered"),
+    ]
+
+
+def test_histories_content_unknown(of_unknown: MadeArchive) -> None:
+    """A history that is kept answers as one that is read anew."""
+    histories, anew = Histories(), History()
+
+    found = histories.of(of_unknown.archive)
+    read_history(of_unknown.archive, anew)
+
+    assert found.still_unknown == anew.still_unknown != []
+    assert histories.of(of_unknown.archive) == found
+
+
+def made_window(made: MadeArchive, key: str, **changes: Any) -> None:
+    """Seal a window with a receipt as that of the first segment, but for some changes."""
+    [window] = made_windows(made.archive, key)
+    (window.folder / "receipt.json").unlink()
+    receipt = next(made.archive.generation(1).receipts())
+    window.write_receipt(replace(receipt, generation=None, window=key, **changes))
 
 
 @pytest.mark.parametrize(

@@ -172,21 +172,29 @@ def test_headline_kind(kinds: tuple[str, ...]) -> None:
     assert found == ("bad" if urgent else "good" if set(kinds) == {"good"} else "quiet")
 
 
+@pytest.mark.parametrize("has_unknown", [YES, NO])
 @pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, (YES, NO), (YES, NO))), ids=str)
-def test_proof_of(seen: tuple[bool, str | None, bool, bool]) -> None:
-    """Sealed offsets are proven by a complete verdict, or by one that only names others."""
+def test_proof_of(seen: tuple[bool, str | None, bool, bool], has_unknown: bool) -> None:
+    """Sealed offsets are proven by a complete verdict, or by one that only names others.
+
+    If it isn't known what Spark read of their records, no more than the offsets are.
+    """
     is_readable, verdict, is_damaged, is_placed = seen
     if not is_readable or verdict is None:
         wanted = Proof.UNPROVEN
     elif is_damaged:
         wanted = Proof.DAMAGED
     elif verdict == "complete" or is_placed:
-        wanted = Proof.PROVEN
+        wanted = Proof.CONTENT_UNKNOWN if has_unknown else Proof.PROVEN
     else:
         wanted = Proof.UNPROVEN
 
     assert wanted == proof_of(
-        is_readable=is_readable, verdict=verdict, is_damaged=is_damaged, is_placed=is_placed
+        is_readable=is_readable,
+        verdict=verdict,
+        is_damaged=is_damaged,
+        is_placed=is_placed,
+        has_unknown=has_unknown,
     )
 
 
@@ -197,12 +205,14 @@ def test_proof_of(seen: tuple[bool, str | None, bool, bool]) -> None:
         ({"control": 2}, YES, Proof.PROVEN, "covered"),
         ({"control": 2, "aborted": 3}, NO, Proof.PROVEN, "aborted"),
         *(
-            (gaps, records, Proof.UNPROVEN, "unproven")
-            for gaps, records in product(({}, {"control": 2}), (YES, NO))
+            (gaps, records, proof, proof.value)
+            for gaps, records, proof in product(
+                ({}, {"control": 2}), (YES, NO), (Proof.UNPROVEN, Proof.CONTENT_UNKNOWN)
+            )
         ),
         *(
             ({"control": 9, "expired": 1, "lost": 2}, records, proof, "lost")
-            for records, proof in product((YES, NO), (Proof.PROVEN, Proof.UNPROVEN))
+            for records, proof in product((YES, NO), (p for p in Proof if p is not Proof.DAMAGED))
         ),
         ({"expired": 3, "lost": 2}, YES, Proof.PROVEN, "expired"),
         *(

@@ -5,11 +5,10 @@ Reads the document and the newest receipt of each generation, and plan and recei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import GenerationDocument
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.digests import (
@@ -25,6 +24,7 @@ from kafka_drain.archive.journal.entries import (
     Noted,
     Tip,
     Verdict,
+    given_up,
     judge_document,
     judge_known,
     judge_tip,
@@ -32,6 +32,7 @@ from kafka_drain.archive.journal.entries import (
 from kafka_drain.archive.journal.files import read_journal, start_journal_anew
 from kafka_drain.archive.journal.identity import (
     ACCEPTED,
+    generation_differs,
     identity_differs,
     ids_by_topic,
     note_of_settings,
@@ -77,6 +78,7 @@ class SealedState:
         windows: Valid receipts of sealed windows.
         claims: Offsets held by the segments.
         holes: Offsets between two generations that are in no segment.
+        topic_ids: The ids that archive.json may say of each sealed topic; see `ids_by_topic`.
     """
 
     snapshot: Snapshot
@@ -89,6 +91,7 @@ class SealedState:
     windows: list[Receipt] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
+    topic_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def check_sealed_state(
@@ -191,26 +194,13 @@ def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: b
     for where in lost:
         say(f"journal {archive.root}: drops the predecessor of {where}")
     if not dry_run:
-        forgotten = {**before.forgotten, **_given_up(before, look.there), **lost}
+        forgotten = {**before.forgotten, **given_up(before, look.there), **lost}
         holes = {p: value for p, value in before.documents.items() if p.startswith(_HOLES)}
         noted = replace(
             look.there, documents={**holes, **look.there.documents}, forgotten=forgotten
         )
         number = start_journal_anew(archive.root, noted, look.known)
         say(f"journal {archive.root}: entry {number:,} records the current state")
-
-
-def _given_up(noted: Noted, there: Noted) -> dict[str, str]:
-    """Return the hashes of noted files that are missing or changed, by path."""
-    lost = {}
-    for folder, tip in noted.tips.items():
-        left = there.tips.get(folder)
-        if left is None or left.name < tip.name or (left.name == tip.name and left != tip):
-            lost[f"{folder}/receipts/{tip.name}"] = tip.sha256
-    for path, value in noted.documents.items():
-        if value not in (ACCEPTED, REMOVED, there.documents.get(path)):
-            lost[path] = value
-    return lost
 
 
 def _lost_links(
@@ -382,7 +372,9 @@ class _Look:
         except ArchiveError as error:
             self._find(Reason.DOCUMENT_CHANGED, path, str(error))
             return
-        differs = generation_differs(document, receipt)
+        differs = generation_differs(
+            document.generation, document.topics, document.first_offsets(), receipt
+        )
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, path, differs)
             return
@@ -423,6 +415,7 @@ class _Look:
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
+        self._state.topic_ids = ids_by_topic(self._topic_ids())
         own = document.pipeline, document.cluster_id
         others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
         if others:
@@ -438,7 +431,7 @@ class _Look:
             document.retention,
             document.topics,
             self._journal.noted.documents,
-            ids_by_topic(self._topic_ids()),
+            self._state.topic_ids,
         )
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", differs)
@@ -494,26 +487,6 @@ class _Look:
 
     def _find(self, reason: Reason, where: str, detail: str) -> None:
         self._state.findings.append(Finding(reason, where, detail))
-
-
-def generation_differs(document: GenerationDocument, receipt: Receipt) -> str:
-    """Describe how `generation.json` contradicts the newest receipt; empty if it doesn't.
-
-    For an archive that has no journal yet, this is the only check.
-    """
-    number = document.generation
-    if number not in (None, receipt.generation):
-        return f"says generation {number!r}, but its receipts say {receipt.generation}"
-    for topic, topic_id in receipt.topics.items():
-        said = document.topics.get(topic, topic_id)
-        if said != topic_id:
-            return f"says topic {topic} has id {said!r}, but its receipts say {topic_id!r}"
-    starts = document.first_offsets()
-    for part in receipt.partitions:
-        start = starts.get(part.tp, part.start_so_far)
-        if start != part.start_so_far:
-            return f"starts {part.tp} at {start:,}, but its receipts at {part.start_so_far:,}"
-    return ""
 
 
 def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:

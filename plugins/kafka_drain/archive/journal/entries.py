@@ -19,6 +19,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.journal.identity import ACCEPTED
 from kafka_drain.storage.sealed_json import check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
@@ -141,6 +142,24 @@ class Noted:
         }
         forgotten = {p: value for p, value in more.forgotten.items() if p not in self.forgotten}
         return Noted(tips, documents, forgotten)
+
+
+def given_up(noted: Noted, there: Noted) -> dict[str, str]:
+    """Return the hashes of noted files that are missing or changed, by path.
+
+    Args:
+        noted: What the journal says was sealed.
+        there: What is sealed and there.
+    """
+    lost = {}
+    for folder, tip in noted.tips.items():
+        left = there.tips.get(folder)
+        if left is None or left.name < tip.name or (left.name == tip.name and left != tip):
+            lost[f"{folder}/receipts/{tip.name}"] = tip.sha256
+    for path, value in noted.documents.items():
+        if value not in (ACCEPTED, REMOVED, there.documents.get(path)):
+            lost[path] = value
+    return lost
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What archive.json says about sealed segments, compared with the journal and the receipts.
+"""What archive.json and generation.json say about sealed segments: compared with what was sealed.
 
 Opens nothing.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.offsets import TopicPartition
 
 #: Value of the journal's notes that have no document.
 ACCEPTED = "accepted"
@@ -71,4 +74,33 @@ def identity_differs(
             expected = " or ".join(map(repr, sorted(accepted)))
             said = topics.get(topic)
             return f"says topic {topic} has id {said!r}, but it was sealed as {expected}"
+    return ""
+
+
+def generation_differs(
+    number: int | None,
+    topics: Mapping[str, str],
+    starts: Mapping[TopicPartition, int],
+    receipt: Receipt,
+) -> str:
+    """Describe how generation.json contradicts the newest receipt; empty if it doesn't.
+
+    For an archive that has no journal yet, this is the only check.
+
+    Args:
+        number: Its number; None if it doesn't say.
+        topics: Its topic ids by topic.
+        starts: Its starting offsets.
+        receipt: The generation's newest receipt.
+    """
+    if number not in (None, receipt.generation):
+        return f"says generation {number!r}, but its receipts say {receipt.generation}"
+    for topic, topic_id in receipt.topics.items():
+        said = topics.get(topic, topic_id)
+        if said != topic_id:
+            return f"says topic {topic} has id {said!r}, but its receipts say {topic_id!r}"
+    for part in receipt.partitions:
+        start = starts.get(part.tp, part.start_so_far)
+        if start != part.start_so_far:
+            return f"starts {part.tp} at {start:,}, but its receipts at {part.start_so_far:,}"
     return ""

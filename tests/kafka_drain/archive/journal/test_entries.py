@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -20,6 +21,7 @@ from kafka_drain.archive.journal.entries import (
     Verdict,
     first_needed,
     fold_journal,
+    given_up,
     judge_document,
     judge_head,
     judge_known,
@@ -27,6 +29,7 @@ from kafka_drain.archive.journal.entries import (
     next_whole,
     parse_entry,
 )
+from kafka_drain.archive.journal.identity import ACCEPTED
 from kafka_drain.storage.sealed_json import seal
 
 SOUND, NEW, MISSING, CHANGED = Verdict.SOUND, Verdict.NEW, Verdict.MISSING, Verdict.CHANGED
@@ -111,6 +114,51 @@ def test_judge_head(head: tuple[int, str] | None, newest: int) -> None:
     hashes = {n: h for n, h in hashes.items() if n >= newest - 3}
 
     assert judge_head(Head(*head) if head else None, newest, hashes) == HEADS[head, newest]
+
+
+TIP = Tip("2.json", 3, "a")
+
+
+@pytest.mark.parametrize(
+    ("left", "is_lost"),
+    [
+        (TIP, False),
+        (None, True),
+        (Tip("1.json", 2, "b"), True),
+        # Sealed since: its chain vouches for the noted one.
+        (Tip("3.json", 4, "c"), False),
+        (Tip("2.json", 3, "b"), True),
+        (Tip("2.json", 2, "a"), True),
+    ],
+    ids=["there", "missing", "older", "newer", "changed", "fewer"],
+)
+def test_given_up_receipts(left: Tip | None, is_lost: bool) -> None:
+    """A generation whose receipts aren't all there gives up the newest that was noted."""
+    there = Noted({"g/1": left} if left else {})
+
+    assert given_up(Noted({"g/1": TIP}), there) == ({"g/1/receipts/2.json": "a"} if is_lost else {})
+
+
+@pytest.mark.parametrize("noted", ["a", REMOVED, ACCEPTED])
+@pytest.mark.parametrize("left", [None, "a", "b", ACCEPTED])
+def test_given_up_documents(noted: str, left: str | None) -> None:
+    """A document that is missing or another is given up, unless there never was a file."""
+    there = Noted(documents={"d": left} if left else {})
+
+    is_lost = noted == "a" and left != "a"
+    assert given_up(Noted(documents={"d": noted}), there) == ({"d": "a"} if is_lost else {})
+
+
+def test_given_up_each() -> None:
+    """Each is judged by its own path."""
+    tips = {"g/1": TIP, "g/2": replace(TIP, sha256="b")}
+    noted = Noted(tips, {"d": "a", "e": "b"})
+
+    assert given_up(noted, Noted({"g/1": TIP}, {"d": "a"})) == {
+        "g/2/receipts/2.json": "b",
+        "e": "b",
+    }
+    assert given_up(Noted(), noted) == {}
 
 
 def test_judge_known() -> None:

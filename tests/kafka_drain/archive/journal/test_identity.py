@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from kafka_drain.archive.journal.identity import (
+    generation_differs,
     identity_differs,
     ids_by_topic,
     note_of_settings,
 )
+from kafka_drain.archive.receipts import FileSet, Receipt, SealedPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 
 LEVELS = ("read_committed", "read_uncommitted")
 RETENTIONS = (None, "", "30 days")
@@ -36,6 +41,23 @@ def test_identity_differs_settings_changed() -> None:
     differs = [s for s in SETTINGS if identity_differs(*s, {}, documents, {})]
 
     assert differs == SETTINGS[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (("read_committed", None), '["read_committed",null]'),
+        (("read_uncommitted", "30 Tage für alle"), '["read_uncommitted","30 Tage für alle"]'),
+    ],
+)
+def test_note_of_settings(settings: tuple[str, str | None], text: str) -> None:
+    """A note names the hash of the settings as JSON, in UTF-8 and without spaces.
+
+    Journals in use hold it: a release that writes another one refuses their archives.
+    """
+    assert note_of_settings(*settings) == {
+        f"settings/{hashlib.sha256(text.encode()).hexdigest()}": "accepted"
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,3 +94,47 @@ def test_ids_by_topic(
 def test_identity_differs_topics(topics: dict[str, str], detail: str) -> None:
     """A sealed topic keeps an accepted id; others may be added."""
     assert identity_differs("read_committed", None, topics, {}, {"t": {"2", "1"}}) == detail
+
+
+def sealed(number: int = 2, **starts: int) -> Receipt:
+    """A generation's receipt of topic t, whose partitions started at some offsets."""
+    parts = tuple(
+        SealedPartition.of(
+            TopicPartition("t", int(name[1:])), OffsetRange(90, 99), 0, None, None, None, None, {},
+            None, start, 0, {},
+        )
+        for name, start in starts.items()
+    )  # fmt: skip
+    return Receipt("p", "c", {"t": "1"}, number, 0, 0, "", None, parts, (), FileSet())
+
+
+@pytest.mark.parametrize(
+    ("number", "topics", "starts", "detail"),
+    [
+        (2, {"t": "1"}, (5, 7), ""),
+        (None, {"t": "1"}, (5, 7), ""),
+        (1, {"t": "1"}, (5, 7), "says generation 1, but its receipts say 2"),
+        (2, {}, (5, 7), ""),
+        (2, {"t": "1", "later": "9"}, (5, 7), ""),
+        (2, {"t": "3"}, (5, 7), "says topic t has id '3', but its receipts say '1'"),
+        (2, {"t": "1"}, (), ""),
+        (2, {"t": "1"}, (5, 7, 9), ""),
+        (2, {"t": "1"}, (1_000, 7), "starts t-0 at 1,000, but its receipts at 5"),
+        (2, {"t": "1"}, (5, 6), "starts t-1 at 6, but its receipts at 7"),
+        (2, {"t": "1"}, (5, 1_000), "starts t-1 at 1,000, but its receipts at 7"),
+    ],
+)
+def test_generation_differs(
+    number: int | None, topics: dict[str, str], starts: tuple[int, ...], detail: str
+) -> None:
+    """What generation.json says has to be what was sealed; what it doesn't say can't be wrong."""
+    said = {TopicPartition("t", partition): start for partition, start in enumerate(starts)}
+
+    assert generation_differs(number, topics, said, sealed(p0=5, p1=7)) == detail
+
+
+def test_generation_differs_long_start() -> None:
+    """Offsets are told with thousands."""
+    found = generation_differs(None, {}, {TopicPartition("t", 0): 5}, sealed(p0=1_234))
+
+    assert found == "starts t-0 at 5, but its receipts at 1,234"

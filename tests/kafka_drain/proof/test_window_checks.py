@@ -1,0 +1,324 @@
+"""What sealed windows hold, and which of them vouch for the files that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.receipts import FileSet, Receipt, SealedContent, SealedFile
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import DataLossError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.window_checks import (
+    CheckedWindows,
+    check_files,
+    check_windows,
+    refuse_fewer,
+)
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+REPAIR, BACKFILL = "repair_1", "20260101T000000Z_20260101T010000Z"
+
+
+def R(start: int, end: int) -> OffsetRange:
+    return OffsetRange(start, end)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive with two sealed batches of two partitions."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for batch in range(2):
+        rows = dense(10 * batch, 10 * batch + 10)
+        made.seal({P0: rows, P1: rows})
+    return made
+
+
+def sealed(
+    made: MadeArchive, key: str, start: int, end: int, replaces: Sequence[str] = (), **plan: Any
+) -> str:
+    """Seal a window with offsets of partition 0; return its file's path."""
+    [file] = made.seal_window(key, {P0: dense(start, end)}, replaces, **plan)
+    return file.path
+
+
+def drained(made: MadeArchive) -> list[str]:
+    """Return the generation's files of partition 0."""
+    return [f.path for f in made.files() if "part-00000" in f.path and f.path.startswith("gen")]
+
+
+def checked(made: MadeArchive, *, deep: bool = False) -> CheckedWindows:
+    return check_windows(made.archive.snapshot(), deep=deep)
+
+
+def keys(found: CheckedWindows) -> list[str]:
+    """Return the names of the windows that are whole."""
+    return [window.key for window in found.held.whole.windows]
+
+
+def lose(made: MadeArchive, *paths: str) -> None:
+    for path in paths:
+        (made.root / path).unlink()
+
+
+# which windows are whole
+
+
+def test_check_windows_none(made: MadeArchive) -> None:
+    """Without windows, nothing is held and nothing replaced."""
+    found = checked(made)
+
+    assert (found.findings, found.figures, keys(found)) == ([], [], [])
+    assert (found.held.replaced, found.held.superseded) == (frozenset(), frozenset())
+
+
+def test_check_windows(made: MadeArchive) -> None:
+    """Windows that are as they were sealed hold their offsets, and vouch for what they replace."""
+    first, second = drained(made)
+    own = sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    sealed(made, BACKFILL, 30, 40, kind="backfill")
+    sealed(made, "reprocess_0001_0001", 10, 20, [second], kind="reprocess")
+
+    found = checked(made, deep=True)
+
+    assert found.findings == []
+    assert keys(found) == [BACKFILL, REPAIR, "reprocess_0001_0001"]
+    assert found.held.replaced == {first, second}
+    # A repair replaces what was damaged.
+    assert found.held.superseded == {second}
+    assert found.held.drained_again == {first, second}
+    assert found.held.damaged == []
+    figures = {each.key: each for each in found.figures}
+    assert set(figures) == set(keys(found))
+    assert [file.path for file in figures[REPAIR].receipt.files] == [own]
+    assert all(not each.damaged for each in found.figures)
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes | None], Reason, bool]] = {
+    "gone": (lambda content: None, Reason.FILE_MISSING, False),
+    "short": (lambda content: content[:-1], Reason.FILE_SIZE, False),
+    "changed": (lambda content: content[:9] + b"!" + content[10:], Reason.FILE_CHANGED, True),
+}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("what", DAMAGE)
+def test_check_windows_damaged(made: MadeArchive, what: str, deep: bool) -> None:
+    """A damaged window holds nothing, and vouches for nothing; bytes are read on demand."""
+    first, second = drained(made)
+    lost = sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    sealed(made, "repair_2", 10, 20, [second], kind="repair")
+    change, reason, only_deep = DAMAGE[what]
+    content = change((made.root / lost).read_bytes())
+    lose(made, lost)
+    if content is not None:
+        (made.root / lost).write_bytes(content)
+
+    found = checked(made, deep=deep)
+
+    if only_deep and not deep:
+        assert (found.findings, keys(found)) == ([], [REPAIR, "repair_2"])
+        return
+    assert [(f.reason, f.subject) for f in found.findings] == [(reason, lost)]
+    assert keys(found) == ["repair_2"]
+    assert found.held.replaced == found.held.drained_again == {second}
+    [(window, files)] = found.held.damaged
+    assert (window.key, [file.path for file in files]) == (REPAIR, [lost])
+    assert [[file.path for file in each.damaged] for each in found.figures] == [[lost], []]
+
+
+def test_check_windows_repaired(made: MadeArchive) -> None:
+    """A damaged window that was repaired in turn is no damage, and its files are excused."""
+    first, _ = drained(made)
+    lost = sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    sealed(made, "repair_2", 0, 10, [lost], kind="repair")
+    lose(made, lost)
+
+    found = checked(made)
+
+    [finding] = found.findings
+    assert (finding.reason, finding.subject) == (Reason.FILE_REPLACED, lost)
+    assert finding.detail.startswith("file_missing: ")
+    assert finding.detail.endswith("; a window holds its records")
+    assert keys(found) == [REPAIR, "repair_2"]
+    assert found.held.replaced == {first, lost}
+    assert found.held.damaged == []
+
+
+def test_check_windows_superseded(made: MadeArchive) -> None:
+    """A window whose files are all superseded holds nothing any more; they may be gone."""
+    lost = sealed(made, REPAIR, 20, 30, kind="repair")
+    sealed(made, "reprocess_0001_0001", 20, 30, [lost], kind="reprocess")
+    lose(made, lost)
+
+    found = checked(made)
+
+    assert (found.findings, keys(found)) == ([], ["reprocess_0001_0001"])
+    assert found.held.damaged == []
+
+
+def test_check_windows_compacted(made: MadeArchive) -> None:
+    """A compaction, which names receipts, keeps records as they are; others read them again."""
+    first, second = drained(made)
+    sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    sealed(made, "compact_0001", 10, 20, [second], kind="compact")
+    path = made.root / "windows" / "compact_0001" / "receipt.json"
+    receipt = replace(Window(made.root, "compact_0001").read_receipt(), provenance={"r": "sha"})
+    path.write_bytes(receipt.to_bytes())
+
+    found = checked(made)
+
+    assert found.held.replaced == {first, second}
+    assert found.held.drained_again == {first}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_check_windows_figures(made: MadeArchive, lost: bool) -> None:
+    """A window's figures say what it replaces, according to its plan, if that is there."""
+    replaced = {"files": 1, "bytes": 5, "records": []}
+    sealed(made, "compact_0001", 0, 10, drained(made)[:1], kind="compact", replaced=replaced)
+    sealed(made, REPAIR, 20, 30, kind="repair")
+    if lost:
+        lose(made, "windows/compact_0001/plan.json")
+
+    found = {each.key: each.replaced for each in checked(made).figures}
+
+    assert found == {"compact_0001": None if lost else replaced, REPAIR: None}
+
+
+def test_check_windows_unreadable_receipt(made: MadeArchive) -> None:
+    """A window without a readable receipt holds nothing: it has a finding elsewhere."""
+    sealed(made, REPAIR, 20, 30, kind="repair")
+    (made.root / "windows" / REPAIR / "receipt.json").write_bytes(b"")
+
+    found = checked(made)
+
+    assert (found.findings, found.figures, keys(found)) == ([], [], [])
+
+
+# what they hold
+
+
+def test_held_by_windows(made: MadeArchive) -> None:
+    """Windows hold offsets of a topic with the same id only."""
+    sealed(made, REPAIR, 0, 10, kind="repair")
+    sealed(made, "repair_2", 5, 20, kind="repair")
+    held = checked(made).held
+
+    same, other = Identity("made", "c", {"t": "id"}), Identity("made", "c", {"t": "new"})
+
+    assert held.ranges(same) == {P0: [R(0, 20)]}
+    assert held.ranges(other) == {}
+    assert [window.key for window in held.of_same_topics(same)] == [REPAIR, "repair_2"]
+    assert held.of_same_topics(other) == []
+
+
+def test_without_replaced(made: MadeArchive) -> None:
+    """Readers skip the files that a window replaces; each gets a warning."""
+    first, second = drained(made)
+    sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    files = [CommittedFile(path, 1, "", ()) for path in (first, second)]
+
+    left, found = checked(made).held.without_replaced(iter(files))
+
+    assert left == files[1:]
+    assert found == [Finding(Reason.FILE_REPLACED, first, "a window holds its records")]
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_excuse(made: MadeArchive, reason: Reason, is_replaced: bool) -> None:
+    """Damage to a replaced file is a warning; whatever else is found stays."""
+    first, second = drained(made)
+    sealed(made, REPAIR, 0, 10, [first], kind="repair")
+    finding = Finding(reason, first if is_replaced else second, "7 bytes", 3)
+
+    found = checked(made).held.excuse(finding)
+
+    damage = {Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED}
+    detail = f"{reason}: 7 bytes; a window holds its records"
+    excused = Finding(Reason.FILE_REPLACED, first, detail, 3)
+    assert found == (excused if is_replaced and reason in damage else finding)
+
+
+def test_check_files_superseded(made: MadeArchive) -> None:
+    """Of a window's files, those are looked at that no other window supersedes."""
+    made.seal_window(BACKFILL, {P0: dense(20, 30), P1: dense(20, 30)})
+    window = Window(made.root, BACKFILL)
+    receipt = window.read_receipt()
+    first, second = (file.path for file in receipt.files)
+    lose(made, first, second)
+
+    def found(*superseded: str) -> list[str]:
+        findings = check_files(window, receipt, deep=False, superseded=superseded)
+        return [str(finding.subject) for finding in findings]
+
+    assert [str(f.subject) for f in check_files(window, receipt, deep=True)] == [first, second]
+    assert found() == [first, second]
+    assert found(first) == [second]
+    assert found(first, second) == []
+
+
+# refuse_fewer
+
+
+def window_receipt(**records: int) -> Receipt:
+    """A window's receipt of two files with some records of each partition, half and half."""
+    parts = {tp: records[f"p{tp.partition}"] for tp in (P0, P1) if f"p{tp.partition}" in records}
+    files = [
+        SealedFile(
+            name, 1, "", tuple(SealedContent.of(tp, 0, 99, n // 2) for tp, n in parts.items())
+        )
+        for name in ("a", "b")
+    ]
+    return Receipt("p", "c", {}, None, 0, 0, "", None, (), tuple(files), FileSet(), window="w")
+
+
+@pytest.mark.parametrize(
+    ("held", "fewer"),
+    [
+        ({}, ""),
+        ({P0: 1_000}, ""),
+        ({P0: 1_001}, "t-0 1,000 instead of 1,001"),
+        ({P0: 999, P1: 6}, ""),
+        # More of one partition don't make up for those missing of another.
+        ({P0: 900, P1: 7}, "t-1 6 instead of 7"),
+        ({P1: 7, P0: 2_000}, "t-0 1,000 instead of 2,000, t-1 6 instead of 7"),
+        ({TopicPartition("u", 0): 1}, "u-0 0 instead of 1"),
+        ({TopicPartition("u", 0): 0}, ""),
+    ],
+)
+def test_refuse_fewer(made: MadeArchive, held: dict[TopicPartition, int], fewer: str) -> None:
+    """A window with fewer records of a partition than the intact files never replaces them."""
+    receipt = window_receipt(p0=1_000, p1=6)
+    own = Window(made.root, "w")
+    if not fewer:
+        refuse_fewer(own, receipt, held)
+        return
+    with pytest.raises(DataLossError) as raised:
+        refuse_fewer(own, receipt, held, "; leave it")
+
+    assert str(raised.value) == (
+        "window w: Kafka has fewer records than the files that the window would replace: "
+        f"{fewer}. Kafka has compacted the topic since, so the files are the only copy of the "
+        "other records. Nothing was replaced; leave it"
+    )
+
+
+def test_refuse_fewer_many(made: MadeArchive) -> None:
+    """The message names five partitions, and is a sentence without a way out."""
+    held = {TopicPartition("u", partition): 1 for partition in range(7)}
+
+    with pytest.raises(DataLossError) as raised:
+        refuse_fewer(Window(made.root, "w"), window_receipt(), held)
+
+    assert str(raised.value).count(" instead of ") == 5
+    assert str(raised.value).endswith("Nothing was replaced")
