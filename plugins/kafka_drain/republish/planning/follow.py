@@ -9,12 +9,12 @@ record counts once.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
-from kafka_drain.archive.fold import Fold
+from kafka_drain.archive.fold import Fold, Partition
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
@@ -143,8 +143,8 @@ def new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> l
     For generations, reads only the new receipts.
 
     Raises:
-        ManifestInvalidError: When a receipt is damaged, or a repaired window mixes new records with
-            records that were already sent.
+        ManifestInvalidError: When a receipt is damaged, a window mixes new records with records
+            that were already sent, or something that was sent isn't sealed any more.
     """
     try:
         return _new_files(snapshot, since, through)
@@ -165,8 +165,17 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
     for generation in snapshot.generations:
         number = str(generation.number)
         after, last = (at["generations"].get(number, "") for at in (since, through))
-        names = [name for name in generation.receipt_names() if after < name <= last]
-        for name in names:
+        sealed = generation.receipt_names()
+        if after and after not in sealed:
+            raise ManifestInvalidError(
+                f"{generation.receipt_where(after)}, up to which this follower has sent, doesn't "
+                "exist any more, and its records may be sealed elsewhere. Nothing was sent; run "
+                "`kafka-drain validate`, which seals its batch again; otherwise follow with "
+                "another target topic"
+            )
+        for name in sealed:
+            if not after < name <= last:
+                continue
             receipt = generation.read_receipt(name)
             found += files_of_receipt(generation, receipt, generation.document.format)
     sent = _sent_files(snapshot, since, before.receipts, new.replaced)
@@ -177,10 +186,44 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
             found += _unsent_superseding(window, files, sent_before)
         else:
             found += _unsent(files, _ranges(sent_before))
-    return fold.live(found)
+    removed = _removed(snapshot, since)
+    return [
+        file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
+    ]
 
 
 Ranges = dict[TopicPartition, list[OffsetRange]]
+
+
+def _removed(snapshot: Snapshot, since: ThroughJson) -> dict[Partition, list[OffsetRange]]:
+    """Return the offsets of windows that were sent and then removed, because of a later drain.
+
+    Their receipts, which say what was sent, are gone; the plan of a backfill stays.
+
+    Raises:
+        ManifestInvalidError: When a window's plan is gone as well: a roll has removed a repair.
+    """
+    removed: dict[Partition, list[OffsetRange]] = {}
+    for key in since["windows"]:
+        if snapshot.is_sealed(key):
+            continue
+        window = snapshot.folders.get(key)
+        if window is None or window.plan_bytes is None or not window.plan.topics:
+            raise ManifestInvalidError(
+                f"window {key}, which this follower has sent, was removed because its records are "
+                "drained again; they would be sent twice. Nothing was sent; follow with another "
+                "target topic"
+            )
+        for tp, ranges in window.plan.offsets().items():
+            removed.setdefault((tp, window.plan.topics[tp.topic]), []).extend(ranges)
+    return removed
+
+
+def _of_topics(file: ArchiveFile, held: Mapping[Partition, list[OffsetRange]]) -> Ranges:
+    """Return the ranges of the topics, by id, that a file's records belong to."""
+    return {
+        tp: rs for (tp, topic_id), rs in held.items() if file.topic_ids.get(tp.topic) == topic_id
+    }
 
 
 def _sent_files(
@@ -226,7 +269,7 @@ def _unsent_superseding(
 
 
 def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]:
-    """Yield the files of a window whose records weren't sent from the file that it replaces."""
+    """Yield the files whose records weren't sent from others, which they replace."""
     for file in files:
         contents = file.sealed.contents if file.sealed else ()
         missing = [subtract(OffsetRange(c.first, c.last + 1), sent.get(c.tp, [])) for c in contents]
@@ -235,7 +278,6 @@ def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]
             yield file
         elif new:
             raise ManifestInvalidError(
-                f"{file.path} was drained to replace a damaged file, and holds records that this "
-                "follower has already sent next to others that it hasn't; expected all or none. "
-                "Nothing was sent; follow with another target topic"
+                f"{file.path} holds records that this follower has already sent next to others that "
+                "it hasn't; expected all or none. Nothing was sent; follow with another target topic"
             )

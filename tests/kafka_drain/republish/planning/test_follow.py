@@ -429,6 +429,88 @@ def test_new_files_repaired(made: MadeArchive, rows: dict[int, int], is_sent: bo
         assert paths_of(new(made, since)) == paths_of(window if is_sent else window[1:])
 
 
+HOUR = "20260101T000000Z_20260101T010000Z"
+
+
+def backfill(
+    made: MadeArchive, key: str, end: int, replaces: Sequence[ArchiveFile] = (), topic_id: str = "1"
+) -> list[ArchiveFile]:
+    """Seal a backfill of T1 from offset 0."""
+    plan = {
+        "kind": "backfill",
+        "topics": {"t": topic_id},
+        "ranges": [{"topic": "t", "partition": 1, "start": 0, "end": end}],
+    }
+    return made.seal_window(key, {T1: dense(0, end)}, paths_of(replaces), **plan)
+
+
+def remove_receipt(made: MadeArchive, key: str) -> None:
+    """Remove a window's receipt, as a forced backfill does."""
+    (made.root / "windows" / key / "receipt.json").unlink()
+
+
+def test_new_files_backfilled_again(made: MadeArchive) -> None:
+    """A forced backfill of what was sent holds nothing new; it has removed the earlier receipt."""
+    first = backfill(made, HOUR, 3)
+    since = through_now(made.archive.snapshot())
+    second = backfill(made, f"{HOUR}_2", 3, first)
+    remove_receipt(made, HOUR)
+    # A second time before the follower's next run.
+    backfill(made, f"{HOUR}_3", 3, second)
+    remove_receipt(made, f"{HOUR}_2")
+
+    assert new(made, since) == []
+    assert offsets_of(new(made, NOTHING)) == [0, 1, 2]
+
+
+def test_new_files_backfilled_again_with_more(made: MadeArchive) -> None:
+    """A forced backfill that holds more than what was sent is refused."""
+    first = backfill(made, HOUR, 3)
+    since = through_now(made.archive.snapshot())
+    backfill(made, f"{HOUR}_2", 5, first)
+    remove_receipt(made, HOUR)
+
+    with pytest.raises(ManifestInvalidError, match=r"T010000Z_2/.*expected all or none"):
+        new(made, since)
+
+
+def test_new_files_backfilled_again_topic_recreated(made: MadeArchive) -> None:
+    """The same offsets of a recreated topic are other records, and are sent."""
+    first = backfill(made, HOUR, 3, topic_id="0")
+    since = through_now(made.archive.snapshot())
+    second = backfill(made, f"{HOUR}_2", 3, first)
+    remove_receipt(made, HOUR)
+
+    assert paths_of(new(made, since)) == paths_of(second)
+
+
+def test_new_files_window_removed(made: MadeArchive) -> None:
+    """A roll has removed a window that was sent, and its records are drained again: refused."""
+    made.seal_window("repair_20260101T000000Z", {T0: dense(0, 2)}, kind="repair")
+    since = through_now(made.archive.snapshot())
+    window = made.root / "windows" / "repair_20260101T000000Z"
+    window.fs.rm(window.path, recursive=True)
+    made.seal({T0: dense(0, 5)})
+
+    with pytest.raises(ManifestInvalidError, match=r"repair_20260101T000000Z.*was removed"):
+        new(made, since)
+
+
+@pytest.mark.parametrize("is_sealed_again", [False, True])
+def test_new_files_receipt_given_up(made: MadeArchive, is_sealed_again: bool) -> None:
+    """Batches whose receipts were given up may be sealed again with later ones: refused."""
+    for start in (0, 3, 6):
+        made.seal({T0: dense(start, start + 3)})
+    since = sent_at(1)
+    receipts = made.archive.generation(1).folder / "receipts"
+    (receipts / "000000000001.json").unlink()
+    if not is_sealed_again:
+        (receipts / "000000000002.json").unlink()
+
+    with pytest.raises(ManifestInvalidError, match=r"receipts/000000000001.json, up to which"):
+        new(made, since)
+
+
 def test_new_files_receipt_damaged(made: MadeArchive) -> None:
     """A damaged receipt is an error that names the command to look closer."""
     made.seal({T0: dense(0, 5)})
