@@ -64,6 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Has to stay open until the end.
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
         return OK
+    except OSError as error:
+        # A file that this user may not read, a folder in its place, a disk that fails.
+        terminal.complain(
+            f"kafka-drain {options.name}: {error.filename or 'the system'}: "
+            f"{error.strerror or error}; check that this user may read and write the archive, and "
+            "the machine's disks"
+        )
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

@@ -60,7 +60,7 @@ def parse_offsets(
             raise ValueError(f"expected {VERSION}, metadata and one source, got {len(lines)} lines")
         _check_batch_metadata(lines[1])
         return from_spark_json(lines[2]), []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
 
 
@@ -71,7 +71,7 @@ def parse_commit(content: bytes, where: str) -> list[Finding]:
         if lines[0] != VERSION or len(lines) != 2:
             raise ValueError(f"expected {VERSION} and a line of JSON, got {len(lines)} lines")
         _numbers(_object(lines[1]), "nextBatchWatermarkMs")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
     return []
 
@@ -82,7 +82,7 @@ def parse_metadata(content: bytes, where: str) -> list[Finding]:
         query_id = _object(content.decode()).get("id")
         if not isinstance(query_id, str) or not query_id:
             raise ValueError(f"expected the query id, got {query_id!r}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
     return []
 
@@ -102,7 +102,7 @@ def parse_initial_offsets(
         if lines[0] != VERSION or len(lines) != 2:
             raise ValueError(f"expected {VERSION} and the offsets, got {content[:40]!r}")
         initial = from_spark_json(lines[1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
     return [
         Finding(

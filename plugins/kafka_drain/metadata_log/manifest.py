@@ -224,7 +224,7 @@ def _parse_line(line: str) -> tuple[str, int, int, str]:
         return match[1], int(match[2]), int(match[3]), match[4]
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _LineError(Reason.MANIFEST_CORRUPT, f"not JSON ({error}): {line[:80]!r}") from error
     expected = {"path": str, "size": int, "modificationTime": int, "action": str}
     for key, kind in expected.items():

@@ -107,7 +107,8 @@ def parse_object(content: bytes) -> dict[str, Any]:
         DocumentError: When it isn't one.
     """
     try:
-        document = json.loads(content)
+        # Not of the bytes: then it would also take UTF-16, and a byte order mark.
+        document = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"isn't JSON ({error}); restore it from a copy") from error
     if not isinstance(document, dict):

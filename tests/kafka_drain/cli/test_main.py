@@ -12,6 +12,7 @@ import pytest
 
 from kafka_drain.cli import commands
 from kafka_drain.cli.main import COMMANDS, main, parser
+from tests.kafka_drain.golden import MANIFEST, sealed_copy
 
 #: Modules that commands share.
 SHARED = {"arguments", "pipeline_arguments", "plan_answer", "report_answer"}
@@ -89,3 +90,20 @@ def test_main_processes_none(
     said = capsys.readouterr().err
     assert f"--processes = '{processes}'" in said or f"--processes = {processes}" in said
     assert "at least 1" in said
+
+
+@pytest.mark.parametrize("command", ["validate", "files"])
+@pytest.mark.parametrize("document", ["archive.json", "journal.json", f"{MANIFEST}/13"])
+def test_main_document_unreadable(
+    document: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the system doesn't let anyone read is named, without a stack trace."""
+    archive = sealed_copy(tmp_path / "archive")
+    path = tmp_path / "archive" / document
+    path.unlink()
+    # Root may read any file, but no folder.
+    path.mkdir()
+
+    assert main([command, str(archive.root)]) == 1
+
+    assert f"{document}: Is a directory; check that" in capsys.readouterr().err

@@ -68,6 +68,7 @@ def test_parse_offsets(end: bytes) -> None:
         (b"v1\n" + METADATA + b"\n-", "Expecting value"),
         (b"v1\n" + METADATA + b"\n[3]", "expected"),
         (b"v1\n" + METADATA + b"\n\xff\xfe", "Expecting value"),
+        (b"v1\n" + METADATA + b"\n" + b"[" * 100_000, "recursion"),
     ],
 )
 def test_parse_offsets_unreadable(content: bytes, detail: str) -> None:
@@ -85,7 +86,13 @@ def test_parse_commit(content: bytes) -> None:
     assert parse_commit(content, "commits/0") == []
 
 
-@pytest.mark.parametrize("content", [b"", b"v1", b"v2\n{}", b"v1\n{}\n{}", b"v1\n{", b"v1\n\xff"])
+#: JSON may be nested without end.
+NESTED = b"v1\n" + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"v1", b"v2\n{}", b"v1\n{}\n{}", b"v1\n{", b"v1\n\xff", NESTED]
+)
 def test_parse_commit_unreadable(content: bytes) -> None:
     """A file that Spark doesn't write is one finding at its path."""
     assert [(finding.reason, finding.where) for finding in parse_commit(content, "commits/4")] == [

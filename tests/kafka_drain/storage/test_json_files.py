@@ -91,6 +91,8 @@ def test_write_text_object_store() -> None:
         (b"[1]", r"a\.json holds '\[1\]', expected a JSON object"),
         (b"null", r"a\.json holds 'null'"),
         (b"\xff\xfe\x00", r"a\.json isn't JSON"),
+        (b"\xef\xbb\xbf{}", r"a\.json isn't JSON"),
+        ("{}".encode("utf-16"), r"a\.json isn't JSON"),
     ],
 )
 def test_read_document_unreadable(tmp_path: Path, content: bytes, message: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_drain.archive.receipts import parse_receipt
+from kafka_drain.storage.typed_json import parse_object
 
 
 def digest_of(where: str, content: bytes) -> str:
@@ -23,9 +24,7 @@ def digest_of(where: str, content: bytes) -> str:
     name = where.rpartition("/")[2]
     if name not in _DIGESTS:
         return parse_receipt(content, where).sha256
-    document = json.loads(content)
-    if not isinstance(document, dict):
-        raise ValueError(f"{where} isn't a JSON object")
+    document = parse_object(content)
     try:
         return _DIGESTS[name](document)
     except KeyError as error:

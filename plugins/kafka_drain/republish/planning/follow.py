@@ -278,6 +278,7 @@ def _unsent(files: Iterable[ArchiveFile], sent: Ranges) -> Iterator[ArchiveFile]
             yield file
         elif new:
             raise ManifestInvalidError(
-                f"{file.path} holds records that this follower has already sent next to others that "
-                "it hasn't; expected all or none. Nothing was sent; follow with another target topic"
+                f"{file.path} holds records that this follower has already sent, next to others "
+                "that it hasn't; expected all or none. Nothing was sent; follow with another "
+                "target topic"
             )

@@ -5,6 +5,7 @@ The generations' files, manifest and checkpoint are the golden archive's, which 
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import shutil
@@ -240,6 +241,12 @@ def later_start(root: Path, folder: str) -> None:
     edit(f"{folder}/generation.json", starting_offsets={"flights": dict.fromkeys(starts, 40)})(root)
 
 
+def change_plan(root: Path, before: bytes) -> None:
+    """Put bytes before a window's plan."""
+    path = root / f"windows/{WINDOWS[3]}/plan.json"
+    path.write_bytes(before + path.read_bytes())
+
+
 GONE: dict[str, Damage] = {
     **{f"receipt of {key}": remove(f"windows/{key}/receipt.json") for key in WINDOWS},
     **{f"folder of {key}": remove(f"windows/{key}") for key in WINDOWS},
@@ -276,6 +283,8 @@ EDITED: dict[str, Damage] = {
     "interval of a window": edit(f"windows/{BACKFILL}/plan.json", interval=HOUR[::-1]),
     "format of a window": edit(f"windows/{WINDOWS[1]}/plan.json", format="orc"),
     "plan of a window gone": remove(f"windows/{WINDOWS[3]}/plan.json"),
+    "plan of a window saved by an editor": lambda root: change_plan(root, codecs.BOM_UTF8),
+    "plan of a window nested without end": lambda root: change_plan(root, b"[" * 100_000),
 }
 HOW: dict[str, dict[str, Any]] = {
     "open": {"scope": "open"},
