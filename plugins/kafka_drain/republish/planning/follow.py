@@ -39,16 +39,19 @@ def follower_key(name: str) -> str:
 def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, ThroughJson]:
     """Return the run to execute next, and how much of the archive was sent before it.
 
-    This is the last run if it hasn't finished, otherwise the one after it.
+    This is the one after the last run that has finished: only then does the next one begin, and its
+    receipt covers all runs before it.
     """
     runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
-    since = NOTHING
-    # The last run may have been killed before it wrote a plan.
-    for run in runs[-2:]:
+    since, unfinished = NOTHING, list[RepublishRun]()
+    for run in reversed(runs):
         receipt = run.receipt()
-        if receipt is None:
-            return run, since
-        since = _through(run, receipt)
+        if receipt is not None:
+            since = _through(run, receipt)
+            break
+        unfinished.append(run)
+    if unfinished:
+        return unfinished[-1], since
     number = int(runs[-1].key.rpartition(".")[2]) + 1 if runs else 1
     return RepublishRun(archive.root, f"{follower}.{number:0{_DIGITS}d}"), since
 

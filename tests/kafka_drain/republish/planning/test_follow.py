@@ -109,6 +109,34 @@ def test_next_run_not_ended(made: MadeArchive, is_planned: bool) -> None:
     assert next_run(made.archive, "f") == (second, sent_at(1))
 
 
+@pytest.mark.parametrize("lost", ["receipt", "content"])
+def test_next_run_receipt_lost(lost: str, made: MadeArchive) -> None:
+    """A run that others have followed had ended, even if its receipt is lost."""
+    for number in (1, 2, 3):
+        run, _ = next_run(made.archive, "f")
+        run.folder.mkdir(parents=True)
+        (run.folder / "plan.json").write_text("…")
+        end(run, sent_at(number))
+    second = RepublishRun(made.root, "f.000002").folder
+    for path in [second / "receipt.json"] if lost == "receipt" else list(second.iterdir()):
+        path.unlink()
+
+    run, since = next_run(made.archive, "f")
+
+    assert (run.key, since) == ("f.000004", sent_at(3))
+
+
+def test_next_run_two_not_ended(made: MadeArchive) -> None:
+    """The older of two runs without receipts is resumed, from where those before it ended."""
+    end(next_run(made.archive, "f")[0], sent_at(1))
+    for key in ("f.000002", "f.000003"):
+        RepublishRun(made.root, key).folder.mkdir(parents=True)
+
+    run, since = next_run(made.archive, "f")
+
+    assert (run.key, since) == ("f.000002", sent_at(1))
+
+
 def test_next_run_of_other_followers(made: MadeArchive) -> None:
     """Runs of other followers, and others whose names look alike, don't count."""
     for key in ("g.000007", "f", "f.000003-0123456789ab", "ff.000009", "f.g.000008"):
