@@ -17,6 +17,7 @@ from kafka_drain.republish.groups.translation import (
     parse_offsets,
     plan_translation,
 )
+from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
@@ -166,14 +167,19 @@ def _other_maps(
     Returns:
         Maps of runs that have started to send but have no usable map, and the maps of finished
         runs.
+
+    Raises:
+        ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
     """
-    chosen = run.plan()
-    targets = {(target.topic, target.id) for target in chosen.targets} if chosen else set()
+    chosen = _plan_of(run)
+    targets = {(target.topic, target.id) for target in chosen.targets}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
     for other in list_runs(archive.root):
-        plan = other.plan()
-        if plan is None or plan.cluster_id != offset_map.cluster_id or not other.is_opened:
+        if not (other.is_opened or other.has_ended):
+            continue
+        plan = _plan_of(other)
+        if plan.cluster_id != offset_map.cluster_id:
             continue
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
         if not same:
@@ -183,6 +189,16 @@ def _other_maps(
         elif other.key != run.key:
             found.append((plan.created_at, _within(read_map(other), same)))
     return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
+
+
+def _plan_of(run: RepublishRun) -> RepublishPlan:
+    plan = run.plan()
+    if plan is None:
+        raise ArchiveError(
+            f"{run.folder / 'plan.json'} is missing, expected the plan of a run that has sent "
+            "records; restore it from a copy. Nothing was changed"
+        )
+    return plan
 
 
 def _originals(

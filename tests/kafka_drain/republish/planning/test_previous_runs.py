@@ -163,6 +163,20 @@ def test_refuse_repeated_not_begun(tmp_path: Path) -> None:
     refuse_repeated(root, plan_of("now"))
 
 
+def test_refuse_repeated_plan_lost(tmp_path: Path) -> None:
+    """If it is unknown what a run has sent, it may be anything; its receipt would tell."""
+    root = UPath(tmp_path)
+    note(root, plan_of("before", 10, 20), is_done=False)
+    before = RepublishRun(root, "before")
+    (before.folder / "plan.json").unlink()
+    with pytest.raises(ConfigError, match=r"run before started to send, but its plan is missing"):
+        refuse_repeated(root, plan_of("now", 0, 10))
+
+    before.write_receipt(receipt_of(sent=sent(plan_of("before", 10, 20))))
+
+    refuse_repeated(root, plan_of("now", 0, 10))
+
+
 def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     """A run that is on can be gone on with by its name; one that has ended can't."""
     root = UPath(tmp_path)
