@@ -61,6 +61,15 @@ def _visible(names: Iterable[str]) -> set[str]:
     return {name for name in names if not name.startswith(".")}
 
 
+def number_of(folder: str) -> int | None:
+    """Return a generation's number by its folder's name; None for any other folder.
+
+    A copy named `1` or `00001` would be generation 1 a second time.
+    """
+    number = int(folder) if folder.isascii() and folder.isdigit() else 0
+    return number if number and folder == f"{number:04d}" else None
+
+
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 

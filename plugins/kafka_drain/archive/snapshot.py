@@ -15,7 +15,7 @@ from upath import UPath
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
 from kafka_drain.archive.fold import Fold, WindowKind
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.entries import Journal
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError
@@ -229,9 +229,8 @@ class Snapshot:
         """
         self.document  # noqa: B018 - a folder that isn't an archive has no generations
         entries = list_folder(self.root / "generations")
-        numbers = sorted(
-            int(name) for name, is_folder in entries.items() if is_folder and name.isdigit()
-        )
+        folders = (number_of(name) for name, is_folder in entries.items() if is_folder)
+        numbers = sorted(number for number in folders if number is not None)
         found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
         # A drain that was killed right at the start may have left an empty folder as the newest.
         is_begun = not found or _holds_something(found[-1].folder)

@@ -18,7 +18,7 @@ from upath import UPath
 
 from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.documents import ArchiveDocument
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, parse_entry
 from kafka_drain.archive.journal.files import read_journal
@@ -186,7 +186,7 @@ class _Look:
             return [torn]
         self._look_at_document("archive.json", is_suspected=True)
         numbers = {int(name.rpartition("/")[2]) for name in self._noted.tips}
-        there = sorted(numbers.union(int(n) for n in _folders(self._root, "generations")))
+        there = sorted(numbers.union(_generations(self._root)))
         generations = [Generation(self._root, number) for number in there]
         for generation in generations:
             self._look_at_beginning(generation.folder, generation.name, "generation.json")
@@ -223,8 +223,8 @@ class _Look:
     def _entries_known(self) -> list[int]:
         """Return the number of journal entries at the sealing of each receipt."""
         wheres = [f"windows/{key}/receipt.json" for key in Snapshot(self._root).folders]
-        for number in _folders(self._root, "generations"):
-            generation = Generation(self._root, int(number))
+        for number in _generations(self._root):
+            generation = Generation(self._root, number)
             wheres += [generation.receipt_where(name) for name in generation.receipt_names()[-2:]]
         found = []
         for where in wheres:
@@ -385,7 +385,7 @@ class _Look:
 
     def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
         """Yield, for each generation, the topic ids in its newest receipt and its document."""
-        for number in sorted(map(int, _folders(self._root, "generations"))):
+        for number in _generations(self._root):
             generation = Generation(self._root, number)
             names = generation.receipt_names()[-1:]
             content = _read(self._root / generation.receipt_where(names[0])) if names else None
@@ -416,9 +416,9 @@ def _read(path: UPath) -> bytes | None:
         return None
 
 
-def _folders(root: UPath, name: str) -> list[str]:
-    """Return the names of the folders in a folder of the archive."""
-    folder = root / name
+def _generations(root: UPath) -> list[int]:
+    """Return the numbers of the generations that have a folder, oldest first."""
+    folder = root / "generations"
     entries = folder.iterdir() if folder.is_dir() else ()
-    found = sorted(entry.name for entry in entries if entry.is_dir())
-    return [each for each in found if name == "windows" or each.isdigit()]
+    found = (number_of(entry.name) for entry in entries if entry.is_dir())
+    return sorted(number for number in found if number is not None)

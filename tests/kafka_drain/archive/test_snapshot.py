@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -195,6 +196,22 @@ def test_generations_newest_not_begun(made: MadeArchive) -> None:
 
     (folder / "data").mkdir()
     assert [each.number for each in made.archive.snapshot().generations] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "name", ["1", "01", "00001", "0000", "\uff11", "\u00b2", "0001_copy", "0001 (1)"]
+)
+def test_generations_copied(name: str, tmp_path: Path) -> None:
+    """A generation's folder copied under another name isn't that generation a second time."""
+    archive = sealed_copy(tmp_path / "archive")
+    files = archive_files(archive.snapshot())
+    generations = tmp_path / "archive/generations"
+    shutil.copytree(generations / "0001", generations / name)
+
+    snapshot = archive.snapshot()
+
+    assert [each.number for each in snapshot.generations] == [1]
+    assert [file.path for file in archive_files(snapshot)] == [file.path for file in files]
 
 
 def test_topic_lives(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ number of entries at the time of sealing.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 from upath import UPath
@@ -28,6 +29,8 @@ from kafka_drain.archive.journal.entries import (
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
+
+_ENTRY = re.compile(r"[0-9]{12}\.json")
 
 # If several runs write an entry at the same moment, one of them succeeds per attempt.
 TRIES = 100
@@ -204,7 +207,7 @@ def _clear(root: UPath, before: int) -> None:
 
 def _numbers(root: UPath) -> set[int]:
     names = list_folder(root / "journal")
-    return {int(name[:12]) for name in names if len(name) == 17 and name[:12].isdigit()}
+    return {int(name[:12]) for name in names if _ENTRY.fullmatch(name)}
 
 
 def _path(root: UPath, number: int) -> UPath:
