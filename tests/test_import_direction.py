@@ -214,7 +214,7 @@ def test_modules_found() -> None:
         assert expected in modules_of(package)
         assert package in modules_of(package)
     assert "kafka_drain.offsets" in reached({"kafka_drain.proof.validation"}, later=False)
-    assert "kafka_drain.data_files.avro" in reached({"kafka_drain.proof.validation"}, later=False)
+    assert "kafka_drain.data_files.avro" in reached({"kafka_drain.proof.rereading"}, later=False)
     assert "confluent_kafka" in reached({"kafka_drain.proof.gap_probe"}, later=False)
 
 
@@ -309,6 +309,14 @@ def test_airflow_side_parses_fast(module: str) -> None:
 def test_cli_loads_no_library() -> None:
     """The command line answers `--help` without a library; each command brings its own."""
     assert tops(reached({"kafka_drain.cli"}, later=True)) == {"kafka_drain"}
+
+
+@pytest.mark.parametrize("command", ["files", "inspect", "unlock", "validate"])
+def test_commands_start_fast(command: str) -> None:
+    """Most runs of these commands read no records, so that pyarrow would double their time."""
+    module = f"kafka_drain.cli.commands.{command}"
+
+    assert set() == tops(reached({module}, later=False)) & {"pyarrow", "fastavro", "pyspark"}
 
 
 def test_plugin_light() -> None:

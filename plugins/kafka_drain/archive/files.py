@@ -18,7 +18,6 @@ from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
-from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.findings import errors
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -175,6 +174,9 @@ def _first_within(
     held: Mapping[TopicPartition, Sequence[OffsetRange]],
 ) -> str:
     """Return the first offsets of a file that are also held elsewhere; empty if there are none."""
+    # Not at the top: pyarrow takes longer to import than most archives take to list.
+    from kafka_drain.data_files.reader import read_offsets, topic_of
+
     try:
         found = read_offsets(generation.root / file.path, file.file_format, topic_of(file.path))
     except (DataFileError, FileNotFoundError):

@@ -41,6 +41,7 @@ from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin_answers import answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
+from kafka_drain.kafka.records import read_records
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
@@ -405,9 +406,6 @@ class KafkaCluster:
         Raises:
             AuthorizationError: When an ACL is missing.
         """
-        # Needs pyarrow, which no other query does.
-        from kafka_drain.kafka.records import read_records
-
         first = max(span.start, self.earliest([tp])[tp])
         end = min(span.end, self.latest([tp], isolation_level)[tp])
         if first < end:

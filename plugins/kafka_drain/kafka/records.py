@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from operator import methodcaller
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import AuthorizationError, KafkaDrainError, KafkaUnavailableError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.offsets import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Nothing is committed with this group, but Kafka requires the permission to read with it.
 GROUP = "kafka-drain-validate"
@@ -111,6 +112,11 @@ def _headers(message: Any) -> list[dict[str, Any]] | None:
 
 
 def _batch(messages: list[Any]) -> pa.RecordBatch:
+    # Not at the top: no other query needs pyarrow, which takes longer to import than most take.
+    import pyarrow as pa
+
+    from kafka_drain.data_files.records import SCHEMA
+
     times = [message.timestamp() for message in messages]
     columns = {
         "key": [message.key() for message in messages],

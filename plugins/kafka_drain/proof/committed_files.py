@@ -10,7 +10,6 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.committed_file import read_file
 from kafka_drain.storage.paths import is_local
 
 if TYPE_CHECKING:
@@ -46,6 +45,11 @@ def read_committed_files(
     Returns:
         The contents of the readable files, and the findings for the others.
     """
+    if not sink_files:
+        return [], []
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.proof.committed_file import read_file
+
     files: list[CommittedFile] = []
     findings: list[Finding] = []
     ticker = Ticker("validate", Progress("files", len(sink_files)), say)

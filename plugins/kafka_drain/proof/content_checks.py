@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+
+if TYPE_CHECKING:
+    from upath import UPath
 
 #: Number of partitions that a description names.
 NAMED = 5
@@ -162,6 +166,21 @@ def excuse_of(
     offsets = {tp: number for tp, number in numbers.items() if number}
     missing = {gap.tp for gap in gaps if not gap.acknowledged and gap.reason != GapReason.WINDOW}
     return Excuse(offsets, not missing <= offsets.keys())
+
+
+@dataclass(frozen=True)
+class SegmentFiles:
+    """The files of a segment.
+
+    Attributes:
+        root: The archive's folder.
+        file_format: Their format.
+        files: What they hold.
+    """
+
+    root: UPath
+    file_format: str
+    files: Sequence[CommittedFile]
 
 
 @dataclass(frozen=True, slots=True)

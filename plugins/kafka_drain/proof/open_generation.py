@@ -14,9 +14,9 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.checkpoint import compare_with_receipts
-from kafka_drain.offsets import TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
-from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.content_checks import Reread, SegmentFiles, Taken
 from kafka_drain.proof.gap_explanation import Ranges, same_topics
 from kafka_drain.proof.orphans import unlisted_files
 from kafka_drain.proof.prove import (
@@ -26,7 +26,6 @@ from kafka_drain.proof.prove import (
     examine,
     topics_read,
 )
-from kafka_drain.proof.rereading import SegmentFiles
 from kafka_drain.proof.sealed_files import (
     SealedCheck,
     check_all_sealed,
@@ -39,7 +38,6 @@ from kafka_drain.proof.segment_contents import CheckedContents, check_contents, 
 from kafka_drain.proof.segment_proof import CheckedSegment, check_segments, provable
 from kafka_drain.proof.topic_ids import topic_ids_now
 from kafka_drain.proof.window_checks import HeldByWindows
-from kafka_drain.proof.window_contents import content_of_windows
 
 #: Number of receipts that are read for the report's chart.
 CHARTED = 50
@@ -216,10 +214,17 @@ def look_closer(
     }
     checked = check_segments(examined.parts, found.files, gaps, damaged_batches(findings, batch_of))
     same = windows.of_same_topics(found.identity)
+
+    def in_windows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Taken:
+        # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+        from kafka_drain.proof.window_contents import content_of_windows
+
+        return content_of_windows(root, same, windows.replaced, ranges)
+
     contents = check_contents(
         generation,
         checked,
-        lambda ranges: content_of_windows(root, same, windows.replaced, ranges),
+        in_windows,
         lambda files: read_again(found.identity, SegmentFiles(root, file_format, files)),
         is_draining=is_draining(),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_drain.archive.generation import Generation
-from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
@@ -58,6 +57,9 @@ def unlisted_files(
 def _offsets_in(
     generation: Generation, orphans: Iterable[str], file_format: str
 ) -> dict[TopicPartition, list[OffsetRange]]:
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import read_offsets, topic_of
+
     seen: dict[TopicPartition, list[OffsetRange]] = {}
     for orphan in orphans:
         try:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from upath import UPath
 
-from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_columns, read_records, topic_of
 from kafka_drain.data_files.records import SCHEMA, Wanted
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.offset_checks import held_ranges
 
 BATCH_BYTES = 32 << 20
@@ -28,21 +26,6 @@ BATCH_BYTES = 32 << 20
 BLOCK = 4096
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
-
-
-@dataclass(frozen=True)
-class SegmentFiles:
-    """The files of a segment.
-
-    Attributes:
-        root: The archive's folder.
-        file_format: Their format.
-        files: What they hold.
-    """
-
-    root: UPath
-    file_format: str
-    files: Sequence[CommittedFile]
 
 
 @dataclass

@@ -13,13 +13,10 @@ from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
 from kafka_drain.archive.snapshot import SnapshotGeneration
-from kafka_drain.data_files.reader import read_offsets, topic_of
-from kafka_drain.data_files.records import TimestampError
 from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.committed_file import file_fingerprint, file_sha256
 
 #: Number of segments that a warning names.
 _NAMED = 5
@@ -185,6 +182,10 @@ def _check_content(
     generation: SnapshotGeneration, receipt: Receipt, where: str, check: SealedCheck
 ) -> None:
     """Compare the records in a segment's files with what Spark read from Kafka."""
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import TimestampError, topic_of
+    from kafka_drain.proof.committed_file import file_fingerprint
+
     value = 0
     for file in receipt.files:
         path = generation.root / file.path
@@ -236,8 +237,13 @@ def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) ->
     if size != file.bytes:
         detail = f"{size:,} bytes; its receipt says {file.bytes:,}"
         return Finding(Reason.FILE_SIZE, file.path, detail)
+    if not deep:
+        return None
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.proof.committed_file import file_sha256
+
     try:
-        if deep and file_sha256(root / file.path) != file.sha256:
+        if file_sha256(root / file.path) != file.sha256:
             detail = "its SHA-256 doesn't match its receipt"
             return Finding(Reason.FILE_CHANGED, file.path, detail)
     except OSError as error:
@@ -282,6 +288,9 @@ def _held_beside(
     That is: gaps, offsets in the segment's other files, and offsets outside the segment, since a
     window's offsets form several ranges.
     """
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import read_offsets, topic_of
+
     parts = [part for part in receipt.partitions if part.tp == tp]
     held = [r for part in parts for ranges in part.gaps.values() for r in ranges]
     held += subtract(span, merge([part.range for part in parts]))

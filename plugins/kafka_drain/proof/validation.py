@@ -40,7 +40,7 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
-from kafka_drain.proof.content_checks import Reread
+from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
 from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
 from kafka_drain.proof.open_generation import (
@@ -54,7 +54,6 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.rereading import SegmentFiles, compare_with_kafka
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
@@ -431,6 +430,9 @@ def _read_again(
     cluster = validation.cluster
     if cluster is None:
         return None
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.proof.rereading import compare_with_kafka
+
     return compare_with_kafka(
         segment,
         cluster,

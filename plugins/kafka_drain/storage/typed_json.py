@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -66,9 +67,14 @@ class Shape(Generic[T]):
     def __init__(
         self, kind: type[T], *, readable: Collection[int] = (), without_version: int | None = None
     ) -> None:
-        self._adapter = TypeAdapter(kind)
+        self._kind = kind
         self._readable = readable
         self._without_version = without_version
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[T]:
+        # Built when first used: a command needs few of all documents.
+        return TypeAdapter(self._kind)
 
     def parse(self, content: bytes) -> T:
         """Parse a document's bytes.

@@ -19,7 +19,7 @@ from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import CheckpointError
 from kafka_drain.findings import Reason, errors, summary
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.proof import sealed_files
+from kafka_drain.proof import committed_file
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import Scope, validate_archive
 from kafka_drain.windows.roll import plan_roll, roll
@@ -272,7 +272,7 @@ def test_validate_deep_file_vanishes(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(sealed_files, "file_fingerprint", read)
+        patch.setattr(committed_file, "file_fingerprint", read)
         for _ in range(2):
             report = validate_archive(archive, None, deep=True)
             of_file = [str(f.reason) for f in errors(report.findings) if f.where == name]
