@@ -21,7 +21,18 @@ from kafka_drain.data_files.records import (
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; Avro is row-oriented, so the whole file is decompressed for them."""
     with path.open("rb") as source:
-        yield from columns_of_rows(*_rows(source, names))
+        rows, columns = _rows(source)
+        kept = [name for name in columns if name in names]
+        # Row by row, so that values aren't held.
+        yield from columns_of_rows(({name: row[name] for name in kept} for row in rows), kept)
+
+
+def may_have_nul_names(path: DataPath) -> bool:
+    """Return whether a header's name has a NUL; twice as fast as `read_columns`."""
+    with path.open("rb") as source:
+        rows, _ = _rows(source)
+        headers = (header for row in rows for header in row.get("headers") or ())
+        return any(header and "\0" in (header["key"] or "") for header in headers)
 
 
 def read_records(
@@ -29,32 +40,30 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records in file order, wanted or not: Avro blocks have no statistics."""
     with path.open("rb") as source:
-        rows, _ = _rows(source, None)
+        rows, _ = _rows(source)
         yield from batches_of_rows(rows, batch_bytes)
 
 
-def _rows(source: Any, names: list[str] | None) -> tuple[Iterator[dict[str, Any]], list[str]]:
-    """Return a file's rows, and which of the named columns they have; all columns if names is None.
+def _rows(source: Any) -> tuple[Iterator[dict[str, Any]], list[str]]:
+    """Return a file's rows and their columns.
 
-    Times are microseconds since 1970: fastavro would convert each to a Python datetime, which only
+    All columns are decoded: with a reader's schema, fastavro takes longer for fewer of them. Times
+    are microseconds since 1970: fastavro would convert each to a Python datetime, which only
     supports the years 1 to 9999.
     """
     import fastavro
 
     blocks: Any = fastavro.block_reader(source)
     schema: Any = _without_logical_types(blocks.writer_schema)
-    fields = [field for field in schema["fields"] if names is None or field["name"] in names]
     written = fastavro.parse_schema(schema)
-    # A schema defines each name once, so the wanted part needs a schema of its own.
-    wanted = None if names is None else fastavro.parse_schema({**schema, "fields": fields})
 
     def rows() -> Iterator[dict[str, Any]]:
         for block in blocks:
             for _ in range(block.num_records):
-                row: Any = fastavro.schemaless_reader(block.bytes_, written, wanted)
+                row: Any = fastavro.schemaless_reader(block.bytes_, written)
                 yield row
 
-    return rows(), [field["name"] for field in fields]
+    return rows(), [field["name"] for field in schema["fields"]]
 
 
 def _without_logical_types(schema: Any) -> Any:

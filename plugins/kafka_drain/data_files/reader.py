@@ -280,6 +280,21 @@ class _Offsets:
         )
 
 
+def may_have_nul_names(path: DataPath, file_format: str) -> bool:
+    """Return False if no header's name in a file has a NUL, True if that takes a closer look.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    scans = {"avro": avro.may_have_nul_names, "json": json_lines.may_have_nul_names}
+    if file_format not in scans:
+        return True
+    with _readable(path, file_format):
+        return scans[file_format](path)
+
+
 def read_records(
     path: DataPath, file_format: str, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:

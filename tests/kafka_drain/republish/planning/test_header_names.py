@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from kafka_drain.data_files.reader import may_have_nul_names
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import DataFileError, SourceRecordError
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -150,13 +151,41 @@ def test_refuse_nul_no_headers(tmp_path: Path, file_format: str) -> None:
         refuse_nul(str(tmp_path), file, {T0: Rows()})
 
 
-def test_refuse_nul_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("file_format", "title"), [("parquet", "Parquet"), ("avro", "Avro")])
+def test_refuse_nul_damaged(tmp_path: Path, file_format: str, title: str) -> None:
     """A file that can't be read is named."""
-    file = write(tmp_path, "parquet", ROWS)
+    file = write(tmp_path, file_format, ROWS)
     (tmp_path / "x").write_bytes(b"damaged")
 
-    with pytest.raises(DataFileError, match=r"^x: not readable as Parquet"):
+    with pytest.raises(DataFileError, match=rf"^x: not readable as {title}"):
         refuse_nul(str(tmp_path), file, {T0: Rows()})
+
+
+@each_format
+@pytest.mark.parametrize("number", range(len(ROWS)))
+def test_may_have_nul_names(tmp_path: Path, file_format: str, number: int) -> None:
+    """Avro and JSON tell without their columns; NULs in values don't count."""
+    file = write(tmp_path, file_format, [ROWS[number]])
+
+    expected = ROWS[number] in (ROWS[2], ROWS[3], ROWS[5]) or file_format in ("parquet", "orc")
+    assert may_have_nul_names(tmp_path / file.path, file_format) == expected
+
+
+@pytest.mark.parametrize("shift", range(-7, 2))
+def test_may_have_nul_names_chunks(tmp_path: Path, shift: int) -> None:
+    """JSON's text is read in chunks of 1 MiB: a NUL at their border is found."""
+    path = tmp_path / "x"
+    path.write_bytes(b" " * ((1 << 20) + shift) + rb"\u0000" + b" " * 9)
+
+    assert may_have_nul_names(path, "json")
+
+
+def test_refuse_nul_backslash(tmp_path: Path) -> None:
+    """A name with a backslash, then u0000, looks like a NUL in JSON's text, but isn't one."""
+    file = write(tmp_path, "json", [row(T0, 5, (r"\u0000", None))])
+
+    assert may_have_nul_names(tmp_path / file.path, "json")
+    refuse_nul(str(tmp_path), file, {T0: Rows()})
 
 
 def test_offset_of_nul() -> None:
