@@ -48,8 +48,15 @@ class ValuePlan:
     def keep(self, root: UPath) -> None:
         """Write the schemas to the archive; the caller must hold its lease."""
         if self.changed:
-            rows = [schema.to_dict() for _, schema in sorted(self.schemas.items())]
-            SchemasDocument.model_validate({"schemas": rows}).write(root / "schemas.json")
+            before = _read(root)
+            # Keys of a later release are kept.
+            known = {row.id: row.content() for row in before.schemas}
+            rows = [
+                known.get(id_, {}) | schema.to_dict()
+                for id_, schema in sorted(self.schemas.items())
+            ]
+            document = SchemasDocument.model_validate(before.content() | {"schemas": rows})
+            document.write(root / "schemas.json")
 
 
 def _spec(
@@ -133,11 +140,15 @@ def plan_values(
     return ValuePlan(frozen, schemas, schemas != known, warnings)
 
 
-def _known(root: UPath) -> dict[int, WriterSchema]:
+def _read(root: UPath) -> SchemasDocument:
     try:
-        rows = SchemasDocument.read(root / "schemas.json").schemas
+        return SchemasDocument.read(root / "schemas.json")
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return SchemasDocument(schemas=[])
+
+
+def _known(root: UPath) -> dict[int, WriterSchema]:
+    rows = _read(root).schemas
     return {row.id: WriterSchema(row.id, row.avro, row.subject, row.version) for row in rows}
 
 

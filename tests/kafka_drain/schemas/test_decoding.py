@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.decoding import ValuePlan, frozen_values, plan_values
-from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from tests.fake_registry import FakeRegistry, fake_registry
 
 V1 = {
@@ -275,3 +276,19 @@ def test_values_several_topics(tmp_path: Path) -> None:
     named = BY_REGISTRY | {"subjects": ["orders-value", "returns-value"]}
     pipeline = pipeline_to(tmp_path, named, topics=["orders", "returns"])
     assert pipeline.subjects == ["orders-value", "returns-value"]
+
+
+def test_keep_unknown_keys(tmp_path: Path) -> None:
+    """Keys of a later release stay, in the document and in its rows, when a schema is added."""
+    path = tmp_path / "schemas.json"
+    ValuePlan(schemas={7: WriterSchema(7, V1)}, changed=True).keep(UPath(tmp_path))
+    stored = json.loads(path.read_bytes())
+    stored["later"], stored["schemas"][0]["note"] = 1, "x"
+    path.write_text(json.dumps(stored))
+
+    both = {7: WriterSchema(7, V1), 9: WriterSchema(9, V2, "orders-value", 2)}
+    ValuePlan(schemas=both, changed=True).keep(UPath(tmp_path))
+
+    rewritten = json.loads(path.read_bytes())
+    assert rewritten["later"] == 1
+    assert rewritten["schemas"] == [stored["schemas"][0], both[9].to_dict()]
