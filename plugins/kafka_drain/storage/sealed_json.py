@@ -41,10 +41,3 @@ def check_seal(content: bytes) -> str:
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("the SHA-256 at its end doesn't match its bytes")
     return written
-
-
-def unseal(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of a file, with its hash as `sha256`; raises like `check_seal`."""
-    check_seal(content)
-    document: dict[str, Any] = json.loads(content)
-    return document

@@ -17,7 +17,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
-from kafka_drain.storage.sealed_json import SealError, seal, unseal
+from kafka_drain.storage.sealed_json import SealError, seal
 
 number = st.integers(0, 1 << 62)
 text = st.text(max_size=6)
@@ -154,7 +154,7 @@ def test_plan_other_format() -> None:
 
 def test_plan_version_1() -> None:
     """A plan of a release without archive ids is read, and keeps its names in Kafka."""
-    document = unseal(replace(PLAN, archive_id="").to_bytes())
+    document = json.loads(replace(PLAN, archive_id="").to_bytes())
     del document["archive_id"], document["sha256"]
 
     read = RepublishPlan.from_bytes(seal(document | {"format_version": 1}))
@@ -264,8 +264,8 @@ def test_plan_format_chained() -> None:
 
     assert others
     assert first.progress not in [shard.progress for shard in others]
-    assert unseal(PLAN.to_bytes())["format_version"] == 1
+    assert json.loads(PLAN.to_bytes())["format_version"] == 1
     assert [len(chain) for chain in PLAN.chains] == [1] * len(PLAN.shards)
-    assert unseal(chained.to_bytes())["format_version"] == 2
+    assert json.loads(chained.to_bytes())["format_version"] == 2
     assert RepublishPlan.from_bytes(chained.to_bytes()).chains == [chained.shards]
     assert chained.slots == [slot]
