@@ -184,7 +184,7 @@ def _refusal(other: Claim, plan: RepublishPlan, now: str | None) -> ConfigError:
         return repeats_error(other.run, "started to send", now)
     return ConfigError(
         f"an attempt of run {plan.key} started with the previous plan. Nothing was sent; end the "
-        "run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and name another one"
+        f"run ({RepublishRun(other.root, plan.key).abandoning}) and name another one"
     )
 
 

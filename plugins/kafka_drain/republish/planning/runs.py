@@ -67,6 +67,11 @@ class RepublishRun:
         """The run's folder."""
         return self.root / _FOLDER / self.key
 
+    @property
+    def abandoning(self) -> str:
+        """The command that abandons the run, in backquotes."""
+        return f"`kafka-drain republish {self.root} --abandon {self.key} --apply`"
+
     def plan(self) -> RepublishPlan | None:
         """Read the plan; None when the run hasn't been planned yet.
 

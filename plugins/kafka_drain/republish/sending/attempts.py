@@ -22,10 +22,6 @@ from kafka_drain.republish.sending.producer import (
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 
-_WAY_OUT = (
-    "end this run (`kafka-drain republish ARCHIVE --abandon RUN --apply`) and start a new one into "
-    "an empty topic"
-)
 
 
 def open_run(
@@ -105,6 +101,7 @@ def _begin(
             f"attempt {latest.offset} of run {plan.key} took over from attempt {only_after}"
         )
     is_opened = run.is_opened
+    way_out = f"end this run ({run.abandoning}) and start a new one into an empty topic"
     known = [progress for progress in found.values() if progress is not None]
     if known and not is_opened:
         replaced = run.replaced()
@@ -116,12 +113,12 @@ def _begin(
             f"Kafka holds the progress of {len(known):,} of {len(found):,} writers of run "
             f"{plan.key}, {sum(p.plan == plan.sha256 for p in known):,} of them for this plan, "
             "expected all of them; it expired, was deleted, or a target topic was recreated. "
-            f"Nothing more was sent; {_WAY_OUT}"
+            f"Nothing more was sent; {way_out}"
         )
     if not known and is_opened:
         raise ProgressError(
             f"Kafka holds no progress of run {plan.key}, which was opened before; it expired, was "
-            f"deleted, or the target topic was recreated. Nothing more was sent; {_WAY_OUT}"
+            f"deleted, or the target topic was recreated. Nothing more was sent; {way_out}"
         )
     attempt = (latest.offset if latest else 0) + 1
     entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}

@@ -349,8 +349,10 @@ def test_claim_opening_planned_again(tmp_path: Path, is_opened: bool, repeat: bo
     second = run.write_plan(plan_of("a", 0, 20), replacing=first)
 
     if is_opened:
-        with pytest.raises(ConfigError, match="run a started with the previous plan"):
+        advised = f"`kafka-drain republish {root} --abandon a --apply`"
+        with pytest.raises(ConfigError, match="run a started with the previous plan") as refused:
             claim_opening(root, second, repeat=repeat)
+        assert advised in str(refused.value)
     else:
         claim_opening(root, second, repeat=repeat).confirm()
         with pytest.raises(ConfigError, match="run a started to send"):
