@@ -23,7 +23,6 @@ from kafka_drain.republish.sending.producer import (
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 
 
-
 def open_run(
     plan: RepublishPlan,
     run: RepublishRun,
