@@ -183,7 +183,8 @@ def _check_content(
 ) -> None:
     """Compare the records in a segment's files with what Spark read from Kafka."""
     # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
-    from kafka_drain.data_files.reader import TimestampError, topic_of
+    from kafka_drain.data_files.reader import topic_of
+    from kafka_drain.data_files.records import TimestampError
     from kafka_drain.proof.committed_file import file_fingerprint
 
     value = 0

@@ -131,7 +131,7 @@ def plan_republish(
         if request.follow:
             # A segment skipped now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot
-            through = through_now(snapshot)
+            through = through_now(snapshot, since)
         plan = make_plan(
             snapshot,
             cluster,

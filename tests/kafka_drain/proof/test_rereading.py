@@ -13,8 +13,9 @@ import pytest
 from upath import UPath
 
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.reader import DataFileError, read_offsets, topic_of
+from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Reread
 from kafka_drain.proof.rereading import BLOCK, SegmentFiles, compare_with_kafka

@@ -13,8 +13,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
-from kafka_drain.data_files.reader import DataFileError
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json

@@ -73,11 +73,13 @@ class ThroughJson(TypedDict):
 
     Attributes:
         generations: Name of the last receipt by generation number.
+        files: Digest of all files up to that receipt, by generation number.
         windows: Keys of the windows.
         bound: Where it was sent.
     """
 
     generations: dict[str, str]
+    files: NotRequired[dict[str, str]]
     windows: list[str]
     bound: NotRequired[BindingJson]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -128,29 +129,61 @@ def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
     return found
 
 
-def through_now(snapshot: Snapshot) -> ThroughJson:
-    """Return how far the archive is sealed: the last batch by generation, and the windows."""
+def through_now(snapshot: Snapshot, since: ThroughJson = NOTHING) -> ThroughJson:
+    """Return how far the archive is sealed: the last batch by generation, and the windows.
+
+    Args:
+        snapshot: The archive.
+        since: How much was sent before; its receipts aren't read again.
+
+    Raises:
+        ManifestInvalidError: When a receipt is damaged.
+    """
+    with _damage_explained(snapshot):
+        return _through_now(snapshot, since)
+
+
+def _through_now(snapshot: Snapshot, since: ThroughJson) -> ThroughJson:
+    last, files = dict[str, str](), dict[str, str]()
+    for generation in snapshot.generations:
+        names = generation.receipt_names()
+        if not names:
+            continue
+        number = str(generation.number)
+        last[number] = names[-1]
+        if since["generations"].get(number) != names[-1]:
+            files[number] = _digest(generation.read_receipt(names[-1]))
+        elif number in since.get("files", {}):
+            files[number] = since["files"][number]
     return {
-        "generations": {
-            str(generation.number): names[-1]
-            for generation in snapshot.generations
-            if (names := generation.receipt_names())
-        },
+        "generations": last,
+        "files": files,
         "windows": [window.key for window in snapshot.fold.windows],
     }
+
+
+def _digest(receipt: Receipt) -> str:
+    """Return what identifies all files of a generation up to a receipt; sealing again keeps it."""
+    return f"{receipt.files_so_far.digest:032x}"
 
 
 def new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> list[ArchiveFile]:
     """List the files that are sealed by receipts after `since` and up to `through`.
 
-    For generations, reads only the new receipts.
+    For generations, reads only the new receipts, and the last one before them.
 
     Raises:
         ManifestInvalidError: When a receipt is damaged, a window mixes new records with records
             that were already sent, or something that was sent isn't sealed any more.
     """
-    try:
+    with _damage_explained(snapshot):
         return _new_files(snapshot, since, through)
+
+
+@contextmanager
+def _damage_explained(snapshot: Snapshot) -> Iterator[None]:
+    try:
+        yield
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to find "
@@ -176,9 +209,16 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
                 "`kafka-drain validate`, which seals its batch again; otherwise follow with "
                 "another target topic"
             )
-        for name in sealed:
-            if not after < name <= last:
-                continue
+        names = [name for name in sealed if after < name <= last]
+        digest = since.get("files", {}).get(number)
+        if names and digest and digest != _digest(generation.read_receipt(after)):
+            raise ManifestInvalidError(
+                f"{generation.receipt_where(after)}, up to which this follower has sent, has "
+                "other files now: the archive was restored from an older copy and drained again. "
+                "Records would be left out or sent twice. Nothing was sent; follow with another "
+                "target topic"
+            )
+        for name in names:
             receipt = generation.read_receipt(name)
             found += files_of_receipt(generation, receipt, generation.document.format)
     sent = _sent_files(snapshot, since, before.receipts, new.replaced)

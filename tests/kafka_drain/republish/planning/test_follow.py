@@ -302,7 +302,7 @@ def test_follower_key_of_name() -> None:
 
 def test_through_now_nothing_sealed(made: MadeArchive) -> None:
     """An archive without receipts is followed through nothing."""
-    assert through_now(made.archive.snapshot()) == {"generations": {}, "windows": []}
+    assert through_now(made.archive.snapshot()) == {"generations": {}, "files": {}, "windows": []}
     assert new(made, NOTHING) == []
 
 
@@ -522,6 +522,33 @@ def test_new_files_window_removed(made: MadeArchive) -> None:
 
     with pytest.raises(ManifestInvalidError, match=r"repair_20260101T000000Z.*was removed"):
         new(made, since)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_new_files_restored_and_drained_again(tmp_path: Path, restored: bool) -> None:
+    """An older copy, drained again, has other batches under the same names: refused.
+
+    Batch 1 held offsets 3 to 5 when it was sent. In the restored archive it ends at 3, so that
+    batch 2, the only new one, starts with records that were sent; if it ended later, some would
+    never be sent.
+    """
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    for start in (0, 3):
+        made.seal({T0: dense(start, start + 3)})
+    since = through_now(made.archive.snapshot())
+    if restored:
+        made = MadeArchive(tmp_path / "restored", {"t": "1"})
+        made.seal({T0: dense(0, 3)})
+        made.seal({T0: dense(3, 4)})
+        # Nothing is new yet, and what was sent stays known.
+        assert new(made, since) == []
+        assert through_now(made.archive.snapshot(), since) == since
+        made.seal({T0: dense(4, 8)})
+        with pytest.raises(ManifestInvalidError, match=r"receipts/000000000001.json.*older copy"):
+            new(made, since)
+    else:
+        made.seal({T0: dense(6, 8)})
+        assert offsets_of(new(made, since)) == [6, 7]
 
 
 @pytest.mark.parametrize("is_sealed_again", [False, True])
