@@ -40,7 +40,10 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
     add_java_options(conf, for_driver=(), for_both=AVRO_LIMITS)
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
     jar_list = ",".join(
-        str(jar) for conf in (jars.CONNECTOR, jars.S3) for jar in jars.verified(conf)
+        str(jar)
+        for conf in (jars.CONNECTOR, jars.S3)
+        if not jars.not_offered(conf)
+        for jar in jars.verified(conf)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --jars {jar_list} pyspark-shell")

@@ -17,8 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fetch the jars."""
-    confs = (jars.CONNECTOR, jars.S3, *((jars.BROKER,) if options.broker else ()))
+    problem = jars.not_offered(jars.S3)
+    confs = [jars.CONNECTOR, *([] if problem else [jars.S3])]
+    confs += [jars.BROKER] if options.broker else []
     found = {conf: [str(path) for path in jars.fetch(conf, say)] for conf in confs}
     folders = {conf: f"{len(paths)} in {Path(paths[0]).parent}" for conf, paths in found.items()}
+    if problem:
+        say(problem)
     answer(options, found, print_fields(folders))
     return OK

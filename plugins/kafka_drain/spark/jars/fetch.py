@@ -29,10 +29,23 @@ BROKER = "broker"
 S3 = "s3"
 TOOLS = "tools"
 
-#: Configurations for Spark versions other than 4.0, by prefix of pyspark's version.
-_OTHER_SPARKS = {"3.5.": {CONNECTOR: "connector-spark35", S3: "s3-spark35"}}
+#: The configurations for each minor version of Spark.
+_FOR_SPARK = {
+    "3.5": {CONNECTOR: "connector-spark35", S3: "s3-spark35"},
+    "4.0": {CONNECTOR: CONNECTOR, S3: S3},
+    "4.1": {CONNECTOR: "connector-spark41", S3: "s3-spark41"},
+    "4.2": {CONNECTOR: "connector-spark42"},
+}
+#: The names whose jars depend on Spark's version.
+_OF_SPARK = (CONNECTOR, S3)
+#: Where pyspark isn't installed, as while an image is built.
+_DEFAULT_SPARK = "4.0"
 
-CONFS = (CONNECTOR, S3, *_OTHER_SPARKS["3.5."].values(), BROKER, TOOLS)
+#: The broker's configuration for each version of Kafka; the first is the default.
+BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
+
+CONFS = (*(conf for confs in _FOR_SPARK.values() for conf in confs.values()), *BROKERS.values())
+CONFS += (TOOLS,)
 
 
 def cache_folder() -> Path:
@@ -62,8 +75,8 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
     Raises:
         ConfigError: When `conf` isn't one of this module's names, or the repository's URL is
             invalid.
-        MachineError: When the cache can't be written, or the repository doesn't have the jars that
-            the lock names.
+        MachineError: When the cache can't be written, the repository doesn't have the jars that
+            the lock names, or there are none for the installed pyspark.
     """
     conf = _for_spark(conf)
     jars = _locked(conf)
@@ -82,7 +95,8 @@ def verified(conf: str) -> list[Path]:
 
     Raises:
         ConfigError: When `conf` isn't one of this module's names.
-        MachineError: When a jar is missing or has a different size.
+        MachineError: When a jar is missing or has a different size, or there are none for the
+            installed pyspark.
     """
     conf = _for_spark(conf)
     jars = _locked(conf)
@@ -98,6 +112,9 @@ def main() -> int:
     """Fetch all jars but the benchmarks', print a line per configuration; return an exit code."""
     try:
         for conf in (CONNECTOR, S3, BROKER):
+            if conf == S3 and (problem := not_offered(S3)):
+                print(problem)
+                continue
             jars = fetch(conf, lambda line: print(line, file=sys.stderr, flush=True))
             size = sum(jar.stat().st_size for jar in jars)
             print(f"{conf}: {len(jars)} jars, {size / 1e6:.1f} MB in {jars[0].parent}")
@@ -107,14 +124,36 @@ def main() -> int:
     return 0
 
 
+def not_offered(conf: str) -> str:
+    """Return why there are no jars of `conf` for the installed pyspark; empty if there are."""
+    spark = _installed_spark()
+    if conf not in _OF_SPARK or conf in _FOR_SPARK.get(_minor(spark), {}):
+        return ""
+    *others, last = (minor for minor, confs in _FOR_SPARK.items() if conf in confs)
+    return (
+        f"kafka-drain has no {conf} jars for Spark {spark}; install pyspark {', '.join(others)} "
+        f"or {last}, or name your own jars in the pipeline (jars=[…])"
+    )
+
+
 def _for_spark(conf: str) -> str:
     """Return the configuration that fits the installed pyspark."""
-    try:
-        installed = version("pyspark")
-    except PackageNotFoundError:
+    if conf not in _OF_SPARK:
         return conf
-    confs = next((c for start, c in _OTHER_SPARKS.items() if installed.startswith(start)), {})
-    return confs.get(conf, conf)
+    if problem := not_offered(conf):
+        raise MachineError(problem)
+    return _FOR_SPARK[_minor(_installed_spark())][conf]
+
+
+def _installed_spark() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return _DEFAULT_SPARK
+
+
+def _minor(spark: str) -> str:
+    return ".".join(spark.split(".")[:2])
 
 
 def _locked(conf: str) -> list[LockedJar]:

@@ -21,6 +21,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mave
     lock_file = tmp_path / "jars.lock"
     lock_file.write_text(jar_lock.format_lock(dict.fromkeys(jars.CONFS, locked(FILES))))
     monkeypatch.setattr(jar_lock, "LOCK_FILE", lock_file)
+    monkeypatch.setattr(jars, "version", lambda name: "4.0.2")
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "cache"))
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -48,6 +49,19 @@ def test_jars(
     assert list(answer) == confs
     assert all(Path(path).read_bytes() == b"one" for [path] in answer.values())
     assert "connector jars: 3 of 3 bytes (100 %)" in printed.err
+
+
+def test_jars_no_store(
+    repository: MavenServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there are none for stores, that is said, and the others are fetched."""
+    monkeypatch.setattr(jars, "version", lambda name: "4.2.0")
+
+    assert main(["jars", "--json"]) == 0
+
+    printed = capsys.readouterr()
+    assert list(json.loads(printed.out)) == ["connector"]
+    assert "no s3 jars for Spark 4.2.0; install pyspark 3.5, 4.0 or 4.1" in printed.err
 
 
 def test_jars_login_in_url(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -269,7 +270,12 @@ def test_import_leaves_the_network_alone() -> None:
         ("4.0.2", "connector", "connector"),
         ("3.5.7", "connector", "connector-spark35"),
         ("3.5.7", "s3", "s3-spark35"),
-        ("3.5.7", "broker", "broker"),
+        ("4.0.5", "s3", "s3"),
+        ("4.1.1", "connector", "connector-spark41"),
+        ("4.1.1", "s3", "s3-spark41"),
+        ("4.2.0", "connector", "connector-spark42"),
+        ("4.3.0", "broker", "broker"),
+        ("4.3.0", "broker-kafka44", "broker-kafka44"),
     ],
 )
 def test_verified_fits_spark(
@@ -281,3 +287,58 @@ def test_verified_fits_spark(
 
     with pytest.raises(MachineError, match=rf"/{folder}-[0-9a-f]{{12}} doesn't exist"):
         jars.verified(conf)
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "conf", "message"),
+    [
+        (
+            "4.2.0",
+            "s3",
+            r"no s3 jars for Spark 4\.2\.0; install pyspark 3\.5, 4\.0 or 4\.1, or name your own",
+        ),
+        (
+            "4.3.0",
+            "connector",
+            r"no connector jars for Spark 4\.3\.0; install pyspark 3\.5, 4\.0, 4\.1 or 4\.2, or ",
+        ),
+        ("4.10.0", "s3", r"no s3 jars for Spark 4\.10\.0"),
+        ("3.4.4", "connector", r"no connector jars for Spark 3\.4\.4"),
+    ],
+)
+@pytest.mark.parametrize("call", [jars.fetch, jars.verified])
+def test_no_jars_for_spark(
+    pyspark: str, conf: str, message: str, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another Spark's jars aren't taken instead: what there are jars for is named."""
+    monkeypatch.setattr(jars, "version", lambda name: pyspark)
+
+    with pytest.raises(MachineError, match=message) as refused:
+        call(conf)
+    assert jars.not_offered(conf) == str(refused.value)
+
+
+def test_main_fetches_what_is_offered(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a Spark for which there are no S3 jars, the others are fetched, and that is said."""
+    monkeypatch.setattr(jars, "version", lambda name: "4.2.0")
+
+    assert jars.main() == 0
+
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "connector: 2 jars",
+        "kafka-drain has no s3 jars for Spark 4.2.0; install pyspark 3.5",
+        "broker: 2 jars",
+    ]
+
+
+def test_main_no_connector(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without jars for the installed Spark, an image isn't built as if it could drain."""
+    monkeypatch.setattr(jars, "version", lambda name: "4.3.0")
+
+    assert jars.main() == 1
+
+    assert "no connector jars for Spark 4.3.0" in capsys.readouterr().err
