@@ -126,10 +126,10 @@ soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 Z
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
+	    --generate-hashes --extra spark --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
-	  --generate-hashes --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
+	  --generate-hashes --extra spark --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
 	@.venv/bin/uv pip compile --group audit --universal --python-version 3.10 \
 	  --generate-hashes --no-annotate --quiet -o requirements-audit.lock
 

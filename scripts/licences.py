@@ -46,9 +46,9 @@ class Exemption:
     Attributes:
         says: The licences that its metadata state; if they change, it must be reviewed again.
         reason: What its licence files say, and why that is acceptable.
-        optional: Whether the exemption holds only as long as kafka-drain with its extra `s3`
-            doesn't need the package: what only the demo, the documentation and the tests install
-            isn't part of what users run.
+        optional: Whether the exemption holds only as long as kafka-drain with its extras `s3` and
+            `spark` doesn't need the package: what only the demo, the documentation and the tests
+            install isn't part of what users run.
     """
 
     says: tuple[str, ...]
@@ -208,7 +208,7 @@ def main() -> int:
     if "kafka-drain" not in packages:
         print("licences: kafka-drain isn't installed here. Run `make setup`.", file=sys.stderr)
         return 1
-    run_time = needed_at_run_time(packages, "kafka-drain", ("s3",))
+    run_time = needed_at_run_time(packages, "kafka-drain", ("s3", "spark"))
     wrong = check(packages.values(), run_time, EXEMPTIONS)
     if wrong:
         print(

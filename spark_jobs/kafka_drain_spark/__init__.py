@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka_drain.spark.installed import require_unmixed_pyspark
+
 __all__ = ["without_zipped_pyspark"]
 
 
@@ -25,5 +27,6 @@ def without_zipped_pyspark(path: Sequence[str]) -> list[str]:
     ]
 
 
-# This runs before the first import of pyspark, because this package is imported first.
+# These run before the first import of pyspark, because this package is imported first.
 sys.path[:] = without_zipped_pyspark(sys.path)
+require_unmixed_pyspark()

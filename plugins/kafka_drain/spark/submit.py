@@ -26,6 +26,7 @@ from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
 from kafka_drain.spark.connect import is_connect
 from kafka_drain.spark.errors import OF_THE_SERVER
+from kafka_drain.spark.installed import require_unmixed_pyspark
 from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.storage.s3 import spark_conf_for
@@ -128,11 +129,15 @@ def spark_home() -> Path:
     """Return the folder of the installed pyspark.
 
     Raises:
-        MachineError: When pyspark isn't installed.
+        MachineError: When pyspark isn't installed, or mixed with another version's pyspark-client.
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MachineError("pyspark isn't installed; install kafka-drain's requirements")
+        raise MachineError(
+            "pyspark isn't installed, or only in part; install kafka-drain[spark] to start Spark "
+            "on this machine, or kafka-drain[connect] for Spark Connect"
+        )
+    require_unmixed_pyspark()
     return Path(spec.origin).parent
 
 
@@ -284,6 +289,7 @@ def _for_connect(
             "jars in the pipeline have no effect on a Spark Connect server, which loads its own "
             "when it starts: leave them out, and start the server with --jars"
         )
+    spark_home()  # refuses a pyspark that can't be imported
     path = _application_path()
     # A session's configuration becomes Hadoop's without the prefix that spark-submit needs.
     in_store = {
