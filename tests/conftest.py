@@ -30,7 +30,7 @@ from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
-from tests.matrix import VARIABLE, note, show
+from tests.matrix import VARIABLE, kind_of, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
 
@@ -64,8 +64,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("passed", "failed", "skipped")}
     counts["failed"] += len(reporter.stats.get("error", ()))
-    is_real = session.config.option.markexpr == "integration"
-    note("with real parts" if is_real else "without Java", counts)
+    note(kind_of(session.config.option.markexpr), counts)
     show()
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MATRIX", "README", "VARIABLE", "note", "show", "shown", "table"]
+__all__ = ["MATRIX", "README", "VARIABLE", "kind_of", "note", "show", "shown", "table"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MATRIX = ROOT / "docs" / "matrix.json"
@@ -21,11 +21,18 @@ VARIABLE = "KAFKA_DRAIN_MATRIX"
 _SHOWN = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", flags=re.S)
 
 
+def kind_of(markers: str) -> str:
+    """Return which of its tests a run of pytest selects by markers."""
+    if markers == "not integration":
+        return "without Java"
+    return "with real parts" if markers == "integration" else "with Spark"
+
+
 def note(kind: str, counts: Mapping[str, int], path: Path = MATRIX) -> None:
     """Note what a run of pytest in this environment came to.
 
     Args:
-        kind: `without Java` or `with real parts`.
+        kind: The result of `kind_of`.
         counts: How many tests passed, were skipped and failed.
         path: Where it is noted; what is known of other environments stays.
     """
@@ -50,8 +57,11 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     ]
     for row in rows:
         versions = " | ".join(row["versions"].values())
-        cells = (row["tests"].get(kind) for kind in ("without Java", "with real parts"))
-        lines.append(f"| {versions} | {' | '.join(map(_cell, cells))} |")
+        tests = row["tests"]
+        real = _cell(tests.get("with real parts"))
+        if "with Spark" in tests and "with real parts" not in tests:
+            real = f"those with Spark: {_cell(tests['with Spark'])}"
+        lines.append(f"| {versions} | {_cell(tests.get('without Java'))} | {real} |")
     return "\n".join(lines) + "\n"
 
 

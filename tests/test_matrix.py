@@ -7,7 +7,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.matrix import MATRIX, README, note, shown, table
+import pytest
+
+from tests.matrix import MATRIX, README, kind_of, note, shown, table
 
 
 def test_readme_shows_matrix() -> None:
@@ -21,6 +23,37 @@ def test_matrix_has_no_failure() -> None:
         for counts in row["tests"].values():
             assert counts["passed"] > 0
             assert counts["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("markers", "cells"),
+    [
+        ("not integration", "9 passed | not run"),
+        ("integration", "not run | 9 passed"),
+        (
+            "integration and not (store or cluster) and spark",
+            "not run | those with Spark: 9 passed",
+        ),
+    ],
+)
+def test_table_kinds(markers: str, cells: str) -> None:
+    """A run of some of the tests isn't shown as one of all."""
+    counts = {"passed": 9, "failed": 0, "skipped": 0}
+
+    row = {"versions": {"spark": "4.2.0"}, "tests": {kind_of(markers): counts}}
+
+    assert table([row]).splitlines()[-1] == f"| 4.2.0 | {cells} |"
+
+
+def test_table_all_before_some() -> None:
+    """Where all of the tests were run, that is shown, not a run of some."""
+    counts = {"passed": 9, "failed": 0, "skipped": 0}
+    row = {
+        "versions": {"spark": "4.2.0"},
+        "tests": {"with Spark": counts, "with real parts": counts | {"passed": 10}},
+    }
+
+    assert table([row]).splitlines()[-1] == "| 4.2.0 | not run | 10 passed |"
 
 
 def test_note(tmp_path: Path) -> None:
