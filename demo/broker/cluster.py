@@ -29,7 +29,9 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
 
-__all__ = ["KafkaCluster"]
+__all__ = ["KafkaCluster", "jar_conf"]
+
+_VARIABLE = "DEMO_KAFKA"
 
 _STARTED = b"Kafka Server started"
 _POLL_SECONDS = 0.1
@@ -41,12 +43,29 @@ _WATCHER = (
 )
 
 
+def jar_conf(environment: Mapping[str, str]) -> str:
+    """Return the name of the jars of the Kafka version in DEMO_KAFKA, or of the default version.
+
+    Raises:
+        ConfigError: If there are no jars for that version.
+    """
+    wanted = environment.get(_VARIABLE)
+    if not wanted:
+        return jars.BROKER
+    if wanted not in jars.BROKERS:
+        raise ConfigError(
+            f"{_VARIABLE} is {wanted!r}; expected one of {', '.join(sorted(jars.BROKERS))}"
+        )
+    return jars.BROKERS[wanted]
+
+
 class KafkaCluster:
     """One or more Kafka nodes, each both broker and controller, listening on 127.0.0.1.
 
     As a context manager it starts on entry and stops on exit. Its processes also end when the
     Python process that started them dies for any reason, unless `start(background=True)` has
-    returned. The data stays in the folder, so a later `start()` continues with it.
+    returned. The data stays in the folder, so a later `start()` continues with it. The environment
+    variable DEMO_KAFKA chooses the version of Kafka.
 
     Nodes are numbered from 1, which are Kafka's node ids.
     """
@@ -135,7 +154,8 @@ class KafkaCluster:
             background: Whether the nodes outlive this process.
 
         Raises:
-            ConfigError: If the folder holds a cluster with a different number of nodes.
+            ConfigError: If the folder holds a cluster with a different number of nodes, or there
+                are no jars for the version in DEMO_KAFKA.
             MachineError: If Java or the jars are missing, a port is in use, the cluster is already
                 running, or a node doesn't come up in time; then nothing is left running.
         """
@@ -144,7 +164,7 @@ class KafkaCluster:
                 f"The Kafka in {self.folder} is already running: nodes {running}. Stop it first."
             )
         java = str(require_java().path)
-        class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER)))
+        class_path = os.pathsep.join(map(str, jars.fetch(jar_conf(os.environ))))
         self._state = self._settle_ports()
         self._write_files(self._state)
         self._format(java, class_path, self._state)
@@ -184,7 +204,7 @@ class KafkaCluster:
             raise MachineError(f"Node {node} of the Kafka in {self.folder} is already running.")
         require_free([state.broker_ports[node - 1], state.controller_ports[node - 1]])
         java = str(require_java().path)
-        class_path = os.pathsep.join(map(str, jars.fetch(jars.BROKER)))
+        class_path = os.pathsep.join(map(str, jars.fetch(jar_conf(os.environ))))
         began = time.monotonic()
         try:
             self._await_log(node, self._spawn(node, java, class_path), began)
