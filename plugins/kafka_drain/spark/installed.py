@@ -13,8 +13,6 @@ from pathlib import Path
 
 from kafka_drain.errors import MachineError
 
-__all__ = ["check_versions", "installed_versions", "require_unmixed_pyspark"]
-
 _SPARK, _CLIENT = "pyspark", "pyspark-client"
 
 
