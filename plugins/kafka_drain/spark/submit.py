@@ -134,8 +134,9 @@ def spark_home() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise MachineError(
-            "pyspark isn't installed, or only in part; install kafka-drain[spark] to start Spark "
-            "on this machine, or kafka-drain[connect] for Spark Connect"
+            "pyspark isn't installed; install kafka-drain[spark] to start Spark on this machine, "
+            "or kafka-drain[connect] for Spark Connect. After `pip uninstall pyspark-client`, "
+            "install pyspark again with --force-reinstall"
         )
     require_unmixed_pyspark()
     return Path(spec.origin).parent
@@ -346,6 +347,8 @@ def spark_environment(machine_java: java.Java, current: Mapping[str, str]) -> di
     return {
         # Otherwise executors would use whatever `python3` is on their PATH.
         "PYSPARK_PYTHON": sys.executable,
+        # Otherwise, where pyspark-connect is installed, the driver would be a client of Connect.
+        "SPARK_CONNECT_MODE": "0",
         # For the launcher's Java, which only builds the driver's command line.
         "SPARK_LAUNCHER_OPTS": current.get("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1"),
         "SPARK_HOME": str(home),
