@@ -33,6 +33,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
 pytestmark = pytest.mark.integration
 
@@ -75,6 +76,8 @@ class Restored:
                 for partition in (0, 1)
             ),
         }
+        if run.plan() is None:
+            run.write_plan(plan_of(run.key))
         run.write_offset_map(OffsetMap(**(facts | changes)).to_bytes())
 
     def commit(self, *offsets: int | None, topic: str | None = None, metadata: str = "") -> None:
