@@ -89,6 +89,8 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
     began = time.monotonic()
     try:
         spark = open_session()
+        # Asked for now: a server may end a session that isn't used while a long query runs.
+        versions = {"spark_version": spark.version}
     except (KafkaDrainError, *SPARK_ERRORS) as error:
         for spec in specs:
             write_private(Path(spec.result_path), failed_result(error))
@@ -102,7 +104,7 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
             try:
                 _set_log_levels(spark, spec.log_levels)
                 result = work(spark, spec)
-                result |= {"spark_version": spark.version, "session_seconds": session_seconds}
+                result |= {**versions, "session_seconds": session_seconds}
             except (JobFailed, KafkaDrainError, *SPARK_ERRORS) as error:
                 result = failed_result(error)
                 print(f"ERROR {result['error']}", flush=True)

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.spark.connect import TOKEN_VARIABLE
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE
 
 try:
@@ -54,6 +55,22 @@ _REDACTION = r'(?s)key: "kafka\.(sasl|ssl)[^"]*"\s*value: "(\\.|[^"\\])*"'
 
 _OFFSETS = ("startOffset", "endOffset", "latestOffset")
 
+_HOW_TO_SET = f"set ${TOKEN_VARIABLE}, or the password of the Airflow connection"
+
+#: What gRPC says of a connection that isn't accepted, and what that means.
+_REFUSALS = {
+    "CERTIFICATE_VERIFY_FAILED": (
+        "doesn't have a trusted certificate; name a PEM file with its authority's certificate in "
+        "the environment variable GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    ),
+    "handshake failed": (
+        "doesn't speak TLS, which use_ssl and a token need; put a proxy with TLS in front of it, "
+        "or leave both out"
+    ),
+    "StatusCode.UNAUTHENTICATED": f"refuses the token; {_HOW_TO_SET}",
+    "StatusCode.PERMISSION_DENIED": f"refuses the token; {_HOW_TO_SET}",
+}
+
 _HOW_TO_START = "start the server with `kafka-drain spark-server"
 
 
@@ -78,7 +95,8 @@ def open_session() -> SparkSession:
     """Return the session of this process's jobs.
 
     Raises:
-        ConfigError: When the Spark Connect server lacks a setting that the job needs.
+        ConfigError: When the Spark Connect server lacks a setting that the job needs, or doesn't
+            accept this client.
     """
     if is_on_connect():
         return _remote_session(str(uuid4()))
@@ -118,10 +136,23 @@ def _remote_session(session_id: str) -> SparkSession:
         # What a session can't set, the server says as a warning; it is checked below.
         warnings.simplefilter("ignore")
         redacted = {"spark.sql.redaction.string.regex": _REDACTION}
-        session.conf._set_all(configs={**conf, **redacted}, silent=True)
+        try:
+            session.conf._set_all(configs={**conf, **redacted}, silent=True)
+        except PySparkException as error:
+            if refused := refusal(str(error)):
+                raise ConfigError(refused) from error
+            raise
     check_conf(conf, session.conf.getAll)
     found: SparkSession = session
     return found
+
+
+def refusal(message: str) -> str | None:
+    """Return what it means that a server doesn't accept this client; None for another error."""
+    for said, means in _REFUSALS.items():
+        if said in message:
+            return f"the Spark Connect server {means}"
+    return None
 
 
 def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -175,7 +206,11 @@ def stop(spark: SparkSession) -> None:
 def _retry(spark: Any, **policy: Any) -> None:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    spark.client.set_retry_policies([DefaultPolicy(**policy)])
+    class Policy(DefaultPolicy):
+        def can_retry(self, exception: BaseException) -> bool:
+            return refusal(str(exception)) is None and bool(super().can_retry(exception))
+
+    spark.client.set_retry_policies([Policy(**policy)])
 
 
 def require_source(spark: SparkSession, *formats: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_spark.session import check_conf, plain_report
+from kafka_drain_spark.session import check_conf, plain_report, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,6 +92,24 @@ def test_check_conf(wanted: dict[str, str], found: dict[str, str], missing: str 
     else:
         with pytest.raises(ConfigError, match=f"kafka-drain spark-server {missing}`"):
             check_conf(wanted, found)
+
+
+@pytest.mark.parametrize(
+    ("message", "means"),
+    [
+        ("Ssl handshake failed: SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED: unknown", "certificate"),
+        ("Ssl handshake failed: SSL_ERROR_SSL: WRONG_VERSION_NUMBER", "doesn't speak TLS"),
+        ("status = StatusCode.UNAUTHENTICATED", "refuses the token"),
+        ("status = StatusCode.PERMISSION_DENIED", "refuses the token"),
+        ("status = StatusCode.UNAVAILABLE, Connection refused", None),
+        ("[NO_ACTIVE_SESSION] No active Spark session found.", None),
+    ],
+)
+def test_refusal(message: str, means: str | None) -> None:
+    """What gRPC says of a connection tells whether this client is accepted, and what to change."""
+    found = refusal(message)
+
+    assert found is None if means is None else found is not None and means in found
 
 
 def test_forget_numpy_spares_pandas() -> None:

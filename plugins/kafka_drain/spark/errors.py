@@ -21,6 +21,8 @@ OF_THE_SERVER = "the server's"
 #: Spark 4's error class, Spark's message text, and the Kafka client's exception under Spark 3.5.
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
 _NO_MEMORY = ("OutOfMemoryError", "Java heap space", "GC overhead limit exceeded")
+#: What a Spark Connect server, or pyspark's client, says of a session that has ended.
+_NO_SESSION = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "server side session identifier")
 
 #: The last millisecond that Spark can represent: it counts microseconds in 64 bits.
 _LAST_MS = (2**63 - 1) // 1000
@@ -53,6 +55,11 @@ def spark_error(
         )
     if any(words in message for words in _NO_MEMORY):
         return SparkJobError(f"the {what} ran out of memory: {message}; {_more_memory(memory)}")
+    if any(words in message for words in _NO_SESSION):
+        return SparkJobError(
+            "the Spark Connect server has ended the session; a retry resumes after the last "
+            f"committed batch. The {what} heard: {message}"
+        )
     return SparkJobError(f"the {what} failed in Spark: {message}")
 
 

@@ -42,6 +42,13 @@ LAST_MS = 9_223_372_036_854_775
             "ran out of memory.*raise driver_memory, currently 1g",
         ),
         ("GC overhead limit exceeded", SparkJobError, "driver_memory"),
+        (
+            "[INVALID_HANDLE.SESSION_CLOSED] The handle 0a1b is invalid. Session was closed.",
+            SparkJobError,
+            "^the Spark Connect server has ended the session; a retry resumes",
+        ),
+        ("Received incorrect server side session identifier.", SparkJobError, "a retry resumes"),
+        ("[NO_ACTIVE_SESSION] No active Spark session found.", SparkJobError, "a retry resumes"),
         ("No space left on device", SparkJobError, "^the drain failed in Spark: No space left"),
     ],
 )
