@@ -143,7 +143,7 @@ lock: setup ## regenerate the lock files from pyproject.toml and requirements*.t
 	    --generate-hashes --extra spark --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
-	  --generate-hashes --extra spark --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
+	  --generate-hashes --extra spark-and-connect --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
 	@for spark in 4.1.1 4.2.0; do \
 	  echo pyspark==$$spark | .venv/bin/uv pip compile - --no-deps --universal --python-version 3.10 \
 	    --generate-hashes --no-annotate --quiet -o requirements-spark$$(echo $$spark | tr -d . | cut -c 1-2).lock \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from kafka_drain.cli.main import parser
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 COMPOSE_FILE = CHECKOUT / "docker-compose.yaml"
@@ -91,9 +94,35 @@ def test_compose_config_valid() -> None:
 
 
 def test_stack_services() -> None:
-    """The stack is a broker, a Spark master and worker, and Airflow with its database."""
-    assert set(SERVICES) == {"broker", "spark-master", "spark-worker", "postgres", "airflow"}
+    """The stack is a broker, Spark, and Airflow with its database; Spark Connect on demand."""
+    profiles = {name: settings.get("profiles") for name, settings in SERVICES.items()}
+
+    assert profiles.pop("spark-connect") == ["connect"]
+    assert profiles == dict.fromkeys(
+        ["broker", "spark-master", "spark-worker", "postgres", "airflow"]
+    )
     assert "version" not in STACK
+
+
+def test_stack_spark_connect() -> None:
+    """The Spark Connect server's options are accepted, and Airflow's connection leads to it."""
+    program, command, *options = SERVICES["spark-connect"]["command"]
+    parsed = parser().parse_args([command, *options])
+    connection = json.loads(SERVICES["airflow"]["environment"]["AIRFLOW_CONN_SPARK_CONNECT"])
+
+    assert (program, parsed.port, parsed.host) == ("kafka-drain", connection["port"], "0.0.0.0")
+    assert connection["conn_type"] == "spark_connect"
+    assert connection["host"] == "spark-connect"
+    assert SERVICES["spark-connect"]["ports"] == [f"127.0.0.1:{parsed.port}:{parsed.port}"]
+    assert set(SERVICES["spark-connect"]["volumes"]) <= set(SERVICES["airflow"]["volumes"])
+
+
+def test_image_connect_client() -> None:
+    """The image has what pyspark's client of a Spark Connect server imports."""
+    lock = (CHECKOUT / "requirements-docker.lock").read_text(encoding="utf-8")
+
+    for name in ("grpcio", "grpcio-status", "googleapis-common-protos", "pandas", "pyarrow"):
+        assert re.search(rf"(?m)^{name}==", lock), name
 
 
 def test_stack_database() -> None:
