@@ -51,7 +51,7 @@ test-stores: class-archive ## run the tests of Spark on an object store, against
 test-clusters: class-archive ## run the tests that kill nodes of a three-broker and of a Spark cluster: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m cluster $(WITH_PARTS)
 
-test-connect: class-archive ## run the jobs on a Spark Connect server, from a client without Java and pyspark: 5 minutes
+test-connect: class-archive ## run the jobs on a Spark Connect server, from a client without Java and pyspark: 10 minutes
 	@sh scripts/connect_client.sh .venv-connect
 	@TESTS_CONNECT_PYTHON=$(CURDIR)/.venv-connect/bin/python $(PYTHON_ENV) -m pytest -m connect tests/integration
 

@@ -13,7 +13,7 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 # pyspark's version, and the locked versions of what the commands need; the tests import our
 # packages from here.
-needed='confluent-kafka|cramjam|croniter|fastavro|jinja2|lz4|pyarrow|pydantic|requests|rich|shtab|universal-pathlib|xxhash'
+needed='confluent-kafka|cramjam|croniter|fastavro|jinja2|lz4|pyarrow|pydantic|requests|rich|s3fs|shtab|universal-pathlib|xxhash'
 grep -iE "^($needed)==" requirements.lock | sed 's/ *\\$//' >"$venv/requirements.txt"
 sed -n 's/^pyspark==\([0-9.]*\).*/pyspark-client==\1/p' requirements.lock >>"$venv/requirements.txt"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$venv/requirements.txt"

@@ -1,0 +1,129 @@
+"""Drains of Airflow on a Spark Connect server: a task that is killed, and one marked as failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.config.pipeline import Pipeline
+from tests.airflow_worker import Task, Worker, airflow_worker
+from tests.faults.injection import wait_for
+from tests.spark_connect import RECORDS, Server, assert_exact, remove_lease
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.connect,
+    pytest.mark.skipif(
+        version("apache-airflow").startswith("2."), reason="Airflow 2 has no supervisor of tasks"
+    ),
+]
+
+#: 50 batches: in mid-query for longer than a task takes to start.
+MAX_OFFSETS = 40
+
+
+@pytest.fixture(scope="module")
+def worker(
+    server: Server, tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str
+) -> Iterator[Worker]:
+    """A worker of Airflow with a connection of type Spark Connect."""
+    connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+    variables = {"AIRFLOW_CONN_WARM": json.dumps(connection), "JAVA_HOME": "/nowhere"}
+    folder = tmp_path_factory.mktemp("airflow")
+    with airflow_worker(folder, bootstrap_servers, **variables) as running:
+        yield running
+
+
+class Drained:
+    """A pipeline on the server, its archive, and its drains."""
+
+    def __init__(self, worker: Worker, name: str, topic: str, archive: Path) -> None:
+        self._worker, self._name, self.archive = worker, name, archive
+        worker.write_dags(
+            Pipeline(
+                name=name,
+                topics=[topic],
+                archive=str(archive),
+                spark_conn_id="warm",
+                source_options={"maxOffsetsPerTrigger": MAX_OFFSETS},
+            )
+        )
+
+    def start(self) -> Task:
+        """Start an attempt of the drain."""
+        return self._worker.start(f"drain_{self._name}", "drain")
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that the query has committed."""
+        return len([*self.archive.glob("generations/0001/checkpoint/commits/[0-9]*")])
+
+    def start_until_mid_query(self) -> Task:
+        """Start a drain, and wait until it is in mid-query."""
+        started = self.start()
+        started.wait_until(lambda: self.batches > 1, "batches")
+        return started
+
+
+def kill_task(worker: Worker) -> None:
+    """Kill the process of the running task, a fork of its supervisor; nothing else."""
+    parent = worker.process.pid
+    children = Path(f"/proc/{parent}/task").glob("*/children")
+    for child in {int(pid) for path in children for pid in path.read_text().split()}:
+        os.kill(child, signal.SIGKILL)
+
+
+def clients(worker: Worker) -> list[str]:
+    """Return the commands of the clients that the worker's tasks have started."""
+    return [command for command in worker.processes().values() if "main.py" in command]
+
+
+def test_task_killed_in_mid_query(worker: Worker, topic: str, tmp_path: Path, cluster: Any) -> None:
+    """A task's process is killed: its client ends, the query goes on, and the retry adopts it."""
+    drained = Drained(worker, "killed", topic, tmp_path / "archive")
+    killed = drained.start_until_mid_query()
+    metadata = drained.archive / "generations/0001/checkpoint/metadata"
+    known = json.loads(metadata.read_text())["id"]
+
+    kill_task(worker)
+
+    killed.end()
+    assert killed.server.results == []
+    wait_for(lambda: not clients(worker), "the end of its client")
+    remove_lease(drained.archive)
+    began = time.monotonic()
+    retry = drained.start()
+    retry.wait_until(lambda: f"query {known} is running; following it" in retry.said(), "adoption")
+    seconds = time.monotonic() - began
+    result = retry.result()
+    assert (result["query_id"], result["adopted"]) == (known, True)
+    assert json.loads(metadata.read_text())["id"] == known
+    sys.stderr.write(f"task killed: watched again {seconds:.1f} s after the retry's start\n")
+    assert_exact(drained.archive, cluster)
+
+
+def test_task_marked_failed(worker: Worker, topic: str, tmp_path: Path, cluster: Any) -> None:
+    """A task that is marked as failed ends its query: the next drain finds none."""
+    drained = Drained(worker, "marked", topic, tmp_path / "archive")
+    marked = drained.start_until_mid_query()
+
+    marked.server.is_marked_failed.set()
+
+    marked.end()
+    wait_for(lambda: not clients(worker), "the end of its client")
+    assert drained.batches < RECORDS // MAX_OFFSETS
+    retry = drained.start()
+    result = retry.result()
+    # A query that still ran would have been followed.
+    assert "following it" not in retry.said()
+    assert result["adopted"] is False
+    assert_exact(drained.archive, cluster)
