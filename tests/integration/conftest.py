@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from demo.broker.ports import free_ports
+from kafka_drain.spark.submit import spark_version
 from tests.spark_connect import Server, fill
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs Spark Connect where Spark is older."""
+    for item in items:
+        if "connect" in item.keywords and spark_version() < (4,):
+            item.add_marker(pytest.mark.skip(reason="Spark Connect needs Spark 4.0"))
 
 
 @pytest.fixture(scope="session")
