@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -512,16 +513,35 @@ def test_new_files_backfilled_again_topic_recreated(made: MadeArchive) -> None:
     assert paths_of(new(made, since)) == paths_of(second)
 
 
-def test_new_files_window_removed(made: MadeArchive) -> None:
-    """A roll has removed a window that was sent, and its records are drained again: refused."""
-    made.seal_window("repair_20260101T000000Z", {T0: dense(0, 2)}, kind="repair")
+@pytest.mark.parametrize("left", ["nothing", "no plan", "a plan without topics"])
+def test_new_files_window_removed(left: str, made: MadeArchive) -> None:
+    """A window that was sent is removed, and nothing says which records it held: refused."""
+    key = "repair_20260101T000000Z"
+    made.seal_window("a", {T1: dense(0, 2)}, kind="repair")
+    made.seal_window(key, {T0: dense(0, 2)}, kind="repair")
     since = through_now(made.archive.snapshot())
-    window = made.root / "windows" / "repair_20260101T000000Z"
-    window.fs.rm(window.path, recursive=True)
+    window = made.root / "windows" / key
+    if left == "nothing":
+        window.fs.rm(window.path, recursive=True)
+    else:
+        (window / "receipt.json").unlink()
+        if left == "no plan":
+            (window / "plan.json").unlink()
     made.seal({T0: dense(0, 5)})
 
     with pytest.raises(ManifestInvalidError, match=r"repair_20260101T000000Z.*was removed"):
         new(made, since)
+
+
+def test_through_now_of_older_release(made: MadeArchive) -> None:
+    """A run of an older release recorded no files; they are recorded with the next receipt."""
+    made.seal({T0: dense(0, 3)})
+    older = sent_at(0)
+    assert through_now(made.archive.snapshot(), older) == {**older, "files": {}}
+    made.seal({T0: dense(3, 6)})
+
+    assert offsets_of(new(made, older)) == [3, 4, 5]
+    assert through_now(made.archive.snapshot(), older) == through_now(made.archive.snapshot())
 
 
 @pytest.mark.parametrize("restored", [False, True])
@@ -572,8 +592,11 @@ def test_new_files_receipt_damaged(made: MadeArchive) -> None:
     [path] = (made.archive.generation(1).folder / "receipts").iterdir()
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
 
-    with pytest.raises(ManifestInvalidError, match=r"a receipt is damaged.*kafka-drain validate"):
-        new(made, NOTHING)
+    damaged = rf"^{re.escape(str(made.root))}: a receipt is damaged.*kafka-drain validate"
+    with pytest.raises(ManifestInvalidError, match=damaged):
+        through_now(made.archive.snapshot())
+    with pytest.raises(ManifestInvalidError, match=damaged):
+        new_files(made.archive.snapshot(), NOTHING, sent_at(0))
 
 
 steps = st.lists(st.sampled_from(["seal", "generation", "repair", "run"]), max_size=14)
